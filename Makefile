@@ -1,0 +1,63 @@
+# Parley: the commands that a user and a developer need. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help env demo test check lint types unit integration e2e crds protos lock bench cluster cluster-down clean
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+env: $(STAMP) ## the environment in .venv, from the pinned versions in requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/uv || ($(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9')
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+lock: ## pin the versions anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
+	  --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+
+demo: env ## negotiate examples/ on the embedded control plane, no Kubernetes needed
+	@$(BIN)/parley demo examples/*.yaml
+
+check: lint types ## lint and types only
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: env
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+unit: env
+	$(BIN)/pytest tests/unit
+
+integration: env ## on a real control plane
+	$(BIN)/pytest tests/integration
+
+e2e: env ## with real nodes
+	$(BIN)/pytest tests/e2e
+
+test: env check unit integration e2e ## everything
+
+crds: env ## generate crds/ from the models
+	$(BIN)/python -m parley.api.crd crds
+
+cluster: env ## a real control plane and two real nodes on this machine, Parley running in it
+	@$(BIN)/parley cluster up
+
+cluster-down: env ## remove all of it
+	@$(BIN)/parley cluster down
+
+bench: env ## one JSON line per workload, on a local control plane
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Parley: negotiated resource allocation for Kubernetes (control plane and driver SDK)."""

@@ -1,0 +1,300 @@
+"""Built-in Kubernetes kinds, each with only the fields that Parley reads.
+
+For decoding only: never send one of these back, what is not listed here would be lost. Writes are patches.
+Source of the shapes: Kubernetes 1.37 API reference (core/v1, resource.k8s.io/v1, coordination.k8s.io/v1).
+"""
+
+from typing import Any
+
+import msgspec
+
+Quantity = str | int | float
+"""A Kubernetes quantity as it arrives; see `parley.api.quantity.parse`."""
+
+
+class Struct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Base of all: camelCase on the wire, immutable."""
+
+
+class OwnerReference(Struct):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+
+class NodeSelectorRequirement(Struct):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class NodeSelectorTerm(Struct):
+    match_expressions: list[NodeSelectorRequirement] = []
+    match_fields: list[NodeSelectorRequirement] = []
+
+
+class NodeSelector(Struct):
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class NodeAffinity(Struct):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(Struct):
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Struct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class ResourceRequirements(Struct):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class Container(Struct):
+    name: str = ""
+    restart_policy: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class PodResourceClaim(Struct):
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class SchedulingGate(Struct):
+    name: str = ""
+
+
+class PodSpec(Struct):
+    node_name: str = ""
+    scheduler_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    overhead: dict[str, Quantity] = {}
+    resources: ResourceRequirements | None = None
+    resource_claims: list[PodResourceClaim] = []
+    scheduling_gates: list[SchedulingGate] = []
+
+
+class PodResourceClaimStatus(Struct):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class Condition(Struct):
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    nominated_node_name: str = ""
+    resource_claim_statuses: list[PodResourceClaimStatus] = []
+    conditions: list[Condition] = []
+
+
+class Pod(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeStatus(Struct):
+    allocatable: dict[str, Quantity] = {}
+    conditions: list[Condition] = []
+
+
+class Node(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class OpaqueConfig(Struct):
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceConfig(Struct):
+    requests: list[str] = []
+    source: str = ""
+    opaque: OpaqueConfig | None = None
+
+
+class ExactRequest(Struct):
+    device_class_name: str = ""
+
+
+class DeviceRequest(Struct):
+    name: str
+    exactly: ExactRequest | None = None
+
+
+class DeviceClaim(Struct):
+    requests: list[DeviceRequest] = []
+    config: list[DeviceConfig] = []
+
+
+class BuiltinClaimSpec(Struct):
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceResult(Struct):
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    binding_conditions: list[str] = []
+
+
+class DeviceAllocation(Struct):
+    results: list[DeviceResult] = []
+    config: list[DeviceConfig] = []
+
+
+class BuiltinAllocation(Struct):
+    devices: DeviceAllocation = DeviceAllocation()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ConsumerReference(Struct):
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class AllocatedDeviceStatus(Struct):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    conditions: list[Condition] = []
+    data: Any = None
+
+
+class BuiltinClaimStatus(Struct):
+    allocation: BuiltinAllocation | None = None
+    reserved_for: list[ConsumerReference] = []
+    devices: list[AllocatedDeviceStatus] = []
+
+
+class BuiltinClaim(Struct):
+    """A `resource.k8s.io/v1` ResourceClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BuiltinClaimSpec = BuiltinClaimSpec()
+    status: BuiltinClaimStatus = BuiltinClaimStatus()
+
+
+class BuiltinTemplateSpec(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BuiltinClaimSpec = BuiltinClaimSpec()
+
+
+class BuiltinTemplate(Struct):
+    """A `resource.k8s.io/v1` ResourceClaimTemplate."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BuiltinTemplateSpec = BuiltinTemplateSpec()
+
+
+class DeviceAttribute(Struct):
+    string: str | None = None
+    bool_: bool | None = msgspec.field(default=None, name="bool")
+    int_: int | None = msgspec.field(default=None, name="int")
+    version: str | None = None
+
+
+class DeviceCapacity(Struct):
+    value: Quantity = 0
+
+
+class SliceDevice(Struct):
+    name: str
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    taints: list[Taint] = []
+
+
+class Pool(Struct):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 1
+
+
+class ResourceSliceSpec(Struct):
+    driver: str = ""
+    node_name: str = ""
+    pool: Pool = Pool()
+    devices: list[SliceDevice] = []
+
+
+class ResourceSlice(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class LeaseSpec(Struct):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    lease_transitions: int = 0
+    acquire_time: str | None = None
+    renew_time: str | None = None
+
+
+class Lease(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class Event(Struct):
+    """An `events.k8s.io/v1` Event."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    reason: str = ""
+    note: str = ""
+    type: str = ""
+    regarding: Any = None

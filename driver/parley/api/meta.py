@@ -1,0 +1,86 @@
+"""What our kinds have in common: the pydantic base, object metadata, conditions, node selectors.
+
+Field names are snake_case here and camelCase on the wire. Models are frozen: a change is a new object or a
+patch. Unknown fields are ignored when reading, because a newer server may send more than we know.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """Base of everything in our API."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+    )
+
+    def wire(self) -> dict[str, object]:
+        """The JSON form, without what was not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+
+
+class OwnerReference(Model):
+    """An entry of `metadata.ownerReferences`."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Model):
+    """The part of Kubernetes' ObjectMeta that Parley reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Condition(Model):
+    """A condition as Kubernetes defines it (metav1.Condition); list-map key: `type`."""
+
+    type: Annotated[str, Field(min_length=1, max_length=316)]
+    status: Literal["True", "False", "Unknown"]
+    reason: Annotated[
+        str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    ]
+    message: Annotated[str, Field(max_length=32768)]
+    last_transition_time: str
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+
+
+class NodeSelectorRequirement(Model):
+    """One requirement on a node's label, or on its `metadata.name` in `match_fields`."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Model):
+    """All requirements must hold. An empty term matches no node."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Model):
+    """One of the terms must hold."""
+
+    node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1)]

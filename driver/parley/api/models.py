@@ -1,0 +1,215 @@
+"""The four kinds of `parley.dev/v1alpha1`. The CRDs in `crds/` are generated from this file.
+
+Rules that one field cannot express (immutability, what a claim's status may become) are CEL rules, declared
+beside the field or model with `Rule` and checked by the API server.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from parley.api.meta import Condition, Model, NodeSelector, ObjectMeta
+from parley.api.names import API_VERSION
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A CEL rule of the generated CRD; `message` is what the user reads when it does not hold."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ListMap:
+    """Marks a list whose items are told apart by `keys` (x-kubernetes-list-type: map)."""
+
+    keys: tuple[str, ...]
+
+
+DriverName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=63,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        description="A DNS subdomain, such as device.parley.dev.",
+    ),
+]
+NodeName = Annotated[str, Field(min_length=1, max_length=253)]
+Parameters = Annotated[
+    dict[str, Any],
+    Field(description="In the driver's own schema; at most 10 KiB as JSON. The driver validates it."),
+]
+
+
+class ResourceClass(Model):
+    """A kind of resource that one driver provides (cluster-scoped)."""
+
+    api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
+    kind: Literal["ResourceClass"] = "ResourceClass"
+    metadata: ObjectMeta = ObjectMeta()
+    driver_name: DriverName
+    parameters: Parameters | None = None
+    suitable_nodes: Annotated[
+        NodeSelector | None, Field(description="Only these nodes come into question; all nodes if absent.")
+    ] = None
+    shareable: Annotated[
+        bool, Field(description="Whether several pods may use one claim of this class at the same time.")
+    ] = False
+    placement: Annotated[
+        Literal["Optimistic", "Exact"],
+        Field(
+            description="Optimistic: Parley selects the node, and falls back to Exact if the scheduler refuses it. "
+            "Exact: the scheduler selects among the viable nodes from the start (takes about 5 s longer)."
+        ),
+    ] = "Optimistic"
+
+
+class ClaimSpec(Model):
+    """What is asked for. Immutable."""
+
+    resource_class_name: Annotated[str, Field(min_length=1, max_length=253)]
+    parameters: Parameters | None = None
+    allocation_mode: Annotated[
+        Literal["WaitForFirstConsumer", "Immediate"],
+        Field(description="WaitForFirstConsumer: allocated for the first pod that uses the claim."),
+    ] = "WaitForFirstConsumer"
+
+
+class Device(Model):
+    """A device as the allocation names it; pool and device are lower-case DNS names."""
+
+    pool: str
+    device: str
+
+
+class Handle(Model):
+    """What a driver hands to its node part."""
+
+    driver_name: DriverName
+    devices: Annotated[tuple[Device, ...], Field(max_length=32)] = ()
+    data: Annotated[
+        dict[str, Any] | None, Field(description="Of the driver's own schema; at most 10 KiB.")
+    ] = None
+
+
+class Allocation(Model):
+    """What a driver allocated. Immutable; it can only be cleared."""
+
+    handles: Annotated[tuple[Handle, ...], Field(max_length=32)] = ()
+    available_on_nodes: Annotated[
+        NodeSelector | None, Field(description="Where the claim can be used; everywhere if absent.")
+    ] = None
+    shareable: bool = False
+
+
+class Consumer(Model):
+    """A pod that may use the claim."""
+
+    api_group: str = ""
+    resource: str = "pods"
+    name: Annotated[str, Field(min_length=1)]
+    uid: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class ClaimStatus(Model):
+    """What became of the claim. The rules are those of Kubernetes 1.26 to 1.31."""
+
+    driver_name: DriverName | None = None
+    allocation: Allocation | None = None
+    reserved_for: Annotated[tuple[Consumer, ...], ListMap(("uid",)), Field(max_length=256)] = ()
+    deallocation_requested: bool = False
+    conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
+
+
+class ResourceClaim(Model):
+    """A request for a resource, which pods name in `spec.resourceClaims[].resourceClaimName`."""
+
+    api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
+    kind: Literal["ResourceClaim"] = "ResourceClaim"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimSpec
+    status: ClaimStatus = ClaimStatus()
+
+
+class TemplateMeta(Model):
+    """Labels and annotations for the claims made from a template."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class TemplateSpec(Model):
+    """What each claim made from the template looks like. Immutable."""
+
+    metadata: TemplateMeta = TemplateMeta()
+    spec: ClaimSpec
+
+
+class ResourceClaimTemplate(Model):
+    """Makes one claim for each pod that names it in `spec.resourceClaims[].resourceClaimTemplateName`."""
+
+    api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
+    kind: Literal["ResourceClaimTemplate"] = "ResourceClaimTemplate"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TemplateSpec
+
+
+class PodSchedulingSpec(Model):
+    """The scheduler's side of the negotiation."""
+
+    candidate_nodes: Annotated[
+        tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
+    ] = ()
+    round: Annotated[int, Field(ge=0, description="Rises with each question to the drivers.")] = 0
+    selected_node: str = ""
+
+
+class Alternatives(Model):
+    """Nodes that a driver proposes instead of the candidates: by name, or by selector."""
+
+    nodes: Annotated[tuple[NodeName, ...], Field(max_length=32)] = ()
+    node_selector: NodeSelector | None = None
+
+
+class ClaimScheduling(Model):
+    """One driver's answer for one of the pod's claims."""
+
+    name: Annotated[
+        str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")
+    ]
+    driver_name: DriverName
+    round: Annotated[
+        int, Field(ge=0, description="The question that this answers; an older one is no answer.")
+    ]
+    viable_nodes: Annotated[tuple[NodeName, ...], Field(max_length=128)] = ()
+    alternatives: Alternatives | None = None
+    reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = (
+        ""
+    )
+
+
+class PodSchedulingStatus(Model):
+    """The drivers' side of the negotiation, and where it stands."""
+
+    claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=256)] = ()
+    candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
+    viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
+    waiting_for: Annotated[
+        str, Field(max_length=256, description="A stable reason code; empty once bound.")
+    ] = ""
+    message: Annotated[
+        str, Field(max_length=4096, description="The same in words, with what would help.")
+    ] = ""
+
+
+class PodScheduling(Model):
+    """The negotiation of one pod: same name and namespace, owned by it."""
+
+    api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
+    kind: Literal["PodScheduling"] = "PodScheduling"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSchedulingSpec = PodSchedulingSpec()
+    status: PodSchedulingStatus = PodSchedulingStatus()

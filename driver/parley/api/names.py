@@ -1,0 +1,36 @@
+"""Names that several parts must spell alike: groups, labels, finalizers, annotations, conditions."""
+
+from typing import Final
+
+GROUP: Final = "parley.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+DEVICE_CLASS: Final = "being-negotiated.parley.dev"
+"""The DeviceClass that a mirror's request names. It must not exist: the scheduler's message then tells."""
+
+EXCLUSIVE_REQUEST: Final = "exclusive"
+"""Name of a mirror's one request if only one pod may use the claim; the admission policy guards these."""
+
+SHAREABLE_REQUEST: Final = "shareable"
+"""Name of a mirror's one request if several pods may use the claim."""
+
+MIRROR_LABEL: Final = "parley.dev/mirror"
+"""Label of every mirror: claims, and the templates that the claim controller makes claims from."""
+
+FINALIZER: Final = "parley.dev/in-use"
+"""On a named mirror and its Parley claim: no deletion while a pod uses what was allocated."""
+
+POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+"""Set by the claim controller on a generated claim: the entry in `pod.spec.resourceClaims`."""
+
+NEGOTIATED_TAINT: Final = "parley.dev/negotiated"
+"""NoSchedule taint on every device that Parley's node plugin publishes: ordinary DRA leaves it alone."""
+
+CONDITION_ALLOCATED: Final = "parley.dev/allocated"
+"""Binding condition of a provisional allocation: True once the drivers allocated on the nominated node."""
+
+CONDITION_DECLINED: Final = "parley.dev/declined"
+"""Binding failure condition of a provisional allocation: the scheduler takes the claim back."""
+
+FIELD_MANAGER: Final = "parley-controller"

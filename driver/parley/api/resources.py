@@ -1,0 +1,85 @@
+"""Where each kind lives in the API, and how its JSON becomes an object."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import orjson
+from pydantic import BaseModel
+
+from parley.api import builtin, models
+from parley.api.names import GROUP, VERSION
+
+T = TypeVar("T")
+
+
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    if issubclass(kind, msgspec.Struct):
+        return msgspec.json.Decoder(kind).decode
+    if issubclass(kind, BaseModel):
+        return kind.model_validate_json
+    return orjson.loads
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """A kind of object in the API, decoded as `type`.
+
+    `group` is empty for the core group. Two resources are equal if they are the same kind, decoded alike.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: type[T]
+    decode: Callable[[bytes], T] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decode", _decoder(self.type))
+
+    @property
+    def api_version(self) -> str:
+        """As in `apiVersion`: the version alone for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def untyped(self) -> "Resource[dict[str, Any]]":
+        """The same kind, decoded as a plain dictionary with every field that the server sent."""
+        return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, dict[str, Any])
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
+        """The URL path of a collection, an object or a subresource of it.
+
+        A namespaced kind without `namespace` is the collection over all namespaces.
+        """
+        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
+        if self.namespaced and namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+PODS = Resource("", "v1", "pods", "Pod", True, builtin.Pod)
+NODES = Resource("", "v1", "nodes", "Node", False, builtin.Node)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, builtin.Event)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, builtin.Lease)
+
+BUILTIN_CLAIMS = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, builtin.BuiltinClaim
+)
+BUILTIN_TEMPLATES = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, builtin.BuiltinTemplate
+)
+RESOURCE_SLICES = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, builtin.ResourceSlice
+)
+
+CLASSES = Resource(GROUP, VERSION, "resourceclasses", "ResourceClass", False, models.ResourceClass)
+CLAIMS = Resource(GROUP, VERSION, "resourceclaims", "ResourceClaim", True, models.ResourceClaim)
+TEMPLATES = Resource(
+    GROUP, VERSION, "resourceclaimtemplates", "ResourceClaimTemplate", True, models.ResourceClaimTemplate
+)
+POD_SCHEDULINGS = Resource(GROUP, VERSION, "podschedulings", "PodScheduling", True, models.PodScheduling)

@@ -1,0 +1,1 @@
+"""Parley's node plugin: hands what was negotiated for a pod to its containers."""
