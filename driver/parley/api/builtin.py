@@ -16,7 +16,7 @@ class Struct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
     """Base of all: camelCase on the wire, immutable."""
 
 
-class OwnerReference(Struct):
+class OwnerReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -24,7 +24,7 @@ class OwnerReference(Struct):
     controller: bool = False
 
 
-class ObjectMeta(Struct):
+class ObjectMeta(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -39,58 +39,58 @@ class ObjectMeta(Struct):
     owner_references: list[OwnerReference] = []
 
 
-class NodeSelectorRequirement(Struct):
+class NodeSelectorRequirement(Struct, frozen=True):
     key: str
     operator: str
     values: list[str] = []
 
 
-class NodeSelectorTerm(Struct):
+class NodeSelectorTerm(Struct, frozen=True):
     match_expressions: list[NodeSelectorRequirement] = []
     match_fields: list[NodeSelectorRequirement] = []
 
 
-class NodeSelector(Struct):
+class NodeSelector(Struct, frozen=True):
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
-class NodeAffinity(Struct):
+class NodeAffinity(Struct, frozen=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class Affinity(Struct):
+class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
-class Toleration(Struct):
+class Toleration(Struct, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
 
 
-class ResourceRequirements(Struct):
+class ResourceRequirements(Struct, frozen=True):
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
 
 
-class Container(Struct):
+class Container(Struct, frozen=True):
     name: str = ""
     restart_policy: str = ""
     resources: ResourceRequirements = ResourceRequirements()
 
 
-class PodResourceClaim(Struct):
+class PodResourceClaim(Struct, frozen=True):
     name: str
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class SchedulingGate(Struct):
+class SchedulingGate(Struct, frozen=True):
     name: str = ""
 
 
-class PodSpec(Struct):
+class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     node_selector: dict[str, str] = {}
@@ -104,12 +104,12 @@ class PodSpec(Struct):
     scheduling_gates: list[SchedulingGate] = []
 
 
-class PodResourceClaimStatus(Struct):
+class PodResourceClaimStatus(Struct, frozen=True):
     name: str
     resource_claim_name: str | None = None
 
 
-class Condition(Struct):
+class Condition(Struct, frozen=True):
     type: str
     status: str = ""
     reason: str = ""
@@ -117,71 +117,71 @@ class Condition(Struct):
     last_transition_time: str | None = None
 
 
-class PodStatus(Struct):
+class PodStatus(Struct, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
     resource_claim_statuses: list[PodResourceClaimStatus] = []
     conditions: list[Condition] = []
 
 
-class Pod(Struct):
+class Pod(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-class Taint(Struct):
+class Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Struct):
+class NodeSpec(Struct, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
-class NodeStatus(Struct):
+class NodeStatus(Struct, frozen=True):
     allocatable: dict[str, Quantity] = {}
     conditions: list[Condition] = []
 
 
-class Node(Struct):
+class Node(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class OpaqueConfig(Struct):
+class OpaqueConfig(Struct, frozen=True):
     driver: str = ""
     parameters: Any = None
 
 
-class DeviceConfig(Struct):
+class DeviceConfig(Struct, frozen=True):
     requests: list[str] = []
     source: str = ""
     opaque: OpaqueConfig | None = None
 
 
-class ExactRequest(Struct):
+class ExactRequest(Struct, frozen=True):
     device_class_name: str = ""
 
 
-class DeviceRequest(Struct):
+class DeviceRequest(Struct, frozen=True):
     name: str
     exactly: ExactRequest | None = None
 
 
-class DeviceClaim(Struct):
+class DeviceClaim(Struct, frozen=True):
     requests: list[DeviceRequest] = []
     config: list[DeviceConfig] = []
 
 
-class BuiltinClaimSpec(Struct):
+class BuiltinClaimSpec(Struct, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
-class DeviceResult(Struct):
+class DeviceResult(Struct, frozen=True):
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -189,25 +189,25 @@ class DeviceResult(Struct):
     binding_conditions: list[str] = []
 
 
-class DeviceAllocation(Struct):
+class DeviceAllocation(Struct, frozen=True):
     results: list[DeviceResult] = []
     config: list[DeviceConfig] = []
 
 
-class BuiltinAllocation(Struct):
+class BuiltinAllocation(Struct, frozen=True):
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
 
-class ConsumerReference(Struct):
+class ConsumerReference(Struct, frozen=True):
     api_group: str = ""
     resource: str = ""
     name: str = ""
     uid: str = ""
 
 
-class AllocatedDeviceStatus(Struct):
+class AllocatedDeviceStatus(Struct, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
@@ -215,13 +215,13 @@ class AllocatedDeviceStatus(Struct):
     data: Any = None
 
 
-class BuiltinClaimStatus(Struct):
+class BuiltinClaimStatus(Struct, frozen=True):
     allocation: BuiltinAllocation | None = None
     reserved_for: list[ConsumerReference] = []
     devices: list[AllocatedDeviceStatus] = []
 
 
-class BuiltinClaim(Struct):
+class BuiltinClaim(Struct, frozen=True):
     """A `resource.k8s.io/v1` ResourceClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -229,55 +229,55 @@ class BuiltinClaim(Struct):
     status: BuiltinClaimStatus = BuiltinClaimStatus()
 
 
-class BuiltinTemplateSpec(Struct):
+class BuiltinTemplateSpec(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: BuiltinClaimSpec = BuiltinClaimSpec()
 
 
-class BuiltinTemplate(Struct):
+class BuiltinTemplate(Struct, frozen=True):
     """A `resource.k8s.io/v1` ResourceClaimTemplate."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: BuiltinTemplateSpec = BuiltinTemplateSpec()
 
 
-class DeviceAttribute(Struct):
+class DeviceAttribute(Struct, frozen=True):
     string: str | None = None
     bool_: bool | None = msgspec.field(default=None, name="bool")
     int_: int | None = msgspec.field(default=None, name="int")
     version: str | None = None
 
 
-class DeviceCapacity(Struct):
+class DeviceCapacity(Struct, frozen=True):
     value: Quantity = 0
 
 
-class SliceDevice(Struct):
+class SliceDevice(Struct, frozen=True):
     name: str
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
     taints: list[Taint] = []
 
 
-class Pool(Struct):
+class Pool(Struct, frozen=True):
     name: str = ""
     generation: int = 0
     resource_slice_count: int = 1
 
 
-class ResourceSliceSpec(Struct):
+class ResourceSliceSpec(Struct, frozen=True):
     driver: str = ""
     node_name: str = ""
     pool: Pool = Pool()
     devices: list[SliceDevice] = []
 
 
-class ResourceSlice(Struct):
+class ResourceSlice(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-class LeaseSpec(Struct):
+class LeaseSpec(Struct, frozen=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
     lease_transitions: int = 0
@@ -285,12 +285,12 @@ class LeaseSpec(Struct):
     renew_time: str | None = None
 
 
-class Lease(Struct):
+class Lease(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
 
 
-class Event(Struct):
+class Event(Struct, frozen=True):
     """An `events.k8s.io/v1` Event."""
 
     metadata: ObjectMeta = ObjectMeta()

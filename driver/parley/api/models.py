@@ -61,7 +61,7 @@ class ResourceClass(Model):
     placement: Annotated[
         Literal["Optimistic", "Exact"],
         Field(
-            description="Optimistic: Parley selects the node, and falls back to Exact if the scheduler refuses it. "
+            description="Optimistic: Parley selects the node; Exact follows if the scheduler refuses it. "
             "Exact: the scheduler selects among the viable nodes from the start (takes about 5 s longer)."
         ),
     ] = "Optimistic"
@@ -90,9 +90,7 @@ class Handle(Model):
 
     driver_name: DriverName
     devices: Annotated[tuple[Device, ...], Field(max_length=32)] = ()
-    data: Annotated[
-        dict[str, Any] | None, Field(description="Of the driver's own schema; at most 10 KiB.")
-    ] = None
+    data: Annotated[dict[str, Any] | None, Field(description="Of the driver's own schema; at most 10 KiB.")] = None
 
 
 class Allocation(Model):
@@ -177,18 +175,12 @@ class Alternatives(Model):
 class ClaimScheduling(Model):
     """One driver's answer for one of the pod's claims."""
 
-    name: Annotated[
-        str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")
-    ]
+    name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
     driver_name: DriverName
-    round: Annotated[
-        int, Field(ge=0, description="The question that this answers; an older one is no answer.")
-    ]
+    round: Annotated[int, Field(ge=0, description="The question that this answers; an older one is no answer.")]
     viable_nodes: Annotated[tuple[NodeName, ...], Field(max_length=128)] = ()
     alternatives: Alternatives | None = None
-    reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = (
-        ""
-    )
+    reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
 
 
 class PodSchedulingStatus(Model):
@@ -197,12 +189,8 @@ class PodSchedulingStatus(Model):
     claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=256)] = ()
     candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
     viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
-    waiting_for: Annotated[
-        str, Field(max_length=256, description="A stable reason code; empty once bound.")
-    ] = ""
-    message: Annotated[
-        str, Field(max_length=4096, description="The same in words, with what would help.")
-    ] = ""
+    waiting_for: Annotated[str, Field(max_length=256, description="A stable reason code; empty once bound.")] = ""
+    message: Annotated[str, Field(max_length=4096, description="The same in words, with what would help.")] = ""
 
 
 class PodScheduling(Model):

@@ -4,7 +4,7 @@ from typing import Final
 
 GROUP: Final = "parley.dev"
 VERSION: Final = "v1alpha1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
+API_VERSION: Final = "parley.dev/v1alpha1"
 
 DEVICE_CLASS: Final = "being-negotiated.parley.dev"
 """The DeviceClass that a mirror's request names. It must not exist: the scheduler's message then tells."""

@@ -67,9 +67,7 @@ NODES = Resource("", "v1", "nodes", "Node", False, builtin.Node)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, builtin.Event)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, builtin.Lease)
 
-BUILTIN_CLAIMS = Resource(
-    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, builtin.BuiltinClaim
-)
+BUILTIN_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, builtin.BuiltinClaim)
 BUILTIN_TEMPLATES = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, builtin.BuiltinTemplate
 )

@@ -10,7 +10,7 @@ Two implementations pass the same conformance tests: `http` (a real server) and 
     OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -165,7 +165,7 @@ class Client(Protocol):
         self,
         resource: Resource[T],
         name: str,
-        body: Body | list[Any],
+        body: Body | Sequence[Any],
         namespace: str | None = None,
         *,
         patch_type: PatchType = PatchType.MERGE,
