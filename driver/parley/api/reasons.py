@@ -1,0 +1,48 @@
+"""Stable codes for why a pod or claim waits; in PodScheduling `status.waitingFor`, conditions and events."""
+
+from typing import Final
+
+CLASS_NOT_FOUND: Final = "ClassNotFound"
+"""The claim names a ResourceClass that does not exist."""
+
+DRIVER_NOT_FOUND: Final = "DriverNotFound"
+"""The class names a driver that does not run in this controller."""
+
+PARAMETERS_INVALID: Final = "ParametersInvalid"
+"""Parameters of the claim or class fail the driver's schema."""
+
+MODE_UNSUPPORTED: Final = "ModeUnsupported"
+"""The claim asks for an allocation mode that this version does not serve."""
+
+CLAIM_NOT_FOUND: Final = "ClaimNotFound"
+"""The pod names a claim or template that exists neither in parley.dev nor in resource.k8s.io."""
+
+NAME_TAKEN: Final = "NameTaken"
+"""A built-in object of the same name, not made by Parley, is in the way of the mirror."""
+
+CLAIM_IN_USE: Final = "ClaimInUse"
+"""Another pod uses the claim, and its class is not shareable."""
+
+CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
+"""The claim is being deleted and can't be used any more."""
+
+NO_CANDIDATES: Final = "NoCandidates"
+"""No node passes the scheduler's basic filters and the classes' suitableNodes."""
+
+NOTHING_VIABLE: Final = "NothingViable"
+"""No candidate is viable for all claims."""
+
+ALLOCATION_FAILED: Final = "AllocationFailed"
+"""A driver could not allocate on the selected node; it is tried again."""
+
+SCHEDULER_REFUSED: Final = "SchedulerRefused"
+"""The scheduler refused every node offered; they are offered again after a pause or a change."""
+
+SCHEDULER_CHOOSES: Final = "SchedulerChooses"
+"""The viable nodes were offered; the scheduler is choosing among them."""
+
+BINDING: Final = "Binding"
+"""Everything is allocated; the scheduler has yet to bind the pod."""
+
+ACCEPTED: Final = "Accepted"
+"""The claim can be negotiated: class, driver and parameters are known."""

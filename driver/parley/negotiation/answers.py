@@ -1,0 +1,72 @@
+"""What drivers say about candidate nodes, and what their answers mean together."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a driver says about one claim.
+
+    `viable` are those of the asked nodes where all claims of the request could be allocated now.
+    `alternatives` are at most 32 other nodes worth asking about; None if the driver cannot tell, and an empty
+    tuple if it knows that there is no other. `reasons` says for a node that is not viable what is missing
+    ("0 of 1 devices of model a100 free").
+    """
+
+    viable: tuple[str, ...]
+    alternatives: tuple[str, ...] | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+Answers = Mapping[str, Answer]
+"""By the pod's claim entry."""
+
+
+def viable_for_all(candidates: Sequence[str], answers: Answers) -> tuple[str, ...]:
+    """The candidates that every claim finds viable, in the candidates' order."""
+    sets = [frozenset(answer.viable) for answer in answers.values()]
+    return tuple(node for node in candidates if all(node in viable for viable in sets))
+
+
+def agreed_alternatives(answers: Answers) -> tuple[str, ...] | None:
+    """The nodes that every driver with an opinion proposes, in the first one's order; None if none has one."""
+    opinions = [answer.alternatives for answer in answers.values() if answer.alternatives is not None]
+    if not opinions:
+        return None
+    others = [frozenset(opinion) for opinion in opinions[1:]]
+    return tuple(node for node in opinions[0] if all(node in other for other in others))
+
+
+def nowhere_else(answers: Answers) -> bool:
+    """Whether some driver knows that no node beside the asked ones will do."""
+    return any(answer.alternatives == () for answer in answers.values())
+
+
+def refusals(answers: Answers) -> dict[str, str]:
+    """Why each node is not viable, over all claims: "claim gpu: 0 of 1 devices free"."""
+    by_node: defaultdict[str, list[str]] = defaultdict(list)
+    for name, answer in answers.items():
+        for node, reason in answer.reasons.items():
+            by_node[node].append(f"claim {name}: {reason}")
+    return {node: ", ".join(reasons) for node, reasons in by_node.items()}
+
+
+def in_words(reasons: Mapping[str, str]) -> str:
+    """Nodes grouped by what speaks against them: "node a: cordoned; nodes b, c: claim gpu: has no devices"."""
+    nodes_by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    for node, reason in sorted(reasons.items()):
+        nodes_by_reason[reason].append(node)
+    return "; ".join(f"{_names(nodes)}: {reason}" for reason, nodes in nodes_by_reason.items())
+
+
+def _names(nodes: Iterable[str]) -> str:
+    names = list(nodes)
+    if len(names) == 1:
+        return f"node {names[0]}"
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"nodes {shown} and {more} more" if more > 0 else f"nodes {shown}"

@@ -1,0 +1,189 @@
+"""A model of kube-scheduler's basic filters: which nodes come into question for a pod. Pure.
+
+Knows: unschedulable, taints, node selector, required node affinity, resources left, node name. Leaves to the
+real scheduler: pod affinity and anti-affinity, topology spread, ports, volumes, other drivers' claims. A node
+that passes here and is refused there costs one more attempt, never a wrong placement.
+Source of the rules: the scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity and
+NodeResourcesFit in Kubernetes 1.37.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from parley.api.builtin import (
+    Container,
+    Node,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    Quantity,
+    Taint,
+    Toleration,
+)
+from parley.api.quantity import parse
+
+Amounts = Mapping[str, int]
+"""By resource name, in thousandths (so that 250m of a CPU is 250)."""
+
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
+    """Quantities in thousandths, rounded up."""
+    return {name: ceil(parse(value) * 1000) for name, value in quantities.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a pod asks of a node, apart from its claims."""
+
+    requests: tuple[tuple[str, int], ...]
+    node_selector: tuple[tuple[str, str], ...]
+    affinity: NodeSelector | None
+    tolerations: tuple[Toleration, ...]
+    node_name: str
+
+
+def needs_of(pod: Pod) -> Needs:
+    """Read from the pod's spec."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    return Needs(
+        requests=tuple(sorted(requested(pod).items())),
+        node_selector=tuple(sorted(pod.spec.node_selector.items())),
+        affinity=affinity.required_during_scheduling_ignored_during_execution if affinity else None,
+        tolerations=tuple(pod.spec.tolerations),
+        node_name=pod.spec.node_name,
+    )
+
+
+def requested(pod: Pod) -> dict[str, int]:
+    """The pod's effective requests, as k8s.io/component-helpers/resource.PodRequests computes them.
+
+    The sum over containers and sidecars, or what the largest init container needs with the sidecars that
+    started before it; pod-level requests take precedence; overhead is added.
+    """
+    total: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(total, _requests(container))
+    sidecars: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for container in pod.spec.init_containers:
+        now = dict(sidecars)
+        _add(now, _requests(container))
+        if container.restart_policy == "Always":
+            sidecars = now
+        _raise(largest, now)
+    _add(total, sidecars)
+    _raise(total, largest)
+    if pod.spec.resources is not None:
+        total.update(amounts(pod.spec.resources.requests))
+    _add(total, amounts(pod.spec.overhead))
+    return total
+
+
+def _requests(container: Container) -> dict[str, int]:
+    return amounts({**container.resources.limits, **container.resources.requests})
+
+
+def _add(total: dict[str, int], more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise(total: dict[str, int], least: Amounts) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: int) -> str:
+    """Why the node does not come into question, or "" if it does.
+
+    `allocatable` and `used` are in thousandths, `pods` counts those on the node.
+    """
+    if needs.node_name:
+        return "" if needs.node_name == node.metadata.name else f"the pod is bound to node {needs.node_name}"
+    return (
+        _untolerated(needs, node)
+        or ("" if selected(needs, node) else "does not match the pod's node selector or affinity")
+        or _shortage(needs, allocatable, used, pods)
+    )
+
+
+def _untolerated(needs: Needs, node: Node) -> str:
+    if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, needs.tolerations):
+        return "is cordoned"
+    for taint in node.spec.taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, needs.tolerations):
+            return f"has taint {taint.key}:{taint.effect}, which the pod does not tolerate"
+    return ""
+
+
+def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def selected(needs: Needs, node: Node) -> bool:
+    """Whether node selector and required affinity let the pod onto the node."""
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in needs.node_selector):
+        return False
+    return needs.affinity is None or matches(needs.affinity, node)
+
+
+def matches(selector: NodeSelector, node: Node) -> bool:
+    """Whether one of the selector's terms holds for the node."""
+    return any(_term_holds(term, node) for term in selector.node_selector_terms)
+
+
+def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": node.metadata.name}
+    return all(_holds(r, node.metadata.labels) for r in term.match_expressions) and all(
+        _holds(r, fields) for r in term.match_fields
+    )
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            return _compares(operator, value, requirement.values)
+    return False
+
+
+def _compares(operator: str, value: str | None, bounds: list[str]) -> bool:
+    try:
+        number, bound = int(value or ""), int(bounds[0])
+    except (ValueError, IndexError):
+        return False
+    return number > bound if operator == "Gt" else number < bound
+
+
+def _shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
+    if (pods + 1) * 1000 > allocatable.get("pods", 0):
+        return "has no room for another pod"
+    for name, amount in needs.requests:
+        if amount and used.get(name, 0) + amount > allocatable.get(name, 0):
+            return f"has too little {name} left"
+    return ""

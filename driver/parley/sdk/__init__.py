@@ -1,0 +1,32 @@
+"""What a driver author imports.
+
+A driver is a subclass of `Driver`; `parley.sdk.testing` checks one. `embedded` runs it in the controller.
+"""
+
+from parley.negotiation.answers import Answer
+from parley.sdk.driver import (
+    Allocation,
+    ClaimRequest,
+    Device,
+    Driver,
+    Held,
+    NoParameters,
+    Parameters,
+    PermanentError,
+    PodReference,
+    Request,
+)
+
+__all__ = [
+    "Allocation",
+    "Answer",
+    "ClaimRequest",
+    "Device",
+    "Driver",
+    "Held",
+    "NoParameters",
+    "Parameters",
+    "PermanentError",
+    "PodReference",
+    "Request",
+]

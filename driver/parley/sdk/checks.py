@@ -1,0 +1,99 @@
+"""What a driver's answers and allocations must satisfy before Parley acts on them.
+
+The limits are those of Kubernetes' ResourceClaim validation (pkg/apis/resource/validation) and of Parley's
+API. A driver that breaks one is at fault, not the user: the error names the driver, what it gave, and the limit.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from parley.negotiation.answers import Answer
+from parley.sdk.driver import Allocation, Device, Parameters, Request
+
+MAX_DEVICES = 32
+MAX_DATA_BYTES = 10 * 1024
+MAX_ALTERNATIVES = 32
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
+
+
+class DriverFault(Exception):
+    """Raised when a driver broke its contract."""
+
+
+class BadParameters(Exception):
+    """Raised when parameters fail the driver's schema. The message names each field and its value."""
+
+
+def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:
+    """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
+    try:
+        return schema.model_validate(dict(raw or {}))
+    except ValidationError as error:
+        faults = "; ".join(_fault(detail) for detail in error.errors())
+        known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
+        raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+
+
+def _fault(detail: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"]) or "parameters"
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "missing":
+        return f"{path} is missing"
+    if detail["type"] == "extra_forbidden":
+        return f"{path}={detail['input']!r} is not a parameter of this driver"
+    return f"{path}={detail['input']!r}: {message[:1].lower()}{message[1:]}"
+
+
+def check_answers(
+    driver: str, request: Request[Any, Any], nodes: Sequence[str], answers: Mapping[str, Answer]
+) -> None:
+    """Raises DriverFault unless every claim is answered, for no other nodes than the asked ones."""
+    asked = frozenset(nodes)
+    for claim in request.claims:
+        answer = answers.get(claim.name)
+        if answer is None:
+            raise DriverFault(f"driver {driver} gave no answer for claim {claim.name!r}")
+        if strange := [node for node in answer.viable if node not in asked]:
+            raise DriverFault(f"driver {driver} calls node {strange[0]!r} viable, which it was not asked about")
+        if answer.alternatives is not None and len(answer.alternatives) > MAX_ALTERNATIVES:
+            raise DriverFault(
+                f"driver {driver} gave {len(answer.alternatives)} alternatives for claim {claim.name!r}; "
+                f"at most {MAX_ALTERNATIVES} are allowed"
+            )
+
+
+def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:
+    """Raises DriverFault unless every claim has an allocation that the API will accept."""
+    for claim in request.claims:
+        allocation = allocations.get(claim.name)
+        if allocation is None:
+            raise DriverFault(f"driver {driver} allocated nothing for claim {claim.name!r}")
+        if fault := _allocation_fault(allocation):
+            raise DriverFault(f"driver {driver}, claim {claim.name!r}: {fault}")
+
+
+def _allocation_fault(allocation: Allocation) -> str:
+    if len(allocation.devices) > MAX_DEVICES:
+        return f"{len(allocation.devices)} devices; at most {MAX_DEVICES} are allowed in a claim"
+    if size := _too_large(allocation.data):
+        return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"
+    return next(filter(None, map(_name_fault, allocation.devices)), "")
+
+
+def _name_fault(device: Device) -> str:
+    if not _LABEL.fullmatch(device.device):
+        return f"device name {device.device!r} is not a lower-case DNS label"
+    if not _POOL.fullmatch(device.pool):
+        return f"pool name {device.pool!r} is not made of lower-case DNS subdomains"
+    return ""
+
+
+def _too_large(data: Mapping[str, Any]) -> int:
+    size = len(orjson.dumps(dict(data)))
+    return size if size > MAX_DATA_BYTES else 0
