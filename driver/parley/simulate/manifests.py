@@ -1,0 +1,163 @@
+"""Reads the YAML files that a user would give to `kubectl apply`, and says exactly what is wrong with them.
+
+Every fault of every file is reported, not just the first: file, document, object, field, value, remedy. Whether
+the objects make sense together (a claim of a class that does not exist) is left to the controller, whose words
+are the ones that a user meets in a real cluster.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES, Resource
+from parley.simulate.validation import faults_of, name_fault
+
+KINDS: tuple[Resource[Any], ...] = (NODES, RESOURCE_SLICES, CLASSES, TEMPLATES, CLAIMS, PODS)
+"""What a simulated cluster can be made of, in the order in which it is created."""
+
+_BY_TYPE = {(resource.api_version, resource.kind): resource for resource in KINDS}
+
+
+class BadManifests(Exception):
+    """Raised when files could not be understood; `faults` has one sentence for each thing to change."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object to create. `source` is the file and the document in it; `namespace` is None for cluster kinds."""
+
+    source: str
+    resource: Resource[Any]
+    namespace: str | None
+    name: str
+    body: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as in error messages."""
+        return f"{self.resource.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A parsed document, or an item of a `kind: List`."""
+
+    source: str
+    content: Any
+
+
+def read(paths: Iterable[Path]) -> list[Manifest]:
+    """The objects of all files, ordered by kind as in KINDS and otherwise as written.
+
+    Raises BadManifests with every fault found.
+    """
+    manifests: list[Manifest] = []
+    faults: list[str] = []
+    for path in paths:
+        for document in _documents(path, faults):
+            manifest = _manifest(document, faults)
+            if manifest is not None:
+                manifests.append(manifest)
+    faults += _duplicates(manifests)
+    if faults:
+        raise BadManifests(faults)
+    return sorted(manifests, key=lambda manifest: KINDS.index(manifest.resource))
+
+
+def _documents(path: Path, faults: list[str]) -> Iterator[_Document]:
+    try:
+        parsed = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        faults.append(f"{path}: cannot be read: {error.strerror or error}; give the path of a YAML file")
+    except UnicodeDecodeError:
+        faults.append(f"{path}: is not UTF-8 text; give the path of a YAML file")
+    except yaml.YAMLError as error:
+        faults.append(f"{path}{_line(error)}: is not YAML: {_problem(error)}")
+    else:
+        for number, content in enumerate(parsed, start=1):
+            if content is not None:
+                yield from _items(_Document(f"{path}, document {number}", content))
+
+
+def _line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    return str(getattr(error, "problem", None) or error)
+
+
+def _items(document: _Document) -> Iterator[_Document]:
+    content = document.content
+    if isinstance(content, dict) and content.get("kind") == "List" and isinstance(content.get("items"), list):
+        for number, item in enumerate(content["items"], start=1):
+            yield _Document(f"{document.source}, item {number}", item)
+    else:
+        yield document
+
+
+def _manifest(document: _Document, faults: list[str]) -> Manifest | None:
+    resource = _resource(document, faults)
+    if resource is None:
+        return None
+    body = orjson.loads(orjson.dumps(document.content, default=str, option=orjson.OPT_NON_STR_KEYS))
+    raw = body.get("metadata")
+    metadata: dict[str, Any] = raw if isinstance(raw, dict) else {}
+    if fault := name_fault(metadata.get("name")):
+        faults.append(f"{document.source} ({resource.kind}): {fault}")
+        return None
+    namespace = metadata.get("namespace") or "default" if resource.namespaced else None
+    manifest = Manifest(document.source, resource, namespace, metadata["name"], body)
+    faults.extend(f"{document.source} ({manifest.title}): {fault}" for fault in faults_of(resource, body))
+    return manifest
+
+
+def _resource(document: _Document, faults: list[str]) -> Resource[Any] | None:
+    content = document.content
+    if not isinstance(content, dict):
+        faults.append(
+            f"{document.source}: is {type(content).__name__} {content!r:.60}, not an object; "
+            "start it with apiVersion, kind and metadata"
+        )
+        return None
+    for field in ("apiVersion", "kind"):
+        if not isinstance(content.get(field), str):
+            faults.append(f"{document.source}: {field} is missing; write for example {_example(field)}")
+            return None
+    resource = _BY_TYPE.get((content["apiVersion"], content["kind"]))
+    if resource is None:
+        faults.append(f"{document.source}: {_unknown(content['apiVersion'], content['kind'])}")
+    return resource
+
+
+def _example(field: str) -> str:
+    return "apiVersion: parley.dev/v1alpha1" if field == "apiVersion" else "kind: ResourceClaim"
+
+
+def _unknown(api_version: str, kind: str) -> str:
+    versions = [resource.api_version for resource in KINDS if resource.kind == kind]
+    if versions:
+        return f"apiVersion {api_version!r} is not one of {kind} here; write apiVersion: {versions[0]}"
+    known = ", ".join(resource.kind for resource in KINDS)
+    return f"kind {kind!r} ({api_version}) is not known to the simulated cluster; it knows {known}"
+
+
+def _duplicates(manifests: Iterable[Manifest]) -> Iterator[str]:
+    first: dict[tuple[Resource[Any], str | None, str], Manifest] = {}
+    for manifest in manifests:
+        key = (manifest.resource, manifest.namespace, manifest.name)
+        earlier = first.setdefault(key, manifest)
+        if earlier is not manifest:
+            yield (
+                f"{manifest.source} ({manifest.title}): metadata.name {manifest.name!r} is already used by "
+                f"{earlier.source}; rename one of them"
+            )
