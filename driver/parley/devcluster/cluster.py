@@ -1,0 +1,367 @@
+"""A real Kubernetes cluster on this machine: what a test or a user starts, asks and stops.
+
+The order of starting lies here; what is started comes from `control_plane` and `node_files`, what it reads from
+`prepare`, and how everything ends from `teardown`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from parley.devcluster import (
+    binaries,
+    control_plane,
+    debian,
+    fake_nodes,
+    kubeconfig,
+    node_files,
+    prepare,
+    processes,
+    state,
+    teardown,
+    versions,
+)
+from parley.devcluster.api import ApiError, ApiServer, answers
+from parley.devcluster.certificates import Authority
+from parley.devcluster.component import Component
+from parley.devcluster.control_plane import ADMIN, Command
+from parley.devcluster.gobuild import Report, say
+from parley.devcluster.layout import Layout, Node, NodeOptions
+from parley.devcluster.processes import Identity
+from parley.devcluster.state import State
+
+_NODE_LIMIT = 90.0
+_DAY = 86400
+
+
+class ClusterError(RuntimeError):
+    """A cluster cannot be started here, or does not do what was asked; the message says what to change."""
+
+
+class Cluster:
+    """A control plane and nodes that run on this machine. Make one with `Cluster.start` or `Cluster.attach`."""
+
+    def __init__(self, recorded: State) -> None:
+        self._state = recorded
+        self._api = ApiServer(recorded.layout.server, self._authority.pair.certificate, self._authority.named(ADMIN))
+        self._components = {command.name: self._supervise(command) for command in _commands(recorded)}
+
+    @classmethod
+    def start(
+        cls,
+        directory: Path,
+        *,
+        nodes: Sequence[NodeOptions] = (),
+        version: str = versions.KUBERNETES,
+        fake_nodes: int = 0,
+        node_lifecycle: bool | None = None,
+        scheduler_config: Mapping[str, Any] | None = None,
+        report: Report = say,
+    ) -> Cluster:
+        """Start a cluster whose files lie in `directory` and wait until its nodes are ready.
+
+        A cluster that the directory records from before is taken down first, its files deleted. Programs that are found
+        nowhere are built (8 minutes, once per version), Debian packages that real nodes need are installed when root.
+        `node_lifecycle` tells whether nodes without heartbeats become unreachable; by default they do unless there are
+        fake nodes. `scheduler_config` is merged over the top level of the KubeSchedulerConfiguration.
+
+        Raises `ClusterError`, `LayoutError`, `BuildError`, `PackagesMissing` or `ComponentFailed`, each of which names
+        the remedy; what was started until then is stopped.
+        """
+        directory = directory.resolve()
+        lifecycle = fake_nodes == 0 if node_lifecycle is None else node_lifecycle
+        chosen = versions.kubernetes_version(version)
+        layout = prepare.plan(
+            directory, chosen, nodes, node_lifecycle=lifecycle, scheduler_config=scheduler_config or {}
+        )
+        _check_machine(layout)
+        _make_empty(directory)
+        wanted = [*versions.CONTROL_PLANE, *(versions.NODE if nodes else ())]
+        programs = binaries.obtain(wanted, chosen, report=report)
+        directory.mkdir(parents=True, exist_ok=True)
+        recorded = State(layout, processes.boot_id())
+        state.write(recorded)
+        try:
+            binaries.link(programs, layout.binaries)
+            prepare.write_control_plane(layout, datetime.now(UTC))
+            cluster = cls(recorded)
+            cluster._bring_up()
+            if fake_nodes:
+                cluster.add_fake_nodes(fake_nodes)
+        except BaseException:
+            teardown.clean(directory)
+            raise
+        return cluster
+
+    @classmethod
+    def attach(cls, directory: Path) -> Cluster:
+        """The cluster that another process started in `directory`; raises `ClusterError` where none runs."""
+        recorded = state.read(directory.resolve())
+        server = recorded.processes.get(control_plane.API_SERVER) if recorded else None
+        if recorded is None or server is None or not processes.alive(server):
+            raise ClusterError(f"no cluster runs in {directory}: start one with `make cluster`")
+        return cls(recorded)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def directory(self) -> Path:
+        return self._layout.directory
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig; certificates inline, so that it can be copied."""
+        return self._layout.admin_kubeconfig
+
+    @property
+    def server(self) -> str:
+        """The API server's address, `https://127.0.0.1:<port>`."""
+        return self._layout.server
+
+    @property
+    def version(self) -> str:
+        return self._layout.version
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The real nodes, with the paths of their sockets and folders."""
+        return self._layout.nodes
+
+    @property
+    def api(self) -> ApiServer:
+        """The API server as the admin sees it, for single requests."""
+        return self._api
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        return tuple(self._components)
+
+    def component(self, name: str) -> Component:
+        """The component of that name, such as `kube-scheduler` or `kubelet-<node>`; raises `ClusterError` for others."""
+        try:
+            return self._components[name]
+        except KeyError:
+            known = ", ".join(self._components)
+            raise ClusterError(f"component {name!r} is not part of the cluster, which has: {known}") from None
+
+    def node(self, name: str) -> Node:
+        """The real node of that name; raises `ClusterError` for others."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.nodes) or "none"
+        raise ClusterError(f"node {name!r} is not a real node of the cluster, which has: {known}")
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """A new kubeconfig whose client certificate names the user and the groups."""
+        name = f"user-{_file_name(user)}"
+        pair = self._authority.client(name, user, groups, datetime.now(UTC))
+        document = kubeconfig.with_certificate(self.server, self._authority.pair.certificate, pair)
+        return kubeconfig.write(self._layout.kubeconfigs / name, document)
+
+    def kubeconfig_for_service_account(self, namespace: str, name: str, *, seconds: int = _DAY) -> Path:
+        """A new kubeconfig with a token of that service account, valid for `seconds`.
+
+        Raises `ApiError` where the account does not appear within 5 s.
+        """
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        token = _when_found(lambda: self._api.post(path, body))["status"]["token"]
+        document = kubeconfig.with_token(self.server, self._authority.pair.certificate, token)
+        return kubeconfig.write(self._layout.kubeconfigs / f"sa-{namespace}-{name}", document)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl, as the admin, printed; raises `ClusterError` with its stderr when it fails."""
+        command = [self._layout.binaries / "kubectl", f"--cache-dir={self.directory}/kubectl-cache", *arguments]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode != 0:
+            raise ClusterError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def add_fake_nodes(
+        self,
+        count: int,
+        *,
+        allocatable: Mapping[str, str] = fake_nodes.ALLOCATABLE,
+        labels: Mapping[str, str] | None = None,
+        prefix: str = "fake-",
+    ) -> list[str]:
+        """Add nodes without a kubelet and return their names; a second call continues the numbers of the first."""
+        if self._layout.node_lifecycle:
+            raise ClusterError(
+                "fake nodes become unreachable after 40 s in this cluster: start it with fake_nodes or with"
+                " node_lifecycle=False"
+            )
+        names = fake_nodes.next_names(self._api, count, prefix)
+        fake_nodes.add(self._api, names, allocatable, labels or {})
+        return names
+
+    def add_program(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Component:
+        """Start a further program that ends with the cluster; its log and record are those of any component."""
+        if name in self._components and self._components[name].running:
+            raise ClusterError(f"component {name!r} runs already: stop it first or choose another name")
+        command = Command(name, tuple(argv), environment=environment or {})
+        self._save(self._state.with_program(command))
+        self._components[name] = self._supervise(command)
+        self._components[name].start()
+        return self._components[name]
+
+    def stop(self) -> None:
+        """Take everything down; raises `Leftovers` where something remains. Files stay, the logs among them."""
+        self._api.close()
+        teardown.clean(self.directory)
+
+    @property
+    def _layout(self) -> Layout:
+        return self._state.layout
+
+    @property
+    def _authority(self) -> Authority:
+        return Authority(self._layout.pki)
+
+    def _supervise(self, command: Command) -> Component:
+        certificate, admin = self._authority.pair.certificate, self._authority.named(ADMIN)
+        return Component(
+            command,
+            self.directory,
+            self._layout.logs / f"{command.name}.log",
+            lambda url: answers(url, certificate, admin),
+            self._record,
+            self._state.processes.get(command.name),
+        )
+
+    def _record(self, name: str, process: Identity | None) -> None:
+        known = self._state
+        self._save(known.with_process(name, process) if process else known.without_process(name))
+
+    def _save(self, changed: State) -> None:
+        state.write(changed)
+        self._state = changed
+
+    def _bring_up(self) -> None:
+        """The container runtimes start beside etcd: they are ready when the API server is."""
+        self._start_runtimes()
+        for name in (control_plane.ETCD, control_plane.API_SERVER):
+            self._components[name].start()
+        followers = [self._components[name] for name in (control_plane.CONTROLLER_MANAGER, control_plane.SCHEDULER)]
+        for component in followers:
+            component.launch()
+        self._start_kubelets()
+        for component in followers:
+            component.wait_ready()
+        _when_found(lambda: self._api.get("/api/v1/namespaces/default"))
+        self._wait_for_nodes()
+
+    def _start_runtimes(self) -> None:
+        if self.nodes:
+            prepare.write_images(self._layout)
+        for node in self.nodes:
+            prepare.write_node(self._layout, node, datetime.now(UTC))
+            prepare.make_node_parts(node)
+            self._components[node.containerd].launch()
+
+    def _start_kubelets(self) -> None:
+        for node in self.nodes:
+            self._components[node.containerd].wait_ready()
+            self._import_images(node)
+            self._components[node.kubelet].launch()
+
+    def _import_images(self, node: Node) -> None:
+        command = [self._layout.binaries / "ctr", "--address", node.containerd_socket, "--namespace", "k8s.io"]
+        command += ["images", "import", self.directory / prepare.IMAGES]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_NODE_LIMIT, check=False)
+        if done.returncode != 0:
+            raise ClusterError(f"node {node.name!r}: the images could not be imported: {done.stderr.strip()}")
+
+    def _wait_for_nodes(self) -> None:
+        for node in self.nodes:
+            self._components[node.kubelet].wait_ready()
+        deadline = time.monotonic() + _NODE_LIMIT
+        for node in self.nodes:
+            path = f"/api/v1/nodes/{node.name}"
+            while not _ready(self._api, path):
+                if time.monotonic() > deadline or not self._components[node.kubelet].running:
+                    last = self._components[node.kubelet].last_lines()
+                    raise ClusterError(f"node {node.name!r} did not become ready; the end of its kubelet's log:\n{last}")
+                time.sleep(0.2)
+            if not self._layout.node_lifecycle:
+                self._api.patch(path, {"spec": {"taints": None}})
+
+
+def _commands(recorded: State) -> list[Command]:
+    layout = recorded.layout
+    commands = list(control_plane.control_plane(layout))
+    for node in layout.nodes:
+        commands += [node_files.containerd(layout, node), node_files.kubelet(layout, node)]
+    return [*commands, *recorded.programs]
+
+
+def _check_machine(layout: Layout) -> None:
+    """Real nodes change the machine: they need root, Debian's packages, and no other kubelet beside them."""
+    if not layout.nodes:
+        return
+    if os.geteuid() != 0:
+        raise ClusterError("real nodes need root: run as root, or start the cluster with fake nodes only")
+    foreign = processes.unmarked("kubelet")
+    if foreign:
+        raise ClusterError(
+            f"a kubelet of another cluster runs on this machine (process {foreign[0]}), with which real nodes would"
+            " share the device plugins' folder: start the cluster with fake nodes only, or use another machine"
+        )
+    debian.install_missing()
+
+
+def _make_empty(directory: Path) -> None:
+    """Take down and delete what an earlier cluster left; any other content is not ours to delete."""
+    had_state = state.read(directory) is not None
+    teardown.clean(directory)
+    if had_state or (directory / "pki").is_dir() and (directory / "kubeconfig").is_file():
+        teardown.remove_directory(directory)
+    elif directory.is_dir() and any(directory.iterdir()):
+        raise ClusterError(f"cluster directory {directory} holds other files: name an empty or a new one")
+
+
+def _ready(api: ApiServer, path: str) -> bool:
+    """Whether the node says so and, where the controllers remove it, is free of the not-ready taint."""
+    try:
+        node = api.get(path)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    conditions = {entry["type"]: entry["status"] for entry in node["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True"
+
+
+def _when_found(request: Callable[[], Any], limit: float = 5.0) -> Any:
+    """The answer, once the object exists: some are made by a controller shortly after their cause."""
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            return request()
+        except ApiError as error:
+            if error.status != 404 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
+def _file_name(user: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in user)

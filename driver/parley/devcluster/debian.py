@@ -1,0 +1,74 @@
+"""The Debian packages that real nodes need, and their installation where that is allowed.
+
+containerd starts containers with runc, connects pods with the CNI plugins and `ip`, and the images that need no
+registry are made from busybox-static. Debian's runc has seccomp built in; one built from Go without libseccomp
+refuses the default profile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from parley.devcluster.gobuild import Report, say
+
+CNI_PLUGINS = Path("/usr/lib/cni")
+BUSYBOX = Path("/bin/busybox")
+
+PACKAGES = {
+    "runc": Path("/usr/sbin/runc"),
+    "containernetworking-plugins": CNI_PLUGINS / "bridge",
+    "busybox-static": BUSYBOX,
+    "iproute2": Path("/sbin/ip"),
+}
+"""Each package with a file that is there once it is installed."""
+
+_LIMIT = 300.0  # seconds for one apt-get
+
+
+class PackagesMissing(RuntimeError):
+    """Packages that real nodes need are not installed and could not be installed."""
+
+
+def missing(exists: Callable[[Path], bool] = Path.exists) -> list[str]:
+    """The names of the packages whose file is absent."""
+    return [package for package, file in PACKAGES.items() if not exists(file)]
+
+
+def install_missing(report: Report = say) -> None:
+    """Install what is missing when root on Debian; raises `PackagesMissing` with the command to run otherwise."""
+    absent = missing()
+    if not absent:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise PackagesMissing(absence(absent))
+    report(f"installing {', '.join(absent)}")
+    _apt(["update"], absent)
+    _apt(["install", "-y", "--no-install-recommends", *absent], absent)
+
+
+def absence(packages: list[str], said: str = "") -> str:
+    """The message that names the packages, the command to run and, if there was an attempt, what apt-get said."""
+    message = (
+        f"real nodes need the packages {', '.join(packages)}, which are not installed: run"
+        f" `apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)}` as root"
+    )
+    return f"{message}\n{said}" if said else message
+
+
+def _apt(arguments: list[str], packages: list[str]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(
+        ["apt-get", "-q", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        env=environment,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
+        raise PackagesMissing(absence(packages, f"apt-get {arguments[0]} failed: {said}"))

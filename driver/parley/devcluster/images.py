@@ -1,0 +1,93 @@
+"""Two container images that need no registry, made from busybox-static: one to run pods with, one to pause with.
+
+`docker-archive` tar files as `ctr images import` takes them: one layer in common, a configuration and a manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+BUSYBOX = "parley.dev/busybox:dev"
+PAUSE = "parley.dev/pause:dev"
+
+_WAIT = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"
+_COMMANDS = {BUSYBOX: ["/bin/sh"], PAUSE: ["/bin/sh", "-c", _WAIT]}
+"""The first process of a container ignores SIGTERM unless it handles it, so pausing is more than a sleep."""
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_FOLDERS = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777}
+
+
+def archive(target: Path, busybox: Path) -> Path:
+    """Write both images into one archive at `target`; returns the target.
+
+    Raises `OSError` or `subprocess.CalledProcessError` where `busybox` cannot be read or run.
+    """
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+    layer = layer_tar(busybox.read_bytes(), listed.stdout.split())
+    files: dict[str, bytes] = {"layer.tar": layer}
+    manifest: list[dict[str, Any]] = []
+    for name, command in _COMMANDS.items():
+        config = json.dumps(configuration(command, layer)).encode()
+        file = f"{hashlib.sha256(config).hexdigest()}.json"
+        files[file] = config
+        manifest.append({"Config": file, "RepoTags": [name], "Layers": ["layer.tar"]})
+    files["manifest.json"] = json.dumps(manifest).encode()
+    target.write_bytes(_tar(files))
+    return target
+
+
+def layer_tar(busybox: bytes, applets: Sequence[str]) -> bytes:
+    """The file system of both images: busybox, a link for each of its applets, and the folders that programs expect."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder, mode in _FOLDERS.items():
+            _add(tar, folder, mode=mode, kind=tarfile.DIRTYPE)
+        _add(tar, "bin/busybox", busybox, mode=0o755)
+        for applet in applets:
+            if applet != "busybox":
+                _add(tar, f"bin/{applet}", mode=0o777, kind=tarfile.SYMTYPE, link="busybox")
+        _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+        _add(tar, "etc/group", b"root:x:0:\nnobody:x:65534:\n")
+    return buffer.getvalue()
+
+
+def configuration(command: Sequence[str], layer: bytes) -> dict[str, Any]:
+    """An image's configuration, in the form of the OCI image specification."""
+    machine = platform.machine()
+    return {
+        "architecture": _ARCHITECTURES.get(machine, machine),
+        "os": "linux",
+        "config": {"Cmd": list(command), "Env": ["PATH=/bin"], "WorkingDir": "/"},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, data in files.items():
+            _add(tar, name, data)
+    return buffer.getvalue()
+
+
+def _add(
+    tar: tarfile.TarFile,
+    name: str,
+    data: bytes = b"",
+    *,
+    mode: int = 0o644,
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+) -> None:
+    """Owner root and time 0: the same busybox gives the same image."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.type, entry.linkname = len(data), mode, kind, link
+    tar.addfile(entry, io.BytesIO(data))

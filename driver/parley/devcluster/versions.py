@@ -1,0 +1,93 @@
+"""Which programs a local cluster consists of, at which versions, and which Go packages they are made from.
+
+Every pin of the development cluster stands here. How the programs are built is `gobuild`'s subject, where they are
+found is `binaries`'.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+KUBERNETES = "v1.37.0"
+ETCD = "v3.7.3"
+CONTAINERD = "v2.4.2"
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+
+class VersionError(ValueError):
+    """A version that is not `v<major>.<minor>.<patch>`, or one without the API that Parley needs."""
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """One Go module at one version, the programs that are built from it and the linker's version settings."""
+
+    path: str
+    version: str
+    programs: tuple[tuple[str, str], ...]
+    """Pairs of a program's file name and the Go package it is built from."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Pairs of a Go variable and the string that the linker gives it."""
+
+    @property
+    def folder(self) -> str:
+        """The name of this module's folder in the cache: its short name and version."""
+        name = {"k8s.io/kubernetes": "kubernetes", "go.etcd.io/etcd/server/v3": "etcd"}
+        return f"{name.get(self.path, 'containerd')}-{self.version}"
+
+
+def kubernetes_version(text: str) -> str:
+    """The given version with its leading `v`; raises `VersionError` for anything older than 1.36 or malformed."""
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        raise VersionError(
+            f"Kubernetes version {text!r} is not of the form v1.37.0: give major, minor and patch number"
+        )
+    major, minor, patch = (int(part) for part in match.groups())
+    if (major, minor) < (1, 36):
+        raise VersionError(
+            f"Kubernetes version {text!r} is too old: Parley needs 1.36 or later (binding conditions)"
+        )
+    return f"v{major}.{minor}.{patch}"
+
+
+def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
+    """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
+    return (_kubernetes(kubernetes), _etcd(), _containerd())
+
+
+def _kubernetes(version: str) -> GoModule:
+    """Without the version variables the API server reports v0.0.0."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
+    names = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kubectl")
+    return GoModule(
+        "k8s.io/kubernetes",
+        version,
+        tuple((name, f"k8s.io/kubernetes/cmd/{name}") for name in names),
+        tuple(
+            (f"k8s.io/{package}.{variable}", value)
+            for package in ("component-base/version", "client-go/pkg/version")
+            for variable, value in settings.items()
+        ),
+    )
+
+
+def _etcd() -> GoModule:
+    return GoModule("go.etcd.io/etcd/server/v3", ETCD, (("etcd", "go.etcd.io/etcd/server/v3"),))
+
+
+def _containerd() -> GoModule:
+    path = "github.com/containerd/containerd/v2"
+    names = ("containerd", "ctr", "containerd-shim-runc-v2")
+    return GoModule(
+        path,
+        CONTAINERD,
+        tuple((name, f"{path}/cmd/{name}") for name in names),
+        ((f"{path}/version.Version", CONTAINERD),),
+    )
