@@ -117,6 +117,10 @@ class Driver(Generic[P, C]):
         """Count an allocation that exists in the API. Idempotent by `held.uid`."""
         raise NotImplementedError
 
+    def forget(self, uid: str) -> None:
+        """A foreign allocation that `restore` told of is gone. Idempotent."""
+        raise NotImplementedError
+
     def viable(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """An answer for each of the request's claims, by `ClaimRequest.name`. Has no side effects."""
         raise NotImplementedError

@@ -62,6 +62,10 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         shared = bool((held.data or {}).get("shared", False))
         self._inventory.hold(held.uid, held.devices, shared=shared)
 
+    def forget(self, uid: str) -> None:
+        """A foreign claim's devices are free."""
+        self._inventory.release(uid)
+
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if it has devices for all claims of the request together."""
         demands = _demands(request)

@@ -1,0 +1,281 @@
+"""Lets drivers allocate on the selected node, records it in the API, and gives it back.
+
+All or nothing: if one driver fails, what the others allocated for this attempt is given back. A holding enters
+the ledger before its first write and leaves it after the API has let go of it, so nothing is handed to another
+pod while a record of it may stand. A write whose outcome is unknown is settled by a newer write (a changed
+resourceVersion makes the old one fail) before the devices are free again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.names import GROUP
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control import mirror as mirrors
+from parley.control.clock import Clock, rfc3339
+from parley.control.cluster import Cluster, reference
+from parley.control.gathering import PodClaim
+from parley.control.ledger import Holding, Ledger
+from parley.kube.client import Client, NotFound, OutcomeUnknown
+from parley.sdk import Allocation, PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver
+
+T = TypeVar("T")
+
+Requests = Mapping[str, Request[Any, Any]]
+"""One request per driver, by the driver's name."""
+
+
+class AllocationFailed(Exception):
+    """Raised when a driver could not allocate; nothing is held for this attempt then."""
+
+    def __init__(self, driver: str, node: str, cause: Exception) -> None:
+        super().__init__(f"driver {driver} could not allocate on node {node}: {cause}")
+
+
+class Allocator:
+    """Allocates, records, gives back. `freed` is called with each holding that came free."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        clock: Clock,
+        freed: Callable[[Holding], None],
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._clock = clock
+        self._freed = freed
+
+    async def allocate(
+        self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
+    ) -> None:
+        """Drivers allocate on the node; the ledger has it afterwards, the API not yet.
+
+        Raises AllocationFailed with nothing held.
+        """
+        results: dict[str, tuple[str, Allocation]] = {}
+        for name, request in requests.items():
+            try:
+                allocations = await self._drivers[name].allocate(request, node)
+            except Exception as error:
+                await self._undo(requests, results)
+                raise AllocationFailed(name, node, error) from error
+            results.update({entry: (name, allocation) for entry, allocation in allocations.items()})
+        for claim in claims:
+            driver, allocation = results[claim.entry]
+            self._ledger.add(_holding(pod, claim, driver, node, allocation, offered=offered))
+
+    async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
+        for entry, (driver, _) in results.items():
+            uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
+            await self._drivers[driver].deallocate(uid)
+
+    async def write(self, claims: Sequence[PodClaim]) -> None:
+        """Record each claim's holding and its users. Safe to repeat."""
+        held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        await together(self._write(claim, holding) for claim, holding in held if holding is not None)
+
+    async def _write(self, claim: PodClaim, holding: Holding) -> None:
+        assert claim.mirror is not None
+        async with holding.lock:
+            if holding.named:
+                await self._write_claim(holding)
+            body = self._status(claim.mirror, holding)
+            try:
+                written = await self._patch_mirror(claim.mirror, {"status": body})
+            except OutcomeUnknown:
+                holding.uncertain = True
+                raise
+            holding.version = int(written.metadata.resource_version)
+            holding.uncertain = False
+
+    def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
+        users = {user.uid: mirrors.consumer(user) for user in holding.pods.values()}
+        body: dict[str, Any] = {"reservedFor": list(users.values())}
+        if mirror.status.allocation is None:
+            holding.offered = False
+            body["allocation"] = mirrors.allocation_body(mirror, holding.driver, holding.allocation, holding.node)
+        elif holding.offered:
+            now = rfc3339(self._clock())
+            body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
+        return body
+
+    async def _write_claim(self, holding: Holding) -> None:
+        handle = {
+            "driverName": holding.driver,
+            "devices": [{"pool": d.pool, "device": d.device} for d in holding.allocation.devices],
+            "data": dict(holding.allocation.data),
+        }
+        allocation = {
+            "handles": [handle],
+            "availableOnNodes": mirrors.node_selector([holding.node]),
+            "shareable": holding.shareable,
+        }
+        status = {
+            "driverName": holding.driver,
+            "allocation": allocation,
+            "reservedFor": [mirrors.consumer(pod) for pod in holding.pods.values()],
+            "state": "allocated,reserved",
+        }
+        await self._client.patch(
+            CLAIMS, holding.claim, {"status": status}, holding.namespace, subresource="status"
+        )
+
+    async def offer(
+        self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
+    ) -> list[BuiltinClaim]:
+        """Offer nodes to the scheduler for generated claims; returns the mirrors as written.
+
+        `drivers` has the driver's name by entry. Nothing is held meanwhile: whoever is allocated first, has it.
+        """
+        now = rfc3339(self._clock())
+        return await together(
+            self._patch_mirror(
+                claim.mirror,
+                {"status": {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}},
+            )
+            for claim in claims
+            if claim.mirror is not None
+        )
+
+    async def clear(self, mirror: BuiltinClaim) -> None:
+        """Remove an allocation that stands for nothing: Parley holds nothing for it, and no pod is bound."""
+        await self._cleared(mirror)
+
+    async def decline(self, claims: Sequence[PodClaim], why: str) -> None:
+        """End the offers of these claims: the scheduler takes them back."""
+        now = rfc3339(self._clock())
+        for claim in claims:
+            if claim.mirror is not None and claim.mirror.status.allocation is not None:
+                driver = mirrors.driver_of(claim.mirror.status.allocation)
+                await self._patch_mirror(
+                    claim.mirror, {"status": {"devices": mirrors.declined_body(driver, why, now)}}
+                )
+
+    async def give_back(self, pod: PodReference, holdings: Sequence[Holding], *, departed: bool) -> None:
+        """The pod lets go of the holdings; what nobody else uses is free afterwards.
+
+        `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
+        """
+        for holding in holdings:
+            await self._leave(holding, pod, departed=departed)
+
+    async def _leave(self, holding: Holding, pod: PodReference, *, departed: bool) -> None:
+        async with holding.lock:
+            if pod.uid not in holding.pods:
+                return
+            if len(holding.pods) > 1:
+                self._ledger.leave(holding, pod)
+                await self._unreserve(holding)
+                return
+            if holding.named or not departed:
+                await self._clear_mirror(holding)
+            if holding.named:
+                await self._clear_claim(holding)
+            await self._drivers[holding.driver].deallocate(holding.uid)
+            self._ledger.drop(holding)
+        self._freed(holding)
+
+    async def _unreserve(self, holding: Holding) -> None:
+        users = [mirrors.consumer(pod) for pod in holding.pods.values()]
+        for resource in (BUILTIN_CLAIMS, CLAIMS):
+            await self._client.patch(
+                resource,
+                holding.claim,
+                {"status": {"reservedFor": users}},
+                holding.namespace,
+                subresource="status",
+            )
+
+    async def _clear_mirror(self, holding: Holding) -> None:
+        """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        if holding.uncertain:
+            mirror = await self._live_mirror(*key)
+        if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
+            return
+        if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
+            await self._cleared(mirror)
+        elif holding.uncertain:
+            await self._client.patch(
+                BUILTIN_CLAIMS,
+                mirror.metadata.name,
+                {"metadata": {"annotations": {f"{GROUP}/settled": rfc3339(self._clock())}}},
+                mirror.metadata.namespace,
+            )
+
+    async def _cleared(self, mirror: BuiltinClaim) -> None:
+        try:
+            await self._patch_mirror(
+                mirror, {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+            )
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def _clear_claim(self, holding: Holding) -> None:
+        status = {
+            "driverName": None,
+            "allocation": None,
+            "reservedFor": None,
+            "deallocationRequested": None,
+            "state": "pending",
+        }
+        try:
+            await self._client.patch(
+                CLAIMS, holding.claim, {"status": status}, holding.namespace, subresource="status"
+            )
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
+        try:
+            return await self._client.get(BUILTIN_CLAIMS, name, namespace)
+        except NotFound:
+            return None
+
+    async def _patch_mirror(self, mirror: BuiltinClaim, body: dict[str, Any]) -> BuiltinClaim:
+        meta = mirror.metadata
+        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+        return await self._client.patch(
+            BUILTIN_CLAIMS, meta.name, {**precondition, **body}, meta.namespace, subresource="status"
+        )
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all to their end, then raise the first error: what one write does must not cut another short."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    done: list[T] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done
+
+
+def _holding(
+    pod: Pod, claim: PodClaim, driver: str, node: str, allocation: Allocation, *, offered: bool
+) -> Holding:
+    assert claim.mirror is not None
+    user = reference(pod)
+    return Holding(
+        uid=claim.uid,
+        namespace=pod.metadata.namespace,
+        claim=claim.name,
+        entry=claim.entry,
+        named=claim.claim is not None,
+        shareable=claim.class_ is not None and claim.class_.shareable and mirrors.is_shareable(claim.mirror),
+        driver=driver,
+        node=node,
+        allocation=allocation,
+        pods={user.uid: user},
+        offered=offered,
+    )

@@ -1,0 +1,21 @@
+"""Time as a parameter: wall time for what is written into objects. Intervals use the event loop's clock."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+Clock = Callable[[], datetime]
+
+
+def utc() -> datetime:
+    """Now, in UTC."""
+    return datetime.now(UTC)
+
+
+def rfc3339(moment: datetime) -> str:
+    """As metav1.Time: seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(moment: datetime) -> str:
+    """As metav1.MicroTime."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,188 @@
+"""What the API server has, in memory: one reflector per kind, and the sums and indexes over them.
+
+Whoever wants to hear of changes gives a `Listener`; it is called after the cache is up to date, so that it
+sees the new state everywhere. Nothing here decides or writes.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
+from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.names import POD_CLAIM_NAME_ANNOTATION
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    PODS,
+    TEMPLATES,
+    Resource,
+)
+from parley.control.mirror import owner_pod_uid
+from parley.control.usage import Usage
+from parley.kube.client import Client
+from parley.kube.reflector import Reflector
+from parley.negotiation.fit import Amounts, amounts, requested
+from parley.sdk import PodReference
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+def done(pod: Pod) -> bool:
+    """Whether the pod has ended: the kubelet has unprepared its claims by then."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def reference(pod: Pod) -> PodReference:
+    """Namespace, name and UID."""
+    return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+class Listener(Protocol):
+    """Hears of changes, after the cache has them. `None` stands for "not there"."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
+    def node_changed(self, old: Node | None, new: Node | None) -> None: ...
+    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None: ...
+    def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None: ...
+    def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None: ...
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
+    def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
+
+
+class Cluster:
+    """The caches. `run` keeps them; `synced` waits until all are filled once."""
+
+    def __init__(self, client: Client, listener: Listener) -> None:
+        self._listener = listener
+        self.usage = Usage()
+        self._allocatable: dict[str, Amounts] = {}
+        self._node_names: tuple[str, ...] = ()
+        self._by_pod: defaultdict[str, dict[str, BuiltinClaim]] = defaultdict(dict)
+        self._pods = Reflector(client, PODS, on_change=self._pod)
+        self._nodes = Reflector(client, NODES, on_change=self._node)
+        self._mirrors = Reflector(client, BUILTIN_CLAIMS, on_change=self._mirror)
+        self._template_mirrors = Reflector(client, BUILTIN_TEMPLATES, on_change=listener.template_mirror_changed)
+        self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)
+        self._claims = Reflector(client, CLAIMS, on_change=listener.claim_changed)
+        self._templates = Reflector(client, TEMPLATES, on_change=listener.template_changed)
+        self._all: list[Reflector[Any]] = [
+            self._classes,
+            self._templates,
+            self._claims,
+            self._template_mirrors,
+            self._nodes,
+            self._mirrors,
+            self._pods,
+        ]
+        self._client = client
+
+    def observe(self, resource: Resource[Any], on_change: Any) -> None:
+        """One more kind, for a driver. Call before `run`."""
+        self._all.append(Reflector(self._client, resource, on_change=on_change))
+
+    async def run(self) -> None:
+        """Keep the caches until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._all:
+                tasks.create_task(reflector.run())
+
+    async def synced(self) -> None:
+        """Return when every kind was listed once."""
+        for reflector in self._all:
+            await reflector.synced.wait()
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._pods.get(*key)
+
+    def pods(self) -> Iterable[Pod]:
+        return self._pods.values()
+
+    def node(self, name: str) -> Node | None:
+        return self._nodes.get("", name)
+
+    def nodes(self) -> Iterable[Node]:
+        return self._nodes.values()
+
+    def node_names(self) -> Sequence[str]:
+        """All nodes, in the order in which they became known."""
+        return self._node_names
+
+    def allocatable(self, node: str) -> Amounts:
+        """What the node has in all, in thousandths."""
+        return self._allocatable.get(node, {})
+
+    def mirror(self, key: Key) -> BuiltinClaim | None:
+        """Any built-in claim, ours or not."""
+        return self._mirrors.get(*key)
+
+    def mirrors(self) -> Iterable[BuiltinClaim]:
+        return self._mirrors.values()
+
+    def generated(self, pod: Pod, entry: str) -> BuiltinClaim | None:
+        """The claim generated for a pod's entry; known before the pod's status names it."""
+        for status in pod.status.resource_claim_statuses:
+            if status.name == entry and status.resource_claim_name:
+                claim = self._mirrors.get(pod.metadata.namespace, status.resource_claim_name)
+                if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
+                    return claim
+        return self._by_pod.get(pod.metadata.uid, {}).get(entry)
+
+    def template_mirror(self, key: Key) -> BuiltinTemplate | None:
+        return self._template_mirrors.get(*key)
+
+    def class_(self, name: str) -> ResourceClass | None:
+        return self._classes.get("", name)
+
+    def claim(self, key: Key) -> ResourceClaim | None:
+        return self._claims.get(*key)
+
+    def claims(self) -> Iterable[ResourceClaim]:
+        return self._claims.values()
+
+    def template(self, key: Key) -> ResourceClaimTemplate | None:
+        return self._templates.get(*key)
+
+    def templates(self) -> Iterable[ResourceClaimTemplate]:
+        return self._templates.values()
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count the pod for the node before its binding is seen."""
+        self.usage.put(pod.metadata.uid, node, requested(pod))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self.usage.remove(old.metadata.uid)
+        if new is not None and (done(new) or (new.metadata.deletion_timestamp and not new.spec.node_name)):
+            self.usage.remove(new.metadata.uid)
+        elif new is not None and new.spec.node_name and self.usage.node_of(new.metadata.uid) != new.spec.node_name:
+            self.usage.put(new.metadata.uid, new.spec.node_name, requested(new))
+        self._listener.pod_changed(old, new)
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self._allocatable[new.metadata.name] = amounts(new.status.allocatable)
+        elif old is not None:
+            self._allocatable.pop(old.metadata.name, None)
+        if old is None or new is None:
+            self._node_names = tuple(self._allocatable)
+        self._listener.node_changed(old, new)
+
+    def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        for claim, present in ((old, False), (new, True)):
+            entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
+            if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
+                continue
+            claims = self._by_pod[owner]
+            if present:
+                claims[entry] = claim
+            elif claims.get(entry) is claim:
+                del claims[entry]
+            if not claims:
+                del self._by_pod[owner]
+        self._listener.mirror_changed(old, new)

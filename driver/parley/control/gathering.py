@@ -1,0 +1,237 @@
+"""Brings together all that is known about a pod's claims, so that decisions need to look nowhere else.
+
+One `PodClaim` per entry of `spec.resourceClaims` that is Parley's. What stands in the way of a claim (unknown
+class, claim in use, ...) is its `problem`: a stable code, a sentence with the remedy, and what would change it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import CONDITION_ALLOCATED
+from parley.control.cluster import Cluster, reference
+from parley.control.ledger import Holding, Ledger
+from parley.control.mirror import Asked, asked, is_mirror, offer_ended, offer_stands
+from parley.negotiation.states import ClaimState
+
+Topic = tuple[str, ...]
+"""Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
+
+NODES: Topic = ("nodes",)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a claim can't be negotiated now."""
+
+    code: str
+    message: str
+    topics: tuple[Topic, ...]
+    transient: bool = False
+    """Whether it ends by itself within moments, so that nobody need be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """One of the pod's claims. `mirror` is None only if there is a problem."""
+
+    entry: str
+    name: str
+    mirror: BuiltinClaim | None = None
+    claim: ResourceClaim | None = None
+    class_: ResourceClass | None = None
+    asked: Asked | None = None
+    holding: Holding | None = None
+    problem: Problem | None = None
+
+    @property
+    def uid(self) -> str:
+        """The key towards driver and ledger."""
+        if self.holding is not None:
+            return self.holding.uid
+        if self.claim is not None:
+            return self.claim.metadata.uid
+        assert self.mirror is not None
+        return self.mirror.metadata.uid
+
+    def state(self, pod: Pod) -> ClaimState:
+        """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
+        assert self.mirror is not None
+        allocation, holding = self.mirror.status.allocation, self.holding
+        if holding is None and allocation is None:
+            return ClaimState.PENDING
+        if holding is None:
+            return ClaimState.OFFERED if offer_stands(self.mirror) else ClaimState.UNKNOWN
+        if int(self.mirror.metadata.resource_version or 0) < holding.version:
+            return ClaimState.STALE
+        if pod.metadata.uid not in holding.pods:
+            return ClaimState.JOINABLE
+        if pod.spec.node_name and holding.node != pod.spec.node_name and len(holding.pods) == 1:
+            return ClaimState.MISPLACED
+        if allocation is None:
+            return ClaimState.CLEARED if holding.version else ClaimState.UNWRITTEN
+        return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
+
+    def _recorded(self, pod: Pod, holding: Holding) -> bool:
+        assert self.mirror is not None
+        if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
+            return False
+        return pod.metadata.uid in {user.uid for user in self.mirror.status.reserved_for}
+
+
+def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:
+    """The pod's claims that are Parley's, in the pod's order; those of other DRA drivers are left out."""
+    found = (_gather_one(cluster, ledger, drivers, pod, entry) for entry in pod.spec.resource_claims)
+    return tuple(claim for claim in found if claim is not None)
+
+
+def _gather_one(
+    cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod, entry: PodResourceClaim
+) -> PodClaim | None:
+    if entry.resource_claim_template_name:
+        found = _generated(cluster, ledger, pod, entry)
+    elif entry.resource_claim_name:
+        found = _named(cluster, ledger, pod, entry)
+    else:
+        return None
+    if found is None or found.problem is not None or found.holding is not None:
+        return found
+    return _with_class(cluster, drivers, found)
+
+
+def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+    namespace, template = pod.metadata.namespace, entry.resource_claim_template_name or ""
+    mirror = cluster.generated(pod, entry.name)
+    if mirror is None:
+        return _not_generated(cluster, namespace, template, entry.name)
+    if not is_mirror(mirror):
+        return None
+    holding = ledger.of_entry(reference(pod), entry.name)
+    request = asked(mirror)
+    if request is None:
+        return _problem(
+            entry.name,
+            mirror.metadata.name,
+            reasons.NAME_TAKEN,
+            f"claim {namespace}/{mirror.metadata.name} names Parley's DeviceClass but was not made by Parley: "
+            f"make it from a parley.dev ResourceClaimTemplate",
+            ("claim", namespace, mirror.metadata.name),
+        )
+    return PodClaim(entry.name, mirror.metadata.name, mirror, asked=request, holding=holding)
+
+
+def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) -> PodClaim | None:
+    ours = cluster.template((namespace, template))
+    builtin = cluster.template_mirror((namespace, template))
+    topic = ("template", namespace, template)
+    if ours is None and builtin is None:
+        message = (
+            f"template {namespace}/{template} of claim {entry!r} does not exist: "
+            f"create a ResourceClaimTemplate of parley.dev (or of resource.k8s.io) with that name"
+        )
+        return _problem(entry, "", reasons.CLAIM_NOT_FOUND, message, topic)
+    if ours is None:
+        return None
+    if builtin is not None and ours.metadata.uid not in {o.uid for o in builtin.metadata.owner_references}:
+        message = name_taken("ResourceClaimTemplate", namespace, template)
+        return _problem(entry, "", reasons.NAME_TAKEN, message, topic)
+    return _being_made(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
+
+
+def _being_made(entry: str, message: str, *topics: Topic) -> PodClaim:
+    return PodClaim(entry, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True))
+
+
+def name_taken(kind: str, namespace: str, name: str) -> str:
+    """The sentence about a built-in object in the mirror's place."""
+    return (
+        f"a resource.k8s.io {kind} {namespace}/{name} exists that Parley did not make: "
+        f"delete it, or give the parley.dev {kind} another name"
+    )
+
+
+def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+    namespace, name = pod.metadata.namespace, entry.resource_claim_name or ""
+    claim, mirror = cluster.claim((namespace, name)), cluster.mirror((namespace, name))
+    topic = ("claim", namespace, name)
+    if claim is None:
+        if mirror is not None:
+            return None
+        message = (
+            f"claim {namespace}/{name} does not exist: "
+            f"create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name"
+        )
+        return _problem(entry.name, name, reasons.CLAIM_NOT_FOUND, message, topic)
+    holding = ledger.get(claim.metadata.uid)
+    if mirror is None and cluster.class_(claim.spec.resource_class_name) is not None:
+        return _being_made(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
+    if problem := _named_problem(pod, claim, mirror, holding):
+        code, message = problem
+        return _problem(entry.name, name, code, message, topic)
+    request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
+    return PodClaim(entry.name, name, mirror, claim, asked=request, holding=holding)
+
+
+def _named_problem(
+    pod: Pod, claim: ResourceClaim, mirror: BuiltinClaim | None, holding: Holding | None
+) -> tuple[str, str] | None:
+    full = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    mine = holding is not None and pod.metadata.uid in holding.pods
+    if claim.spec.allocation_mode == "Immediate":
+        return reasons.MODE_UNSUPPORTED, mode_unsupported(full)
+    if claim.metadata.deletion_timestamp and not mine:
+        return reasons.CLAIM_BEING_DELETED, f"claim {full} is being deleted: name another one"
+    if mirror is None:
+        return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
+    if not is_mirror(mirror) or claim.metadata.uid not in {o.uid for o in mirror.metadata.owner_references}:
+        return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
+    if holding is None and claim.status.allocation is not None:
+        return reasons.CLAIM_IN_USE, f"claim {full} is being given back; it is allocated anew right after"
+    if holding is not None and not mine and not holding.shareable:
+        user = next(iter(holding.pods.values()), None)
+        whom = f"pod {user.namespace}/{user.name} uses it" if user else "it is being given back"
+        return (
+            reasons.CLAIM_IN_USE,
+            f"claim {full} is not shareable and {whom}: wait until that ends, or use a template",
+        )
+    return None
+
+
+def mode_unsupported(claim: str) -> str:
+    """The sentence about a claim with allocationMode Immediate."""
+    return f"claim {claim}: spec.allocationMode=Immediate is not served yet: use WaitForFirstConsumer"
+
+
+def class_not_found(class_name: str, claim: str) -> str:
+    """The sentence about a missing class."""
+    return f"claim {claim}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"
+
+
+def _with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim) -> PodClaim:
+    assert found.asked is not None
+    assert found.mirror is not None
+    class_name = found.asked.class_name
+    full = f"{found.mirror.metadata.namespace}/{found.name}"
+    class_ = cluster.class_(class_name)
+    topic = ("class", class_name)
+    if class_ is None:
+        return _problem(found.entry, found.name, reasons.CLASS_NOT_FOUND, class_not_found(class_name, full), topic)
+    if class_.driver_name not in drivers:
+        message = driver_not_found(class_, drivers)
+        return _problem(found.entry, found.name, reasons.DRIVER_NOT_FOUND, message, topic)
+    return replace(found, class_=class_)
+
+
+def driver_not_found(class_: ResourceClass, drivers: Mapping[str, object]) -> str:
+    """The sentence about a class whose driver does not run."""
+    known = ", ".join(sorted(drivers)) or "none"
+    return (
+        f"class {class_.metadata.name}: driverName={class_.driver_name!r} does not run in this controller "
+        f"(running: {known}): correct the class, or start that driver"
+    )
+
+
+def _problem(entry: str, name: str, code: str, message: str, *topics: Topic) -> PodClaim:
+    return PodClaim(entry, name, problem=Problem(code, message, topics))

@@ -1,0 +1,94 @@
+"""What Parley has allocated, for whom, and how far that is recorded in the API.
+
+The ledger is the controller's memory of the API, never more: it is rebuilt from claims at start. It lives for
+one reason, the time between a driver's allocation and the moment when watches show it. A holding goes only
+when its last pod is done or gone, or when it was taken back before any pod was bound.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from parley.sdk import Allocation, PodReference
+
+
+@dataclass(slots=True)
+class Holding:
+    """What one claim holds.
+
+    `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim
+    that was generated first (one that is made anew for a running pod keeps the holding). `version` is the
+    resourceVersion of the mirror after our write, 0 while it is not known to be written. `offered` is set while
+    the allocation in the API leaves the node to the scheduler, `uncertain` while a write may still arrive.
+    """
+
+    uid: str
+    namespace: str
+    claim: str
+    entry: str
+    named: bool
+    driver: str
+    node: str
+    allocation: Allocation
+    pods: dict[str, PodReference]
+    shareable: bool = False
+    version: int = 0
+    offered: bool = False
+    uncertain: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+
+class Ledger:
+    """All holdings, by claim and by pod."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Holding] = {}
+        self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(self._by_uid.values())
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def add(self, holding: Holding) -> None:
+        """Record a new holding for all its pods."""
+        self._by_uid[holding.uid] = holding
+        for pod in holding.pods.values():
+            self._by_pod[pod.namespace, pod.name][holding.uid] = holding
+
+    def join(self, holding: Holding, pod: PodReference) -> None:
+        """One more pod uses the holding."""
+        holding.pods[pod.uid] = pod
+        self._by_pod[pod.namespace, pod.name][holding.uid] = holding
+
+    def leave(self, holding: Holding, pod: PodReference) -> None:
+        """A pod does not use it any more."""
+        holding.pods.pop(pod.uid, None)
+        key = (pod.namespace, pod.name)
+        if not any((p.namespace, p.name) == key for p in holding.pods.values()):
+            self._by_pod[key].pop(holding.uid, None)
+            if not self._by_pod[key]:
+                del self._by_pod[key]
+
+    def drop(self, holding: Holding) -> None:
+        """The holding is gone, with all its users."""
+        for pod in list(holding.pods.values()):
+            self.leave(holding, pod)
+        self._by_uid.pop(holding.uid, None)
+
+    def get(self, uid: str) -> Holding | None:
+        """The holding of a claim, by the claim's UID."""
+        return self._by_uid.get(uid)
+
+    def of_pod_name(self, namespace: str, name: str) -> list[Holding]:
+        """Holdings of any pod of that name, also of one that was replaced since."""
+        return list(self._by_pod.get((namespace, name), {}).values())
+
+    def of_entry(self, pod: PodReference, entry: str) -> Holding | None:
+        """What a pod holds for a generated claim, whichever object stands for it today."""
+        for holding in self._by_pod.get((pod.namespace, pod.name), {}).values():
+            if holding.entry == entry and not holding.named and pod.uid in holding.pods:
+                return holding
+        return None

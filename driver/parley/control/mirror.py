@@ -1,0 +1,271 @@
+"""The built-in objects that stand for Parley's: what they look like, and how to read them back. Pure.
+
+A mirror has one request, which names a DeviceClass that does not exist, so that only Parley allocates it. What
+is asked for travels in its opaque configuration: a generated claim tells everything about itself. The
+allocation holds one result per device (or a placeholder, if there is none to name) and the driver's handle.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, DeviceConfig
+from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from parley.api.names import (
+    API_VERSION,
+    CONDITION_ALLOCATED,
+    CONDITION_DECLINED,
+    DEVICE_CLASS,
+    EXCLUSIVE_REQUEST,
+    FINALIZER,
+    GROUP,
+    MIRROR_LABEL,
+    SHAREABLE_REQUEST,
+)
+from parley.sdk import Allocation, Device, PodReference
+
+PLACEHOLDER = Device("parley.dev", "negotiated")
+"""Names the one result of an allocation whose devices are found later, or which has none to name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a mirror asks for."""
+
+    class_name: str
+    parameters: Mapping[str, Any] | None
+
+
+def claim_spec(spec: ClaimSpec, *, shareable: bool) -> dict[str, Any]:
+    """The `spec` of a mirror."""
+    parameters: dict[str, Any] = {"resourceClassName": spec.resource_class_name}
+    if spec.parameters is not None:
+        parameters["parameters"] = dict(spec.parameters)
+    request = SHAREABLE_REQUEST if shareable else EXCLUSIVE_REQUEST
+    return {
+        "devices": {
+            "requests": [{"name": request, "exactly": {"deviceClassName": DEVICE_CLASS}}],
+            "config": [{"opaque": {"driver": GROUP, "parameters": parameters}}],
+        }
+    }
+
+
+def template_mirror(template: ResourceClaimTemplate) -> dict[str, Any]:
+    """The built-in template from which the claim controller makes the pods' claims. Each serves one pod."""
+    meta, inner = template.metadata, template.spec.metadata
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "labels": {MIRROR_LABEL: "template"},
+            "ownerReferences": [_owner("ResourceClaimTemplate", meta.name, meta.uid)],
+        },
+        "spec": {
+            "metadata": {
+                "labels": {**inner.labels, MIRROR_LABEL: "generated"},
+                "annotations": dict(inner.annotations),
+            },
+            "spec": claim_spec(template.spec.spec, shareable=False),
+        },
+    }
+
+
+def claim_mirror(claim: ResourceClaim, *, shareable: bool) -> dict[str, Any]:
+    """The built-in claim that pods name when they name a Parley claim."""
+    meta = claim.metadata
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "labels": {MIRROR_LABEL: "named"},
+            "finalizers": [FINALIZER],
+            "ownerReferences": [_owner("ResourceClaim", meta.name, meta.uid)],
+        },
+        "spec": claim_spec(claim.spec, shareable=shareable),
+    }
+
+
+def _owner(kind: str, name: str, uid: str) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def is_mirror(claim: BuiltinClaim) -> bool:
+    """Whether only Parley may allocate the claim: its request says so, which nobody can change afterwards."""
+    requests = claim.spec.devices.requests
+    return (
+        len(requests) == 1
+        and requests[0].exactly is not None
+        and requests[0].exactly.device_class_name == DEVICE_CLASS
+    )
+
+
+def is_shareable(claim: BuiltinClaim) -> bool:
+    """Whether several pods may use the mirror at once."""
+    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST
+
+
+def asked(claim: BuiltinClaim) -> Asked | None:
+    """What the mirror asks for; None if its configuration is not one that Parley wrote."""
+    parameters = _opaque(claim.spec.devices.config, GROUP)
+    if parameters is None or not isinstance(parameters.get("resourceClassName"), str):
+        return None
+    return Asked(parameters["resourceClassName"], parameters.get("parameters"))
+
+
+def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | None:
+    for config in configs:
+        if (
+            config.opaque is not None
+            and config.opaque.driver == driver
+            and isinstance(config.opaque.parameters, dict)
+        ):
+            return config.opaque.parameters
+    return None
+
+
+def owner_pod_uid(claim: BuiltinClaim) -> str:
+    """UID of the pod that a generated claim belongs to, "" for others."""
+    for owner in claim.metadata.owner_references:
+        if owner.controller and owner.kind == "Pod":
+            return owner.uid
+    return ""
+
+
+def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
+    """Exactly these nodes: one `matchFields` term per node, as the API wants it (one value a term)."""
+    return {
+        "nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
+        ]
+    }
+
+
+def allocation_body(claim: BuiltinClaim, driver: str, allocation: Allocation, node: str) -> dict[str, Any]:
+    """`status.allocation` for devices on one node."""
+    request = claim.spec.devices.requests[0].name
+    return {
+        "devices": {
+            "results": [
+                {"request": request, "driver": driver, "pool": device.pool, "device": device.device}
+                for device in allocation.devices or (PLACEHOLDER,)
+            ],
+            "config": [
+                {
+                    "source": "FromClaim",
+                    "requests": [request],
+                    "opaque": {"driver": driver, "parameters": dict(allocation.data)},
+                }
+            ],
+        },
+        "nodeSelector": node_selector([node]),
+    }
+
+
+def offer_body(claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str) -> dict[str, Any]:
+    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions.
+
+    `now` (RFC 3339) must be set by the writer: the scheduler fails for ever when it has to add it itself.
+    """
+    result = {
+        "request": claim.spec.devices.requests[0].name,
+        "driver": driver,
+        "pool": PLACEHOLDER.pool,
+        "device": PLACEHOLDER.device,
+        "bindingConditions": [CONDITION_ALLOCATED],
+        "bindingFailureConditions": [CONDITION_DECLINED],
+    }
+    return {
+        "devices": {"results": [result]},
+        "nodeSelector": node_selector(nodes),
+        "allocationTimestamp": now,
+    }
+
+
+def found_body(driver: str, allocation: Allocation, node: str, now: str) -> list[dict[str, Any]]:
+    """`status.devices` that ends an offer: allocated on the node, with the handle."""
+    return [_offer_status(driver, CONDITION_ALLOCATED, "Allocated", f"on node {node}", now, dict(allocation.data))]
+
+
+def declined_body(driver: str, why: str, now: str) -> list[dict[str, Any]]:
+    """`status.devices` that ends an offer: the scheduler takes the claim back."""
+    return [_offer_status(driver, CONDITION_DECLINED, "Declined", why, now, None)]
+
+
+def _offer_status(
+    driver: str, condition: str, reason: str, message: str, now: str, data: dict[str, Any] | None
+) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "driver": driver,
+        "pool": PLACEHOLDER.pool,
+        "device": PLACEHOLDER.device,
+        "conditions": [
+            {"type": condition, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+        ],
+    }
+    return {**status, "data": data} if data is not None else status
+
+
+def is_offer(allocation: BuiltinAllocation) -> bool:
+    """Whether the allocation only offers nodes."""
+    return any(CONDITION_ALLOCATED in result.binding_conditions for result in allocation.devices.results)
+
+
+def offer_stands(claim: BuiltinClaim) -> bool:
+    """Whether the claim offers nodes, and no driver has allocated for it."""
+    allocation = claim.status.allocation
+    return allocation is not None and is_offer(allocation) and offer_ended(claim) != CONDITION_ALLOCATED
+
+
+def offer_ended(claim: BuiltinClaim) -> str:
+    """The condition that ended the offer: allocated, declined, or "" while it stands."""
+    for device in claim.status.devices:
+        for condition in device.conditions:
+            if condition.status == "True" and condition.type in (CONDITION_ALLOCATED, CONDITION_DECLINED):
+                return condition.type
+    return ""
+
+
+def nodes_of(allocation: BuiltinAllocation) -> tuple[str, ...]:
+    """The nodes that the allocation's selector names."""
+    terms = allocation.node_selector.node_selector_terms if allocation.node_selector else []
+    return tuple(
+        value
+        for term in terms
+        for field in term.match_fields
+        if field.key == "metadata.name"
+        for value in field.values
+    )
+
+
+def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
+    """What the driver allocated for the claim, read back; None if nothing, or nothing definite yet."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return None
+    if is_offer(allocation):
+        data = next((d.data for d in claim.status.devices if d.driver == driver and d.data is not None), None)
+    else:
+        data = _opaque(allocation.devices.config, driver)
+    if data is None:
+        return None
+    results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
+    named = tuple(device for device in results if device != PLACEHOLDER)
+    return Allocation(named or _devices(data), data)
+
+
+def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
+    return tuple(Device(str(d["pool"]), str(d["device"])) for d in data.get("devices", ()) if isinstance(d, dict))
+
+
+def driver_of(allocation: BuiltinAllocation) -> str:
+    """The driver of the allocation's first result."""
+    return allocation.devices.results[0].driver if allocation.devices.results else ""
+
+
+def consumer(pod: PodReference) -> dict[str, str]:
+    """An entry of `status.reservedFor`."""
+    return {"resource": "pods", "name": pod.name, "uid": pod.uid}

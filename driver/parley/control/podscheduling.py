@@ -1,0 +1,135 @@
+"""Writes PodSchedulings: how a pod's negotiation went, in one object that lives as long as the pod.
+
+Publishing is apart from deciding: nothing waits for it. The latest state of each pod is written once; while a
+write is under way, newer states replace each other. In the normal case that is a single create per pod.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.names import API_VERSION, FIELD_MANAGER
+from parley.api.resources import POD_SCHEDULINGS
+from parley.kube.client import AlreadyExists, Client, NotFound, PatchType
+from parley.kube.queue import WorkQueue
+from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
+from parley.sdk import PodReference
+
+_REASON_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry."""
+
+    outcome: Outcome
+    drivers: Mapping[str, str]
+    selected: str = ""
+    waiting_for: str = ""
+    message: str = ""
+
+
+_FINAL = Report(Outcome(), {})
+"""Stands for what was written for a bound pod: it will not change any more, so it need not be remembered."""
+
+
+def body(pod: PodReference, report: Report) -> dict[str, Any]:
+    """The complete object."""
+    outcome = report.outcome
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodScheduling",
+        "metadata": {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+            ],
+        },
+        "spec": {
+            "candidateNodes": list(outcome.candidates[:MAX_CANDIDATES]),
+            "round": outcome.round,
+            "selectedNode": report.selected,
+        },
+        "status": {
+            "claims": [_claim(name, driver, outcome) for name, driver in report.drivers.items()],
+            "candidates": len(outcome.candidates),
+            "viable": len(outcome.viable),
+            "waitingFor": report.waiting_for,
+            "message": report.message[:_REASON_LIMIT],
+        },
+    }
+
+
+def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
+    claim: dict[str, Any] = {"name": name, "driverName": driver, "round": outcome.round}
+    answer = outcome.answers.get(name)
+    if answer is None:
+        return claim
+    claim["viableNodes"] = list(answer.viable)
+    claim["reason"] = "; ".join(f"{node}: {why}" for node, why in answer.reasons.items())[:_REASON_LIMIT]
+    if answer.alternatives is not None:
+        claim["alternatives"] = {"nodes": list(answer.alternatives)}
+    return claim
+
+
+class Publisher:
+    """Keeps the PodSchedulings of the pods up to date. Run `publish` by a few workers of `queue`."""
+
+    def __init__(self, client: Client, queue: WorkQueue[PodReference]) -> None:
+        self._client = client
+        self._queue = queue
+        self._wanted: dict[PodReference, Report] = {}
+        self._written: dict[PodReference, Report] = {}
+
+    def want(self, pod: PodReference, report: Report) -> None:
+        """This is the pod's state now."""
+        if self._written.get(pod) == report:
+            return
+        self._wanted[pod] = report
+        self._queue.add(pod)
+
+    def known(self, pod: PodReference) -> bool:
+        """Whether something was written for the pod, or is about to be."""
+        return pod in self._written or pod in self._wanted
+
+    def exists(self, pod: PodReference) -> None:
+        """A PodScheduling of an earlier run is there."""
+        self._written[pod] = _FINAL
+
+    def forget(self, pod: PodReference) -> None:
+        """The pod is gone; its PodScheduling goes with it."""
+        self._wanted.pop(pod, None)
+        self._written.pop(pod, None)
+
+    async def publish(self, pod: PodReference) -> None:
+        """Write the pod's latest state, if it is not written yet."""
+        report = self._wanted.pop(pod, None)
+        if report is None:
+            return
+        try:
+            await self._write(pod, report, first=pod not in self._written)
+        except BaseException:
+            self._wanted.setdefault(pod, report)
+            raise
+        self._written[pod] = report if report.waiting_for else _FINAL
+
+    async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
+        wanted = body(pod, report)
+        try:
+            if first:
+                try:
+                    await self._client.create(POD_SCHEDULINGS, wanted, pod.namespace, field_manager=FIELD_MANAGER)
+                    return
+                except AlreadyExists:
+                    pass  # written by an earlier run of the controller
+            await self._client.patch(
+                POD_SCHEDULINGS,
+                pod.name,
+                wanted,
+                pod.namespace,
+                patch_type=PatchType.MERGE,
+                field_manager=FIELD_MANAGER,
+            )
+        except NotFound:
+            pass  # the namespace or the object is going, and the pod with it

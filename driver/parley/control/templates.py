@@ -1,0 +1,53 @@
+"""Keeps a built-in template of the same name for every Parley template, so that Kubernetes makes the claims."""
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinTemplate
+from parley.api.models import ResourceClaimTemplate
+from parley.api.names import API_VERSION
+from parley.api.resources import BUILTIN_TEMPLATES
+from parley.control.cluster import Cluster, Key
+from parley.control.events import Recorder
+from parley.control.gathering import name_taken
+from parley.control.mirror import template_mirror
+from parley.kube.client import AlreadyExists, Client
+
+
+class Templates:
+    """Mirrors templates. A mirror goes with its template by ownership, and is made anew if somebody deletes it."""
+
+    def __init__(self, client: Client, cluster: Cluster, recorder: Recorder) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._recorder = recorder
+
+    async def sync(self, key: Key) -> None:
+        """Make the mirror of the template of that name if it is missing."""
+        template = self._cluster.template(key)
+        if template is None or template.metadata.deletion_timestamp:
+            return
+        mirror = self._cluster.template_mirror(key)
+        if mirror is None:
+            await self._create(key, template)
+        elif template.metadata.uid not in _owners(mirror):
+            await self._replace(template, mirror)
+
+    async def _create(self, key: Key, template: ResourceClaimTemplate) -> None:
+        try:
+            await self._client.create(BUILTIN_TEMPLATES, template_mirror(template), key[0])
+        except AlreadyExists:
+            pass  # not in the cache yet; its arrival calls again
+
+    async def _replace(self, template: ResourceClaimTemplate, mirror: BuiltinTemplate) -> None:
+        """A mirror of an earlier template of that name goes; what is not ours stays, and the user is told."""
+        meta = template.metadata
+        if any(owner.api_version == API_VERSION for owner in mirror.metadata.owner_references):
+            await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=mirror.metadata.uid)
+            return
+        note = name_taken("ResourceClaimTemplate", meta.namespace, meta.name)
+        await self._recorder.warn(
+            "ResourceClaimTemplate", API_VERSION, meta.namespace, meta.name, meta.uid, reasons.NAME_TAKEN, note
+        )
+
+
+def _owners(mirror: BuiltinTemplate) -> set[str]:
+    return {owner.uid for owner in mirror.metadata.owner_references}

@@ -1,0 +1,237 @@
+"""The controller: caches, queues and doors wired together. Contains no decisions.
+
+At start nothing is decided before every cache is filled and ledger and drivers are rebuilt from it. From then
+on every change is turned into keys of what may be affected, and workers look at those again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
+from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.resources import POD_SCHEDULINGS, Resource
+from parley.control.allocation import Allocator
+from parley.control.claims import Claims
+from parley.control.clock import Clock, utc
+from parley.control.cluster import Cluster, Key, done, reference
+from parley.control.events import Recorder
+from parley.control.gathering import NODES
+from parley.control.ledger import Holding, Ledger
+from parley.control.mirror import is_mirror, owner_pod_uid
+from parley.control.podscheduling import Publisher
+from parley.control.restoring import count_foreign, restore
+from parley.control.templates import Templates
+from parley.kube.client import Client
+from parley.kube.queue import WorkQueue, run_workers
+from parley.negotiation.rounds import DEFAULT_CANDIDATES
+from parley.scheduler.native.door import NativeDoor
+from parley.sdk import Driver, PodReference
+from parley.sdk.embedded import EmbeddedDriver
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator can choose.
+
+    `candidates` is how many nodes a round asks about (1 to 128), the workers how many objects of a kind are
+    worked on at once, `instance` the name in events.
+    """
+
+    candidates: int = DEFAULT_CANDIDATES
+    pod_workers: int = 16
+    claim_workers: int = 4
+    publish_workers: int = 4
+    instance: str = "parley-controller"
+
+
+class Controller:
+    """Runs the negotiation for a cluster, with embedded drivers. One at a time: see `parley.kube.lease`."""
+
+    def __init__(
+        self,
+        client: Client,
+        drivers: Sequence[Driver[Any, Any]],
+        settings: Settings = Settings(),
+        clock: Clock = utc,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._drivers = {driver.name: EmbeddedDriver(driver) for driver in drivers}
+        self._pods: WorkQueue[Key] = WorkQueue()
+        self._claim_keys: WorkQueue[Key] = WorkQueue()
+        self._template_keys: WorkQueue[Key] = WorkQueue()
+        self._publications: WorkQueue[PodReference] = WorkQueue()
+        self._running = False
+        self.ready = asyncio.Event()
+        """Set when the first decision may be taken."""
+        self.ledger = Ledger()
+        self.cluster = Cluster(client, self)
+        recorder = Recorder(client, clock, settings.instance)
+        self._publisher = Publisher(client, self._publications)
+        allocator = Allocator(client, self.cluster, self.ledger, self._drivers, clock, self._freed)
+        self._claims = Claims(client, self.cluster, self.ledger, self._drivers, clock)
+        self._templates = Templates(client, self.cluster, recorder)
+        self._door = NativeDoor(
+            client,
+            self.cluster,
+            self.ledger,
+            self._drivers,
+            allocator,
+            self._publisher,
+            recorder,
+            self._pods,
+            settings.candidates,
+        )
+        for driver in self._drivers.values():
+            for resource in driver.driver.watches:
+                self._observe(driver, resource)
+
+    def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
+        def changed(old: Any | None, new: Any | None) -> None:
+            if driver.driver.observe(old, new):
+                self._door.wake(("driver", driver.name))
+
+        self.cluster.observe(resource, changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.cluster.run())
+            await self.cluster.synced()
+            await self._restore()
+            for queue, handler, count in (
+                (self._pods, self._door.sync, self._settings.pod_workers),
+                (self._claim_keys, self._claims.sync, self._settings.claim_workers),
+                (self._template_keys, self._templates.sync, self._settings.claim_workers),
+            ):
+                tasks.create_task(run_workers(queue, handler, count))
+            tasks.create_task(
+                run_workers(self._publications, self._publisher.publish, self._settings.publish_workers)
+            )
+            self.ready.set()
+
+    async def _restore(self) -> None:
+        """Rebuild what is kept in memory, then look at everything once."""
+        self._door.unconfirmed = restore(self.cluster, self.ledger, self._drivers)
+        for scheduling in (await self._client.list(POD_SCHEDULINGS)).items:
+            for owner in scheduling.metadata.owner_references:
+                if not scheduling.status.waiting_for:
+                    meta = scheduling.metadata
+                    self._publisher.exists(PodReference(meta.namespace, meta.name, owner.uid))
+        self._running = True
+        log.info("restored", holdings=len(self.ledger), unconfirmed=len(self._door.unconfirmed))
+        for holding in self.ledger:
+            self._look_at(holding)
+        for pod in self.cluster.pods():
+            self._enqueue_pod(pod)
+        for claim in self.cluster.claims():
+            self._claim_keys.add((claim.metadata.namespace, claim.metadata.name))
+        for template in self.cluster.templates():
+            self._template_keys.add((template.metadata.namespace, template.metadata.name))
+        for mirror in self.cluster.mirrors():
+            if is_mirror(mirror) and not owner_pod_uid(mirror):
+                self._claim_keys.add((mirror.metadata.namespace, mirror.metadata.name))
+
+    def _look_at(self, holding: Holding) -> None:
+        for user in holding.pods.values():
+            self._pods.add((user.namespace, user.name))
+
+    def _enqueue_pod(self, pod: Pod) -> None:
+        if pod.spec.resource_claims:
+            self._pods.add((pod.metadata.namespace, pod.metadata.name))
+
+    def _freed(self, holding: Holding) -> None:
+        self._door.wake(("driver", holding.driver))
+        if holding.named:
+            self._door.wake(("claim", holding.namespace, holding.claim))
+            self._claim_keys.add((holding.namespace, holding.claim))
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if not self._running:
+            return
+        if new is not None:
+            self._door.unconfirmed.discard(new.metadata.uid)
+            self._enqueue_pod(new)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._door.pod_gone(reference(old))
+            self._enqueue_pod(old)
+        if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
+            self._door.wake(NODES)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        if self._running and (old is None or new is None or _differs(old, new)):
+            self._door.wake(NODES)
+
+    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        claim = new or old
+        if not self._running or claim is None:
+            return
+        key = (claim.metadata.namespace, claim.metadata.name)
+        if not is_mirror(claim):
+            self._foreign_changed(old, new)
+            self._claim_keys.add(key)
+            self._door.wake(("claim", *key))
+        elif owner_pod_uid(claim):
+            owner = next(o for o in claim.metadata.owner_references if o.uid == owner_pod_uid(claim))
+            self._pods.add((claim.metadata.namespace, owner.name))
+        else:
+            self._claim_keys.add(key)
+            self._look_at_users(key)
+
+    def _look_at_users(self, key: Key) -> None:
+        """Pods that use or wait for the named claim."""
+        claim = self.cluster.claim(key)
+        holding = self.ledger.get(claim.metadata.uid) if claim is not None else None
+        if holding is not None:
+            self._look_at(holding)
+        self._door.wake(("claim", *key))
+
+    def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if new is not None and count_foreign(self._drivers, new):
+            return
+        gone = old.status.allocation if old is not None else None
+        for name in {result.driver for result in gone.devices.results} if gone else ():
+            if old is not None and name in self._drivers:
+                self._drivers[name].driver.forget(old.metadata.uid)
+                self._door.wake(("driver", name))
+
+    def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
+        if self._running and (mirror := new or old) is not None:
+            key = (mirror.metadata.namespace, mirror.metadata.name)
+            self._template_keys.add(key)
+            self._door.wake(("template", *key))
+
+    def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
+        if not self._running or (class_ := new or old) is None:
+            return
+        self._door.wake(("class", class_.metadata.name))
+        for claim in self.cluster.claims():
+            if claim.spec.resource_class_name == class_.metadata.name:
+                self._claim_keys.add((claim.metadata.namespace, claim.metadata.name))
+
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if self._running and (claim := new or old) is not None:
+            key = (claim.metadata.namespace, claim.metadata.name)
+            self._claim_keys.add(key)
+            self._look_at_users(key)
+
+    def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
+        if self._running and (template := new or old) is not None:
+            key = (template.metadata.namespace, template.metadata.name)
+            self._template_keys.add(key)
+            self._door.wake(("template", *key))
+
+
+def _differs(old: Node, new: Node) -> bool:
+    """Whether anything changed that decides about candidates; heartbeats do not count."""
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+    )

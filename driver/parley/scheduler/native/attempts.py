@@ -1,0 +1,52 @@
+"""What the door remembers of a pod between two looks at it. Lost with the process, at no harm: the next leader
+finds out again which nodes the scheduler refuses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from parley.negotiation.rounds import Outcome
+
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 300.0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One pod's way so far.
+
+    `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
+    driver said that it will never do, with its words; `offered` the nodes that the scheduler may choose from
+    now, and `offer_version` the newest resourceVersion of that offer. `retry_at` is on the event loop's clock.
+    """
+
+    outcome: Outcome = field(default_factory=Outcome)
+    drivers: Mapping[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    excluded: dict[str, str] = field(default_factory=dict)
+    offered: tuple[str, ...] = ()
+    offer_version: int = 0
+    exact: bool = False
+    pauses: int = 0
+    retry_at: float = 0.0
+
+    def refuse(self, *nodes: str) -> None:
+        """The scheduler did not place the pod on these nodes; it is asked exactly from now on."""
+        self.refused.update(nodes)
+        self.exact = True
+
+    def offer_ended(self) -> None:
+        """The scheduler took the offer back without choosing any of its nodes."""
+        self.refuse(*self.offered)
+        self.offered = ()
+
+    def pause(self, now: float) -> float:
+        """Everything was refused: how many seconds to wait before offering it again."""
+        length = float(min(FIRST_PAUSE * 2**self.pauses, LONGEST_PAUSE))
+        self.pauses += 1
+        self.retry_at = now + length
+        return length
+
+    def begin_again(self) -> None:
+        """The pause is over, or something changed that the scheduler may judge differently."""
+        self.refused.clear()
+        self.retry_at = 0.0

@@ -1,0 +1,71 @@
+"""The nodes that come into question for one pod, in an order that spreads pods over nodes."""
+
+from collections.abc import Iterator, Sequence, Set
+from zlib import crc32
+
+import msgspec
+
+from parley.api.builtin import Node, NodeSelector, Pod
+from parley.api.models import ResourceClass
+from parley.control.cluster import Cluster
+from parley.negotiation.fit import matches, misfit, needs_of
+
+
+class CandidateNodes:
+    """Iterates over the fitting nodes, starting at a place of the pod's own, and keeps why others do not fit.
+
+    `only` limits the nodes to where the pod's other claims are; None means no limit.
+    """
+
+    def __init__(
+        self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
+    ) -> None:
+        self._cluster = cluster
+        self._needs = needs_of(pod)
+        self._uid = pod.metadata.uid
+        self._suitable = [(c.metadata.name, selector) for c in classes if (selector := _suitable_nodes(c))]
+        self._only = only
+        self.misfits: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        names = self._names()
+        start = crc32(self._uid.encode()) % len(names) if names else 0
+        for position in range(len(names)):
+            name = names[(start + position) % len(names)]
+            if self.fits(name):
+                yield name
+
+    def _names(self) -> Sequence[str]:
+        if self._needs.node_name:
+            return (self._needs.node_name,)
+        return sorted(self._only) if self._only is not None else self._cluster.node_names()
+
+    def fits(self, node: str) -> bool:
+        """Whether the node comes into question; remembers why not."""
+        if reason := self._misfit(node):
+            self.misfits[node] = reason
+            return False
+        return True
+
+    def _misfit(self, name: str) -> str:
+        node = self._cluster.node(name)
+        if node is None:
+            return "does not exist"
+        if self._only is not None and name not in self._only:
+            return "another claim of the pod is allocated elsewhere"
+        if reason := self._unsuitable(node):
+            return reason
+        usage = self._cluster.usage
+        return misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
+
+    def _unsuitable(self, node: Node) -> str:
+        for class_name, selector in self._suitable:
+            if not matches(selector, node):
+                return f"is not among the suitableNodes of class {class_name}"
+        return ""
+
+
+def _suitable_nodes(class_: ResourceClass) -> NodeSelector | None:
+    if class_.suitable_nodes is None:
+        return None
+    return msgspec.convert(class_.suitable_nodes.wire(), NodeSelector)

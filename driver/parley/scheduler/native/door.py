@@ -1,0 +1,358 @@
+"""One pod's way through the native door: look at what is, take the one step that comes first, repeat.
+
+`sync` is called for a pod whenever something about it may have changed, never twice at a time for the same pod.
+It reads caches and ledger, decides at once (no await between looking and holding), and acts. What goes wrong
+on the way is raised, and the queue calls again.
+"""
+
+import asyncio
+from collections.abc import Hashable, Mapping, Sequence
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.control.allocation import AllocationFailed, Allocator
+from parley.control.cluster import Cluster, Key, done, reference
+from parley.control.events import Recorder
+from parley.control.gathering import NODES, PodClaim, Problem, Topic, gather
+from parley.control.ledger import Ledger
+from parley.control.mirror import is_offer, nodes_of, offer_ended
+from parley.control.podscheduling import Publisher, Report
+from parley.control.restoring import adopt
+from parley.kube.client import Client, NotFound
+from parley.kube.queue import WorkQueue
+from parley.negotiation.answers import in_words
+from parley.negotiation.rounds import MAX_CANDIDATES, Outcome, negotiate
+from parley.negotiation.selection import select
+from parley.negotiation.states import ClaimState, Step, next_step
+from parley.scheduler.native.attempts import Attempt
+from parley.scheduler.native.candidates import CandidateNodes
+from parley.scheduler.native.questions import Question, ask, question, scores
+from parley.scheduler.native.waiting import WaitingLines
+from parley.sdk import PermanentError, PodReference
+from parley.sdk.checks import BadParameters
+from parley.sdk.embedded import EmbeddedDriver
+
+
+class NativeDoor:
+    """Negotiates for pods of any scheduler. Whoever feeds `queue` also calls `wake` and `pod_gone`."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        allocator: Allocator,
+        publisher: Publisher,
+        recorder: Recorder,
+        queue: WorkQueue[Key],
+        candidates: int,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._allocator = allocator
+        self._publisher = publisher
+        self._recorder = recorder
+        self._queue = queue
+        self._candidates = candidates
+        self._attempts: dict[PodReference, Attempt] = {}
+        self._lines: WaitingLines[Key] = WaitingLines()
+        self.unconfirmed: set[str] = set()
+        """UIDs of pods that hold something by the record but were not seen yet."""
+
+    def wake(self, topic: Topic) -> None:
+        """Something changed: look again at the pods that it may help."""
+        for key in self._lines.wake(topic):
+            if topic == NODES and (pod := self._cluster.pod(key)) is not None:
+                self._attempt(reference(pod)).begin_again()
+            self._queue.add(key)
+
+    def _attempt(self, pod: PodReference) -> Attempt:
+        return self._attempts.setdefault(pod, Attempt())
+
+    async def sync(self, key: Key) -> None:
+        """Take the next step for the pod of that name. Raises what a client raises; then it is to be repeated."""
+        pod = self._cluster.pod(key)
+        await self._depart(key, pod)
+        if pod is None or done(pod) or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
+            self._leave_line(key)
+            return
+        claims = gather(self._cluster, self._ledger, self._drivers, pod)
+        if claims and not pod.spec.scheduling_gates:
+            await self._step(key, pod, claims)
+
+    async def _depart(self, key: Key, pod: Pod | None) -> None:
+        """What pods of that name held that are done or gone is free."""
+        for holding in self._ledger.of_pod_name(*key):
+            for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
+                if pod is not None and pod.metadata.uid == user.uid and not done(pod):
+                    continue
+                if user.uid in self.unconfirmed and await self._lives(user):
+                    continue
+                await self._allocator.give_back(user, [holding], departed=True)
+
+    async def _lives(self, user: PodReference) -> bool:
+        try:
+            live = await self._client.get(PODS, user.name, user.namespace)
+        except NotFound:
+            return False
+        return live.metadata.uid == user.uid and not done(live)
+
+    def pod_gone(self, pod: PodReference) -> None:
+        """Forget what was remembered of the pod; `sync` releases what it holds."""
+        self._attempts.pop(pod, None)
+        self._publisher.forget(pod)
+        self._recorder.forget(pod.uid)
+
+    def _line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
+        if (following := self._lines.wait(key, line, topics)) is not None:
+            self._queue.add(following)
+
+    def _leave_line(self, key: Key) -> None:
+        if (following := self._lines.leave(key)) is not None:
+            self._queue.add(following)
+
+    async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        problem = next((claim.problem for claim in claims if claim.problem is not None), None)
+        if problem is not None:
+            await self._stuck(key, pod, problem)
+            return
+        step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
+        match step:
+            case Step.NOTHING:
+                self._leave_line(key)
+                self._settled(pod, claims)
+            case Step.NEGOTIATE:
+                await self._negotiate(key, pod, claims)
+            case Step.FOLLOW_OFFER:
+                await self._follow_offer(key, pod, claims)
+            case Step.WRITE:
+                await self._allocator.write(claims)
+            case Step.ADOPT:
+                self._adopt(pod, claims)
+                self._queue.add(key)
+            case Step.TAKE_BACK:
+                await self._take_back(key, pod, claims)
+
+    async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
+        if not pod.spec.node_name:
+            await self._give_back_all(pod)
+        if problem.transient:
+            self._line_up(key, problem.message, problem.topics)
+            return
+        await self._wait(key, pod, problem.code, problem.message, (problem.code, problem.message), problem.topics)
+
+    async def _give_back_all(self, pod: Pod) -> None:
+        user = reference(pod)
+        held = [h for h in self._ledger.of_pod_name(user.namespace, user.name) if user.uid in h.pods]
+        self._cluster.usage.remove(user.uid)
+        await self._allocator.give_back(user, held, departed=False)
+
+    async def _wait(
+        self, key: Key, pod: Pod, code: str, message: str, line: Hashable, topics: Sequence[Topic]
+    ) -> None:
+        self._line_up(key, line, topics)
+        attempt = self._attempt(reference(pod))
+        report = Report(attempt.outcome, attempt.drivers, "", code, message)
+        if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
+            self._publisher.want(reference(pod), report)
+        meta = pod.metadata
+        await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
+
+    def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Everything is recorded; tell how it went once the binding is there."""
+        user = reference(pod)
+        if not pod.spec.node_name or not all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
+            return
+        attempt = self._attempts.pop(user, None)
+        if attempt is None and self._publisher.known(user):
+            return
+        drivers = {c.entry: c.holding.driver for c in claims if c.holding is not None}
+        outcome = attempt.outcome if attempt and attempt.outcome.candidates else _only(pod.spec.node_name)
+        self._publisher.want(user, Report(outcome, drivers, pod.spec.node_name))
+        self._recorder.forget(user.uid)
+
+    async def _negotiate(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        attempt = self._attempt(reference(pod))
+        if attempt.offered:
+            if any(_version(claim) < attempt.offer_version for claim in claims):
+                return
+            attempt.offer_ended()
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        try:
+            asked = question(self._drivers, reference(pod), pending)
+        except BadParameters as error:
+            topics = [("class", claim.class_.metadata.name) for claim in pending if claim.class_]
+            await self._wait(key, pod, reasons.PARAMETERS_INVALID, str(error), str(error), topics)
+            return
+        only = {claim.holding.node for claim in claims if claim.holding is not None}
+        nodes = CandidateNodes(
+            self._cluster, pod, [c.class_ for c in claims if c.class_], frozenset(only) if only else None
+        )
+        exact = self._offers(attempt, pod, claims, pending)
+        enough = MAX_CANDIDATES if exact else 1 + len(attempt.refused)
+        outcome = negotiate(
+            nodes, ask(self._drivers, asked, attempt.excluded), limit=self._candidates, enough=enough
+        )
+        attempt.outcome, attempt.drivers = outcome, asked.drivers
+        if not outcome.viable:
+            await self._nothing_viable(key, pod, claims, nodes, asked)
+            return
+        await self._proceed(key, pod, claims, asked, exact=exact)
+
+    def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
+        """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods."""
+        if pod.spec.node_name or len(pending) < len(claims) or any(claim.claim is not None for claim in claims):
+            return False
+        return attempt.exact or any(c.class_ is not None and c.class_.placement == "Exact" for c in pending)
+
+    async def _nothing_viable(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: CandidateNodes, asked: Question
+    ) -> None:
+        attempt = self._attempt(reference(pod))
+        if any(claim.holding is not None for claim in claims) and not pod.spec.node_name:
+            await self._give_back_all(pod)
+            self._queue.retry(key)
+            return
+        refused = attempt.outcome.refused
+        code = reasons.NOTHING_VIABLE if attempt.outcome.candidates else reasons.NO_CANDIDATES
+        words = in_words({**nodes.misfits, **refused}) or "the cluster has no nodes"
+        remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
+        message = f"0 of {len(self._cluster.node_names())} nodes will do: {words}. To help: {remedy}"
+        topics = [("driver", driver) for driver in asked.requests] + [NODES]
+        await self._wait(key, pod, code, message, _line(pod, asked, attempt), topics)
+
+    async def _proceed(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, *, exact: bool
+    ) -> None:
+        attempt = self._attempt(reference(pod))
+        fresh = [node for node in attempt.outcome.viable if node not in attempt.refused]
+        if not fresh and not pod.spec.node_name:
+            if asyncio.get_running_loop().time() < attempt.retry_at or not attempt.retry_at:
+                await self._all_refused(key, pod, attempt)
+                return
+            attempt.begin_again()
+            fresh = list(attempt.outcome.viable)
+        if exact:
+            await self._offer(key, pod, claims, asked, fresh[:MAX_CANDIDATES])
+            return
+        viable = fresh or attempt.outcome.viable
+        selected = select(viable, scores(self._drivers, asked, viable))
+        assert selected is not None
+        await self._allocate(key, pod, claims, asked, selected, offered=False)
+
+    async def _all_refused(self, key: Key, pod: Pod, attempt: Attempt) -> None:
+        now = asyncio.get_running_loop().time()
+        if not attempt.retry_at:
+            self._queue.add_after(key, attempt.pause(now))
+        nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
+        message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
+        await self._wait(key, pod, reasons.SCHEDULER_REFUSED, message, (pod.metadata.uid,), [NODES])
+
+    async def _allocate(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, node: str, *, offered: bool
+    ) -> bool:
+        pending = [claim for claim in claims if claim.entry in asked.drivers]
+        try:
+            await self._allocator.allocate(pod, pending, asked.requests, node, offered=offered)
+        except AllocationFailed as failure:
+            await self._failed(key, pod, node, failure)
+            return False
+        for claim in claims:
+            if claim.holding is not None:
+                self._ledger.join(claim.holding, reference(pod))
+        if not pod.spec.node_name:
+            self._cluster.assume(pod, node)
+        self._leave_line(key)
+        await self._allocator.write(claims)
+        return True
+
+    async def _failed(self, key: Key, pod: Pod, node: str, failure: AllocationFailed) -> None:
+        if isinstance(failure.__cause__, PermanentError):
+            self._attempt(reference(pod)).excluded[node] = str(failure.__cause__)
+        meta = pod.metadata
+        code = reasons.ALLOCATION_FAILED
+        await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, str(failure))
+        self._queue.retry(key)
+
+    async def _offer(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
+    ) -> None:
+        attempt = self._attempt(reference(pod))
+        written = await self._allocator.offer(claims, asked.drivers, nodes)
+        if not all(m.status.allocation is not None and is_offer(m.status.allocation) for m in written):
+            for mirror in written:
+                await self._allocator.clear(mirror)
+            raise RuntimeError(
+                "the API server dropped bindingConditions from an allocation: "
+                "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
+            )
+        attempt.offered = tuple(nodes)
+        attempt.offer_version = max(int(mirror.metadata.resource_version) for mirror in written)
+        message = f"the scheduler is choosing among {len(nodes)} viable nodes"
+        report = Report(attempt.outcome, attempt.drivers, "", reasons.SCHEDULER_CHOOSES, message)
+        self._publisher.want(reference(pod), report)
+        self._leave_line(key)
+
+    async def _follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        chosen = pod.spec.node_name or pod.status.nominated_node_name
+        if not chosen or not all(_reserved(claim, pod) for claim in claims) or any(map(_ended, claims)):
+            return
+        live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        if live.metadata.uid != pod.metadata.uid or chosen != (
+            live.spec.node_name or live.status.nominated_node_name
+        ):
+            return
+        attempt = self._attempt(reference(pod))
+        offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
+        asked = question(self._drivers, reference(pod), offered)
+        if not all(chosen in _offered_nodes(claim) for claim in offered):
+            await self._allocator.decline(offered, f"node {chosen} was not among those offered")
+        elif not await self._allocate(key, pod, claims, asked, chosen, offered=True):
+            attempt.offered = (chosen,)
+            await self._allocator.decline(offered, f"nothing is left on node {chosen}")
+
+    def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        for claim in claims:
+            if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
+                adopt(self._cluster, self._ledger, self._drivers, claim.mirror)
+
+    async def _take_back(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        attempt = self._attempt(reference(pod))
+        attempt.refuse(*{c.holding.node for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding})
+        attempt.offered = ()
+        for claim in claims:
+            if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
+                await self._allocator.clear(claim.mirror)
+        await self._give_back_all(pod)
+        self._queue.add(key)
+
+
+def _only(node: str) -> Outcome:
+    return Outcome(candidates=(node,), viable=(node,))
+
+
+def _version(claim: PodClaim) -> int:
+    return int(claim.mirror.metadata.resource_version) if claim.mirror is not None else 0
+
+
+def _reserved(claim: PodClaim, pod: Pod) -> bool:
+    return claim.mirror is not None and pod.metadata.uid in {u.uid for u in claim.mirror.status.reserved_for}
+
+
+def _ended(claim: PodClaim) -> bool:
+    return claim.mirror is not None and bool(offer_ended(claim.mirror))
+
+
+def _offered_nodes(claim: PodClaim) -> Sequence[str]:
+    allocation = claim.mirror.status.allocation if claim.mirror is not None else None
+    return nodes_of(allocation) if allocation is not None else ()
+
+
+def _line(pod: Pod, asked: Question, attempt: Attempt) -> Hashable:
+    if attempt.excluded or attempt.refused:
+        return pod.metadata.uid
+    return asked.signature(pod)

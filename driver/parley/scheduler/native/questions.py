@@ -1,0 +1,93 @@
+"""What is asked of the drivers about one pod, and their answers and preferences together."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.builtin import Pod
+from parley.control.gathering import PodClaim
+from parley.negotiation.answers import Answer, Answers
+from parley.negotiation.fit import needs_of
+from parley.negotiation.rounds import Ask
+from parley.sdk import PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver, RawClaim
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One typed request per driver, and the driver of each claim entry."""
+
+    requests: Mapping[str, Request[Any, Any]]
+    drivers: Mapping[str, str]
+    wanted: tuple[tuple[str, str, str], ...]
+
+    def signature(self, pod: Pod) -> Hashable:
+        """Equal for pods that want the same of nodes and drivers: what can't serve one can't serve the other."""
+        needs = needs_of(pod)
+        return (
+            needs.requests,
+            needs.node_selector,
+            repr(needs.affinity),
+            repr(needs.tolerations),
+            needs.node_name,
+            self.wanted,
+        )
+
+
+def question(drivers: Mapping[str, EmbeddedDriver], pod: PodReference, claims: Sequence[PodClaim]) -> Question:
+    """Claims by driver, with typed parameters. Raises BadParameters."""
+    raw: defaultdict[str, list[RawClaim]] = defaultdict(list)
+    for claim in claims:
+        assert claim.class_ is not None
+        raw[claim.class_.driver_name].append(_raw(pod, claim))
+    return Question(
+        requests={name: drivers[name].request(pod, of_driver) for name, of_driver in raw.items()},
+        drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
+        wanted=tuple(
+            (name, claim.class_name, repr(claim.parameters))
+            for name, of_driver in raw.items()
+            for claim in of_driver
+        ),
+    )
+
+
+def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
+    assert claim.class_ is not None
+    return RawClaim(
+        name=claim.entry,
+        uid=claim.uid,
+        namespace=pod.namespace,
+        claim=claim.name,
+        class_name=claim.class_.metadata.name,
+        parameters=claim.asked.parameters if claim.asked is not None else None,
+        class_parameters=claim.class_.parameters,
+    )
+
+
+def ask(drivers: Mapping[str, EmbeddedDriver], asked: Question, excluded: Mapping[str, str]) -> Ask:
+    """A function that asks all drivers about nodes. On an excluded node no claim is viable any more."""
+
+    def answers(nodes: Sequence[str]) -> Answers:
+        left = [node for node in nodes if node not in excluded]
+        found: dict[str, Answer] = {}
+        for name, request in asked.requests.items():
+            found.update(drivers[name].viable(request, left))
+        ruled_out = {node: excluded[node] for node in nodes if node in excluded}
+        if not ruled_out:
+            return found
+        return {
+            name: Answer(answer.viable, answer.alternatives, {**answer.reasons, **ruled_out})
+            for name, answer in found.items()
+        }
+
+    return answers
+
+
+def scores(drivers: Mapping[str, EmbeddedDriver], asked: Question, nodes: Sequence[str]) -> dict[str, float]:
+    """The drivers' preferences added up, by node."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for name, request in asked.requests.items():
+        for node, score in drivers[name].score(request, nodes).items():
+            total[node] += score
+    return dict(total)
