@@ -1,7 +1,7 @@
 """The few requests that bringing a cluster up needs, over the standard library's HTTP client.
 
-Parley itself talks to the API server through `parley.kube`; this is a synchronous client for the program that starts
-the API server, one connection per thread.
+Parley itself talks to the API server through `parley.kube`; this is a synchronous client for the program that
+starts the API server, one connection per thread.
 """
 
 from __future__ import annotations

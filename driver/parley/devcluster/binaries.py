@@ -1,8 +1,9 @@
-"""Finds a cluster's programs: in KUBEBUILDER_ASSETS, on PATH, in the per-user cache, or built into that cache.
+"""Finds a cluster's programs: in KUBEBUILDER_ASSETS, on PATH, in the per-user cache, or built into that
+cache.
 
-A program found outside the cache counts only if it reports the wanted version: a kube-apiserver of another release
-on PATH would make a cluster that nobody asked for. KUBEBUILDER_ASSETS is the user's explicit choice; there the same
-minor release of Kubernetes, and any etcd, is enough.
+A program found outside the cache counts only if it reports the wanted version: a kube-apiserver of another
+release on PATH would make a cluster that nobody asked for. KUBEBUILDER_ASSETS is the user's explicit choice;
+there the same minor release of Kubernetes, and any etcd, is enough.
 """
 
 from __future__ import annotations

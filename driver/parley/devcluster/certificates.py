@@ -1,7 +1,7 @@
 """The cluster's certificate authority, the certificates it signs, and the service account key.
 
-Names become permissions: the API server reads a client certificate's common name as the user and its organisations
-as the groups. All files lie in one folder that only its owner may read.
+Names become permissions: the API server reads a client certificate's common name as the user and its
+organisations as the groups. All files lie in one folder that only its owner may read.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Authority:
         issuer = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
         signer = serialization.load_pem_private_key(self.pair.key.read_bytes(), password=None)
         if not isinstance(signer, ec.EllipticCurvePrivateKey):
-            raise TypeError(f"{self.pair.key} is not the elliptic curve key this program wrote: remove {self.folder}")
+            raise TypeError(
+                f"{self.pair.key} is not the elliptic curve key this program wrote: remove {self.folder}"
+            )
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             _builder(subject, issuer.subject, key.public_key(), now)

@@ -1,15 +1,14 @@
 """A real Kubernetes cluster on this machine: what a test or a user starts, asks and stops.
 
-The order of starting lies here; what is started comes from `control_plane` and `node_files`, what it reads from
-`prepare`, and how everything ends from `teardown`.
+This is the interface only: the order of starting is `startup`'s, command lines are made by `control_plane`
+and `node_files`, what they read by `prepare`, and how everything ends is `teardown`'s.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,31 +17,28 @@ from typing import Any, Self
 from parley.devcluster import (
     binaries,
     control_plane,
-    debian,
     fake_nodes,
     kubeconfig,
+    machine,
     node_files,
     prepare,
     processes,
+    startup,
     state,
     teardown,
     versions,
 )
-from parley.devcluster.api import ApiError, ApiServer, answers
+from parley.devcluster.api import ApiServer, answers
 from parley.devcluster.certificates import Authority
 from parley.devcluster.component import Component
 from parley.devcluster.control_plane import ADMIN, Command
 from parley.devcluster.gobuild import Report, say
 from parley.devcluster.layout import Layout, Node, NodeOptions
 from parley.devcluster.processes import Identity
+from parley.devcluster.startup import ClusterError
 from parley.devcluster.state import State
 
-_NODE_LIMIT = 90.0
 _DAY = 86400
-
-
-class ClusterError(RuntimeError):
-    """A cluster cannot be started here, or does not do what was asked; the message says what to change."""
 
 
 class Cluster:
@@ -50,7 +46,9 @@ class Cluster:
 
     def __init__(self, recorded: State) -> None:
         self._state = recorded
-        self._api = ApiServer(recorded.layout.server, self._authority.pair.certificate, self._authority.named(ADMIN))
+        self._api = ApiServer(
+            recorded.layout.server, self._authority.pair.certificate, self._authority.named(ADMIN)
+        )
         self._components = {command.name: self._supervise(command) for command in _commands(recorded)}
 
     @classmethod
@@ -67,13 +65,14 @@ class Cluster:
     ) -> Cluster:
         """Start a cluster whose files lie in `directory` and wait until its nodes are ready.
 
-        A cluster that the directory records from before is taken down first, its files deleted. Programs that are found
-        nowhere are built (8 minutes, once per version), Debian packages that real nodes need are installed when root.
-        `node_lifecycle` tells whether nodes without heartbeats become unreachable; by default they do unless there are
-        fake nodes. `scheduler_config` is merged over the top level of the KubeSchedulerConfiguration.
+        A cluster that the directory records from before is taken down first, its files deleted. Programs that
+        are found nowhere are built (8 minutes, once per version), Debian packages that real nodes need are
+        installed when root. `node_lifecycle` tells whether nodes without heartbeats become unreachable; by
+        default they do unless there are fake nodes. `scheduler_config` is merged over the top level of the
+        KubeSchedulerConfiguration.
 
-        Raises `ClusterError`, `LayoutError`, `BuildError`, `PackagesMissing` or `ComponentFailed`, each of which names
-        the remedy; what was started until then is stopped.
+        Raises `ClusterError`, `LayoutError`, `BuildError`, `PackagesMissing` or `ComponentFailed`, each of
+        which names the remedy; what was started until then is stopped.
         """
         directory = directory.resolve()
         lifecycle = fake_nodes == 0 if node_lifecycle is None else node_lifecycle
@@ -81,18 +80,17 @@ class Cluster:
         layout = prepare.plan(
             directory, chosen, nodes, node_lifecycle=lifecycle, scheduler_config=scheduler_config or {}
         )
-        _check_machine(layout)
-        _make_empty(directory)
+        startup.check_machine(layout)
+        startup.make_empty(directory)
         wanted = [*versions.CONTROL_PLANE, *(versions.NODE if nodes else ())]
         programs = binaries.obtain(wanted, chosen, report=report)
-        directory.mkdir(parents=True, exist_ok=True)
         recorded = State(layout, processes.boot_id())
         state.write(recorded)
         try:
             binaries.link(programs, layout.binaries)
             prepare.write_control_plane(layout, datetime.now(UTC))
             cluster = cls(recorded)
-            cluster._bring_up()
+            startup.bring_up(layout, cluster._components, cluster._api)
             if fake_nodes:
                 cluster.add_fake_nodes(fake_nodes)
         except BaseException:
@@ -150,7 +148,7 @@ class Cluster:
         return tuple(self._components)
 
     def component(self, name: str) -> Component:
-        """The component of that name, such as `kube-scheduler` or `kubelet-<node>`; raises `ClusterError` for others."""
+        """The component of that name, such as `kubelet-<node>`; raises `ClusterError` for others."""
         try:
             return self._components[name]
         except KeyError:
@@ -183,13 +181,14 @@ class Cluster:
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": seconds},
         }
-        token = _when_found(lambda: self._api.post(path, body))["status"]["token"]
+        token = startup.when_found(lambda: self._api.post(path, body))["status"]["token"]
         document = kubeconfig.with_token(self.server, self._authority.pair.certificate, token)
         return kubeconfig.write(self._layout.kubeconfigs / f"sa-{namespace}-{name}", document)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl, as the admin, printed; raises `ClusterError` with its stderr when it fails."""
-        command = [self._layout.binaries / "kubectl", f"--cache-dir={self.directory}/kubectl-cache", *arguments]
+        program = str(self._layout.binaries / "kubectl")
+        command = [program, f"--cache-dir={self.directory}/kubectl-cache", *arguments]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, check=False)
         if done.returncode != 0:
@@ -214,15 +213,30 @@ class Cluster:
         fake_nodes.add(self._api, names, allocatable, labels or {})
         return names
 
-    def add_program(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Component:
-        """Start a further program that ends with the cluster; its log and record are those of any component."""
-        if name in self._components and self._components[name].running:
-            raise ClusterError(f"component {name!r} runs already: stop it first or choose another name")
-        command = Command(name, tuple(argv), environment=environment or {})
-        self._save(self._state.with_program(command))
-        self._components[name] = self._supervise(command)
-        self._components[name].start()
-        return self._components[name]
+    def add_program(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        health: str | None = None,
+    ) -> Component:
+        """Start a further program that ends with the cluster; its log and record are those of any component.
+
+        `health` is the URL that answers 200, or the path of the unix socket that accepts connections, once it
+        serves.
+        """
+        return self._add(Command(name, tuple(argv), health, environment or {}))
+
+    def add_scheduler(self, name: str, configuration: Mapping[str, Any]) -> Component:
+        """Start a further kube-scheduler as a component of that name.
+
+        `configuration` is merged over the top level of the KubeSchedulerConfiguration; its profiles have to
+        name another `schedulerName` than the cluster's own scheduler does.
+        """
+        prepare.write_scheduler(self._layout, name, configuration)
+        (port,) = machine.free_ports(1)
+        return self._add(control_plane.further_scheduler(self._layout, name, port))
 
     def stop(self) -> None:
         """Take everything down; raises `Leftovers` where something remains. Files stay, the logs among them."""
@@ -248,62 +262,25 @@ class Cluster:
             self._state.processes.get(command.name),
         )
 
+    def _add(self, command: Command) -> Component:
+        if command.name in self._components and self._components[command.name].running:
+            raise ClusterError(f"component {command.name!r} runs already: stop it first or choose another name")
+        self._save(self._recorded().with_program(command))
+        component = self._components[command.name] = self._supervise(command)
+        component.start()
+        return component
+
     def _record(self, name: str, process: Identity | None) -> None:
-        known = self._state
+        known = self._recorded()
         self._save(known.with_process(name, process) if process else known.without_process(name))
+
+    def _recorded(self) -> State:
+        """As on disk, where another process that attached to the cluster may have changed it."""
+        return state.read(self.directory) or self._state
 
     def _save(self, changed: State) -> None:
         state.write(changed)
         self._state = changed
-
-    def _bring_up(self) -> None:
-        """The container runtimes start beside etcd: they are ready when the API server is."""
-        self._start_runtimes()
-        for name in (control_plane.ETCD, control_plane.API_SERVER):
-            self._components[name].start()
-        followers = [self._components[name] for name in (control_plane.CONTROLLER_MANAGER, control_plane.SCHEDULER)]
-        for component in followers:
-            component.launch()
-        self._start_kubelets()
-        for component in followers:
-            component.wait_ready()
-        _when_found(lambda: self._api.get("/api/v1/namespaces/default"))
-        self._wait_for_nodes()
-
-    def _start_runtimes(self) -> None:
-        if self.nodes:
-            prepare.write_images(self._layout)
-        for node in self.nodes:
-            prepare.write_node(self._layout, node, datetime.now(UTC))
-            prepare.make_node_parts(node)
-            self._components[node.containerd].launch()
-
-    def _start_kubelets(self) -> None:
-        for node in self.nodes:
-            self._components[node.containerd].wait_ready()
-            self._import_images(node)
-            self._components[node.kubelet].launch()
-
-    def _import_images(self, node: Node) -> None:
-        command = [self._layout.binaries / "ctr", "--address", node.containerd_socket, "--namespace", "k8s.io"]
-        command += ["images", "import", self.directory / prepare.IMAGES]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_NODE_LIMIT, check=False)
-        if done.returncode != 0:
-            raise ClusterError(f"node {node.name!r}: the images could not be imported: {done.stderr.strip()}")
-
-    def _wait_for_nodes(self) -> None:
-        for node in self.nodes:
-            self._components[node.kubelet].wait_ready()
-        deadline = time.monotonic() + _NODE_LIMIT
-        for node in self.nodes:
-            path = f"/api/v1/nodes/{node.name}"
-            while not _ready(self._api, path):
-                if time.monotonic() > deadline or not self._components[node.kubelet].running:
-                    last = self._components[node.kubelet].last_lines()
-                    raise ClusterError(f"node {node.name!r} did not become ready; the end of its kubelet's log:\n{last}")
-                time.sleep(0.2)
-            if not self._layout.node_lifecycle:
-                self._api.patch(path, {"spec": {"taints": None}})
 
 
 def _commands(recorded: State) -> list[Command]:
@@ -312,55 +289,6 @@ def _commands(recorded: State) -> list[Command]:
     for node in layout.nodes:
         commands += [node_files.containerd(layout, node), node_files.kubelet(layout, node)]
     return [*commands, *recorded.programs]
-
-
-def _check_machine(layout: Layout) -> None:
-    """Real nodes change the machine: they need root, Debian's packages, and no other kubelet beside them."""
-    if not layout.nodes:
-        return
-    if os.geteuid() != 0:
-        raise ClusterError("real nodes need root: run as root, or start the cluster with fake nodes only")
-    foreign = processes.unmarked("kubelet")
-    if foreign:
-        raise ClusterError(
-            f"a kubelet of another cluster runs on this machine (process {foreign[0]}), with which real nodes would"
-            " share the device plugins' folder: start the cluster with fake nodes only, or use another machine"
-        )
-    debian.install_missing()
-
-
-def _make_empty(directory: Path) -> None:
-    """Take down and delete what an earlier cluster left; any other content is not ours to delete."""
-    had_state = state.read(directory) is not None
-    teardown.clean(directory)
-    if had_state or (directory / "pki").is_dir() and (directory / "kubeconfig").is_file():
-        teardown.remove_directory(directory)
-    elif directory.is_dir() and any(directory.iterdir()):
-        raise ClusterError(f"cluster directory {directory} holds other files: name an empty or a new one")
-
-
-def _ready(api: ApiServer, path: str) -> bool:
-    """Whether the node says so and, where the controllers remove it, is free of the not-ready taint."""
-    try:
-        node = api.get(path)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
-    conditions = {entry["type"]: entry["status"] for entry in node["status"].get("conditions", ())}
-    return conditions.get("Ready") == "True"
-
-
-def _when_found(request: Callable[[], Any], limit: float = 5.0) -> Any:
-    """The answer, once the object exists: some are made by a controller shortly after their cause."""
-    deadline = time.monotonic() + limit
-    while True:
-        try:
-            return request()
-        except ApiError as error:
-            if error.status != 404 or time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)
 
 
 def _file_name(user: str) -> str:

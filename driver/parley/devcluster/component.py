@@ -1,6 +1,7 @@
 """One program of a cluster under supervision: start, stop, kill, and whether it serves.
 
-Its command is a value made elsewhere; the process it became is recorded in the cluster's state the moment it exists.
+Its command is a value made elsewhere; the process it became is recorded in the cluster's state the moment it
+exists.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Component:
         try:
             self._process = processes.spawn(self._command.argv, environment, self.log)
         except OSError as error:
-            raise ComponentFailed(f"{self.name}: {self._command.argv[0]} cannot be started: {error.strerror}") from error
+            raise ComponentFailed(
+                f"{self.name}: {self._command.argv[0]} cannot be started: {error.strerror}"
+            ) from error
         self._record(self.name, self._process)
 
     def wait_ready(self, limit: float = _READY_LIMIT) -> None:

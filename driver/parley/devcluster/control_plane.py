@@ -1,8 +1,8 @@
 """The command lines of etcd, API server, controller-manager and scheduler: a layout in, commands out.
 
-Everything listens on the loopback address, etcd only for holders of a certificate of its own authority, which is the API
-server. Client limits of the
-scheduler and the controller-manager are raised so far that they are never what is measured.
+Everything listens on the loopback address, etcd only for holders of a certificate of its own authority, which
+is the API server. Client limits of the scheduler and the controller-manager are raised so far that they are
+never what is measured.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def control_plane(layout: Layout) -> tuple[Command, ...]:
 
 
 def etcd(layout: Layout) -> Command:
-    """`--unsafe-no-fsync`: what is in the page cache survives the process, and the machine is not expected to crash."""
+    """`--unsafe-no-fsync`: what is in the page cache survives the process, which is all that a test kills."""
     client, peer = (f"https://127.0.0.1:{port}" for port in (layout.ports.etcd, layout.ports.etcd_peer))
     health = f"http://127.0.0.1:{layout.ports.etcd_health}"
     pki = layout.pki / ETCD
@@ -131,15 +131,20 @@ def controller_manager(layout: Layout) -> Command:
 
 
 def scheduler(layout: Layout) -> Command:
-    argv = (*_client(layout, SCHEDULER, layout.ports.scheduler), f"--config={scheduler_file(layout)}")
-    return _command(layout, SCHEDULER, argv, _healthz(layout.ports.scheduler))
+    return further_scheduler(layout, SCHEDULER, layout.ports.scheduler)
 
 
-def scheduler_file(layout: Layout) -> Path:
-    return layout.directory / "kube-scheduler.yaml"
+def further_scheduler(layout: Layout, name: str, port: int) -> Command:
+    """A scheduler of that component name, which reads the configuration file of that name."""
+    argv = (*_client(layout, SCHEDULER, port), f"--config={scheduler_file(layout, name)}")
+    return Command(name, (str(layout.binaries / SCHEDULER), *argv), _healthz(port))
 
 
-def scheduler_configuration(layout: Layout) -> dict[str, Any]:
+def scheduler_file(layout: Layout, name: str = SCHEDULER) -> Path:
+    return layout.directory / f"{name}.yaml"
+
+
+def scheduler_configuration(layout: Layout, own: Mapping[str, Any]) -> dict[str, Any]:
     """The KubeSchedulerConfiguration: the caller's own keys replace these."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -150,7 +155,7 @@ def scheduler_configuration(layout: Layout) -> dict[str, Any]:
             "burst": _QPS,
         },
         "leaderElection": {"leaderElect": False},
-        **layout.scheduler_config,
+        **own,
     }
 
 

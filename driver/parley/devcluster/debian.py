@@ -1,8 +1,8 @@
 """The Debian packages that real nodes need, and their installation where that is allowed.
 
-containerd starts containers with runc, connects pods with the CNI plugins and `ip`, and the images that need no
-registry are made from busybox-static. Debian's runc has seccomp built in; one built from Go without libseccomp
-refuses the default profile.
+containerd starts containers with runc, connects pods with the CNI plugins and `ip`, and the images that need
+no registry are made from busybox-static. Debian's runc has seccomp built in; one built from Go without
+libseccomp refuses the default profile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Nodes that exist as API objects only: the scheduler places pods on them, and nothing runs there.
 
-They send no heartbeats, so a cluster that has them runs without the controllers that would make them unreachable.
+They send no heartbeats, so a cluster that has them runs without the controllers that would make them
+unreachable.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Builds a cluster's programs from pinned Go modules into the per-user cache.
 
-Debian has no kube-apiserver, and Kubernetes publishes its programs only as files and images; as Go modules they are
-behind the same proxy and checksum database as every other Go dependency. The machine's Go settings are used as they
-are. One build runs at a time (a lock file in the cache), and a program appears in the cache only when it is complete.
+Debian has no kube-apiserver, and Kubernetes publishes its programs only as files and images; as Go modules
+they are behind the same proxy and checksum database as every other Go dependency. The machine's Go settings
+are used as they are. One build runs at a time (a lock file in the cache), and a program appears in the cache
+only when it is complete.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def say(line: str) -> None:
     print(f"parley: {line}", file=sys.stderr, flush=True)
 
 
-def missing_programs(cache: Path, modules: Sequence[GoModule], wanted: Sequence[str]) -> list[tuple[GoModule, str]]:
+def missing_programs(
+    cache: Path, modules: Sequence[GoModule], wanted: Sequence[str]
+) -> list[tuple[GoModule, str]]:
     """The wanted programs that the cache does not hold yet, each with the module it is made from."""
     return [
         (module, name)
@@ -65,14 +68,14 @@ def build(cache: Path, modules: Sequence[GoModule], wanted: Sequence[str], repor
         started = time.monotonic()
         for number, (module, name) in enumerate(missing, 1):
             label = f"{name} {module.version} ({number} of {len(missing)})"
-            _build_one(go, cache, module, name, lambda text, label=label: report(f"{label}: {text}"), started)
+            _build_one(go, cache, module, name, _labelled(report, label), started)
 
 
 def go_mod(module: GoModule, original: str) -> str:
     """The go.mod of a module that only builds `module`'s programs; `original` is that module's own go.mod.
 
-    Kubernetes replaces its staging modules by folders of its repository, which a module's archive does not hold; each
-    is published as v0.<minor>.<patch> of the same release.
+    Kubernetes replaces its staging modules by folders of its repository, which a module's archive does not
+    hold; each is published as v0.<minor>.<patch> of the same release.
     """
     go = _GO.search(original)
     lines = [
@@ -103,6 +106,10 @@ def _build_one(go: str, cache: Path, module: GoModule, name: str, report: Report
     partial.rename(cache / module.folder / name)
 
 
+def _labelled(report: Report, label: str) -> Report:
+    return lambda text: report(f"{label}: {text}")
+
+
 def _write_go_mod(go: str, folder: Path, module: GoModule) -> None:
     """Leaves a go.mod that is there alone: the builds before added what they resolved."""
     target = folder / "go.mod"
@@ -118,7 +125,12 @@ def _write_go_mod(go: str, folder: Path, module: GoModule) -> None:
 def _run(command: Sequence[str], folder: Path, report: Report | None = None, started: float = 0.0) -> str:
     """What the command printed on stdout; raises `BuildError` with the end of its stderr."""
     process = subprocess.Popen(
-        command, cwd=folder, env=_environment(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=_environment(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with process:
         while True:

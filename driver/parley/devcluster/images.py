@@ -1,6 +1,8 @@
-"""Two container images that need no registry, made from busybox-static: one to run pods with, one to pause with.
+"""Two container images that need no registry, made from busybox-static: one to run pods with, one to pause
+with.
 
-`docker-archive` tar files as `ctr images import` takes them: one layer in common, a configuration and a manifest.
+`docker-archive` tar files as `ctr images import` takes them: one layer in common, a configuration and a
+manifest.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def archive(target: Path, busybox: Path) -> Path:
 
 
 def layer_tar(busybox: bytes, applets: Sequence[str]) -> bytes:
-    """The file system of both images: busybox, a link for each of its applets, and the folders that programs expect."""
+    """The file system of both images: busybox, a link for each applet, and the folders that programs expect."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder, mode in _FOLDERS.items():

@@ -1,4 +1,4 @@
-"""The kubeconfig files of a cluster, which hold certificates and tokens inline, so that one file can be handed on."""
+"""The kubeconfig files of a cluster: certificates and tokens inline, so that one file can be handed on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Where everything of one cluster lies and listens: frozen values from which command lines and cleanup follow.
+"""Where everything of one cluster lies and listens: frozen values from which command lines and cleanup
+follow.
 
-A layout is decided once, at the start, and recorded in the cluster's state before anything is created, so that another
-process can take everything down again.
+A layout is decided once, at the start, and recorded in the cluster's state before anything is created, so
+that another process can take everything down again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a cluster changes on the machine outside of its directory and its processes: cgroups, bridges, mounts.
 
-Each is made under a name that follows from the cluster's directory, and can be found and removed by that name alone.
+Each is made under a name that follows from the cluster's directory, and can be found and removed by that name
+alone.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def unmount(point: Path) -> None:
         return
     number = ctypes.get_errno()
     if number not in (errno.EINVAL, errno.ENOENT):
-        raise MachineError(f"{point} could not be unmounted: {os.strerror(number)}; run `umount -l {point}` as root")
+        raise MachineError(
+            f"{point} could not be unmounted: {os.strerror(number)}; run `umount -l {point}` as root"
+        )
 
 
 def cgroups(scope: str) -> list[Path]:
@@ -71,7 +74,8 @@ def cgroups(scope: str) -> list[Path]:
 def make_cgroups(scope: str) -> None:
     """Make the kubelet's root cgroup in every v1 hierarchy, or in the unified one where there is no other.
 
-    A new v1 cpuset is empty and would take no process. On a unified hierarchy the controllers have to be handed down.
+    A new v1 cpuset is empty and would take no process. On a unified hierarchy the controllers have to be
+    handed down.
     """
     v1 = [mount.point for mount in mounts() if mount.kind == "cgroup"]
     for root in v1:
@@ -96,7 +100,7 @@ def cgroup_processes(scope: str) -> set[int]:
 
 
 def remove_cgroups(scope: str, limit: float = 5.0) -> None:
-    """Remove the folders, inner ones first; the kernel may hold one for a moment after its last process is gone."""
+    """Remove the folders, inner ones first; the kernel may hold one for a moment after its last process."""
     deadline = time.monotonic() + limit
     while remaining := [folder for top in cgroups(scope) for folder, _, _ in os.walk(top, topdown=False)]:
         for folder in remaining:
@@ -110,7 +114,7 @@ def remove_cgroups(scope: str, limit: float = 5.0) -> None:
 
 
 def make_bridge(name: str, address: str) -> None:
-    """A bridge that carries the address of its /24 network; made before the first pod, for it is the node's address."""
+    """A bridge with an address of its /24 network; made before the first pod, for that is the node's address."""
     _ip("link", "add", "name", name, "type", "bridge")
     _ip("address", "add", f"{address}/24", "dev", name)
     _ip("link", "set", name, "up")
@@ -140,7 +144,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_subnet(name: str, taken: Sequence[IPv4Network]) -> str:
-    """The first three numbers of a /24 network in 10.200.0.0/13 that overlaps with none taken; begins by the name."""
+    """The first three numbers of a free /24 network in 10.200.0.0/13; the search begins where the name tells."""
     start = int(name.rpartition("-")[2], 16)
     for step in range(2048):
         number = (start + step) % 2048

@@ -1,8 +1,8 @@
 """What one real node reads: the configuration of its kubelet, its containerd and its pod network, as values.
 
-The two programs of a node share nothing with another node of the machine: own roots, sockets, ports, bridge, subnet
-and cgroup. Two paths are compiled into the kubelet and therefore common to all: the device plugins' folder and the log
-links in /var/log/containers, which `leftovers` removes.
+The two programs of a node share nothing with another node of the machine: own roots, sockets, ports, bridge,
+subnet and cgroup. Two paths are compiled into the kubelet and therefore common to all: the device plugins'
+folder and the log links in /var/log/containers, which `teardown` removes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from parley.devcluster.debian import CNI_PLUGINS
 from parley.devcluster.images import PAUSE
 from parley.devcluster.layout import Layout, Node
 
-_ROOM = {"memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%"}
+_ROOM = {
+    "memory.available": "100Mi",
+    "nodefs.available": "1%",
+    "nodefs.inodesFree": "1%",
+    "imagefs.available": "1%",
+}
 
 
 def containerd(layout: Layout, node: Node) -> Command:
@@ -82,7 +87,7 @@ def kubelet_configuration(layout: Layout, node: Node) -> dict[str, Any]:
 
 
 def containerd_configuration(node: Node, *, restrict_oom_score: bool, snapshotter: str = "overlayfs") -> str:
-    """containerd's TOML. Without CAP_SYS_RESOURCE, runc can lower no OOM score and fails unless that is restricted."""
+    """containerd's TOML; without CAP_SYS_RESOURCE runc can lower no OOM score and fails unless restricted."""
     runtime = "plugins.'io.containerd.cri.v1.runtime'"
     return f"""\
 version = 3
@@ -108,6 +113,7 @@ cdi_spec_dirs = [{_toml(node.cdi_dir)}]
 [{runtime}.cni]
 bin_dirs = [{_toml(CNI_PLUGINS)}]
 conf_dir = {_toml(node.folder / "cni" / "net.d")}
+use_internal_loopback = true
 
 [{runtime}.containerd.runtimes.runc]
 runtime_type = 'io.containerd.runc.v2'
@@ -128,7 +134,7 @@ disable = true
 
 
 def network_configuration(node: Node) -> dict[str, Any]:
-    """A CNI list: the node's bridge with addresses of its subnet; pods reach each other and the node, nothing else."""
+    """A CNI list: a bridge with addresses of the node's subnet; pods reach each other and the node only."""
     return {
         "cniVersion": "0.4.0",
         "name": node.scope,

@@ -11,12 +11,20 @@ from typing import Any
 
 from parley.devcluster import kubeconfig, machine, node_files
 from parley.devcluster.certificates import Authority
-from parley.devcluster.control_plane import ETCD, SERVING, USERS, scheduler_configuration, scheduler_file
+from parley.devcluster.control_plane import (
+    ETCD,
+    SCHEDULER,
+    SERVING,
+    USERS,
+    scheduler_configuration,
+    scheduler_file,
+)
 from parley.devcluster.debian import BUSYBOX
 from parley.devcluster.images import archive
 from parley.devcluster.layout import Layout, Node, NodeOptions, Ports, check, scope
 
 IMAGES = "images.tar"
+MARKER = ".parley-devcluster"  # in every directory that a cluster was started in, so that it may be deleted
 _CONTROL_PLANE_PORTS = len(fields(Ports))
 
 
@@ -28,7 +36,7 @@ def plan(
     node_lifecycle: bool,
     scheduler_config: Mapping[str, Any],
 ) -> Layout:
-    """A layout with ports and subnets that are free on this machine now; raises `LayoutError` for unusable input."""
+    """A layout with ports and subnets that are free now; raises `LayoutError` for unusable input."""
     check(directory, nodes)
     ports = machine.free_ports(_CONTROL_PLANE_PORTS + 2 * len(nodes))
     taken = machine.routes()
@@ -39,7 +47,14 @@ def plan(
         taken.append(machine.network(subnet))
         port, healthz = ports[_CONTROL_PLANE_PORTS + 2 * index :][:2]
         planned.append(Node(options, directory / options.name, name, subnet, port, healthz))
-    return Layout(directory, version, Ports(*ports[:_CONTROL_PLANE_PORTS]), tuple(planned), node_lifecycle, dict(scheduler_config))
+    return Layout(
+        directory,
+        version,
+        Ports(*ports[:_CONTROL_PLANE_PORTS]),
+        tuple(planned),
+        node_lifecycle,
+        dict(scheduler_config),
+    )
 
 
 def write_control_plane(layout: Layout, now: datetime) -> None:
@@ -52,7 +67,12 @@ def write_control_plane(layout: Layout, now: datetime) -> None:
         document = kubeconfig.with_certificate(layout.server, authority.pair.certificate, pair)
         kubeconfig.write(layout.kubeconfigs / name, document)
     kubeconfig.write(layout.admin_kubeconfig, json.loads((layout.kubeconfigs / "admin").read_text()))
-    scheduler_file(layout).write_text(json.dumps(scheduler_configuration(layout), indent=2))
+    write_scheduler(layout, SCHEDULER, layout.scheduler_config)
+
+
+def write_scheduler(layout: Layout, name: str, own: Mapping[str, Any]) -> None:
+    """The configuration file of a scheduler; JSON is YAML."""
+    scheduler_file(layout, name).write_text(json.dumps(scheduler_configuration(layout, own), indent=2))
 
 
 def write_node(layout: Layout, node: Node, now: datetime) -> None:

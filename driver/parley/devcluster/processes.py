@@ -1,7 +1,8 @@
-"""Starts, finds and ends processes, each known by its id and start time, so that no foreign process is ever signalled.
+"""Starts, finds and ends processes, each known by its id and start time, so that no foreign process is ever
+signalled.
 
-Every process of a cluster carries the cluster's directory in its environment. A child that was started but not
-recorded, and what a container runtime started on its own, are found by that.
+Every process of a cluster carries the cluster's directory in its environment. A child that was started but
+not recorded, and what a container runtime started on its own, are found by that.
 """
 
 from __future__ import annotations

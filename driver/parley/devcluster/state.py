@@ -1,7 +1,8 @@
-"""What is recorded of a running cluster in `state.json`, so that any later process can find it and take it down.
+"""What is recorded of a running cluster in `state.json`, so that any later process can find it and take it
+down.
 
-The layout, from which the names of bridges, cgroups and mounts follow, is written before any of them exists; each
-process right after it was started.
+The layout, from which the names of bridges, cgroups and mounts follow, is written before any of them exists;
+each process right after it was started.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class State:
 
 
 def read(directory: Path) -> State | None:
-    """The recorded state; None where the directory has none. Raises `StateError` where it cannot be understood.
+    """The recorded state; None where the directory has none. Raises `StateError` where it cannot be
+    understood.
 
     Processes recorded before the machine was last started are left out: their ids mean nothing any more.
     """
@@ -83,7 +85,12 @@ def _dump(state: State) -> dict[str, Any]:
         "boot": state.boot,
         "processes": {name: [process.pid, process.started] for name, process in state.processes.items()},
         "programs": [
-            {"name": program.name, "argv": list(program.argv), "environment": dict(program.environment)}
+            {
+                "name": program.name,
+                "argv": list(program.argv),
+                "health": program.health,
+                "environment": dict(program.environment),
+            }
             for program in state.programs
         ],
     }
@@ -95,7 +102,7 @@ def _load(plain: dict[str, Any]) -> State:
         plain["boot"],
         {name: Identity(pid, started) for name, (pid, started) in plain["processes"].items()},
         tuple(
-            Command(program["name"], tuple(program["argv"]), environment=program["environment"])
+            Command(program["name"], tuple(program["argv"]), program["health"], program["environment"])
             for program in plain["programs"]
         ),
     )

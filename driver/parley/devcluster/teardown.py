@@ -1,8 +1,9 @@
-"""Takes a cluster down from what its directory records: after a normal end and after a crash it is the same work.
+"""Takes a cluster down from what its directory records: after a normal end and after a crash it is the same
+work.
 
-The order matters. Kubelets go first, or they would start again what ends; the API server goes before etcd, or it would
-hang for minutes. Only processes that were recorded (id and start time), that carry the cluster's mark, or that live in
-a cgroup which the cluster made are ended.
+The order matters. Kubelets go first, or they would start again what ends; the API server goes before etcd, or
+it would hang for minutes. Only processes that were recorded (id and start time), that carry the cluster's
+mark, or that live in a cgroup which the cluster made are ended.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from parley.devcluster import machine, processes, state
@@ -30,10 +32,11 @@ class Leftovers(RuntimeError):
 
 
 def clean(directory: Path) -> None:
-    """End everything that the cluster in `directory` started and remove what it made outside of its directory.
+    """End everything that the cluster in `directory` started and remove what it made outside of its
+    directory.
 
-    Does nothing where the directory records no cluster. Files inside the directory stay, the logs among them. Raises
-    `Leftovers` with the names of what could not be removed, and may then be called again.
+    Does nothing where the directory records no cluster. Files inside the directory stay, the logs among them.
+    Raises `Leftovers` with the names of what could not be removed, and may then be called again.
     """
     directory = directory.resolve()
     recorded = state.read(directory)
@@ -66,7 +69,9 @@ def remove_directory(directory: Path) -> None:
     """Delete the directory of a cluster that is down; refuses while anything is mounted in it."""
     mounted = machine.mounts_below(directory.resolve())
     if mounted:
-        raise Leftovers(f"{mounted[0]} is still mounted, so {directory} is not deleted: run `umount -l {mounted[0]}`")
+        raise Leftovers(
+            f"{mounted[0]} is still mounted, so {directory} is not deleted: run `umount -l {mounted[0]}`"
+        )
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -84,11 +89,11 @@ def _end_pods(node: Node, limit: float = _LIMIT) -> None:
 
 
 def _removals(layout: Layout) -> list[Callable[[], None]]:
-    removals: list[Callable[[], None]] = [lambda: _unmount_all(layout.directory)]
+    removals: list[Callable[[], None]] = [partial(_unmount_all, layout.directory)]
     for node in layout.nodes:
-        removals.append(lambda node=node: machine.remove_interfaces(node.scope))
-        removals.append(lambda node=node: machine.remove_cgroups(node.scope))
-        removals.append(lambda node=node: _remove_files(node))
+        removals.append(partial(machine.remove_interfaces, node.scope))
+        removals.append(partial(machine.remove_cgroups, node.scope))
+        removals.append(partial(_remove_files, node))
     if layout.nodes:
         removals.append(_remove_device_plugins)
     return removals

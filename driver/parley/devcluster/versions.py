@@ -1,7 +1,7 @@
 """Which programs a local cluster consists of, at which versions, and which Go packages they are made from.
 
-Every pin of the development cluster stands here. How the programs are built is `gobuild`'s subject, where they are
-found is `binaries`'.
+Every pin of the development cluster stands here. How the programs are built is `gobuild`'s subject, where
+they are found is `binaries`'.
 """
 
 from __future__ import annotations
