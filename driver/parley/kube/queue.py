@@ -1,0 +1,146 @@
+"""Keys that need work: each once, by one worker at a time, again after a failure.
+
+The queue holds keys, never events: whoever works on a key reads the present state and does what is missing.
+A key added while a worker has it is handed out again once that worker is done (client-go's dirty and
+processing sets), so no change is missed and no two workers meet on one key. Delays go by the event loop's
+clock. What to do for a key, and what counts as a failure, is the handler's; nothing is kept over a restart.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+from parley.kube.backoff import Backoff
+from parley.kube.client import ApiError, OutcomeUnknown
+
+K = TypeVar("K", bound=Hashable)
+
+RETRIES = Backoff(first=0.01, longest=60)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """What a queue holds: keys `ready` to be taken, `processing` now, `delayed` until later, and `failing`
+    (retried since they last succeeded)."""
+
+    ready: int
+    processing: int
+    delayed: int
+    failing: int
+
+
+class WorkQueue(Generic[K]):
+    """Keys waiting for a worker, without duplicates, in the order in which they were first added.
+
+    `retries` is the delay of a key after failures in a row; `retries_per_second`, if given, spreads the
+    retries of all keys together.
+    """
+
+    def __init__(self, retries: Backoff = RETRIES, retries_per_second: float | None = None) -> None:
+        self._retries = retries
+        self._spacing = 1 / retries_per_second if retries_per_second else 0.0
+        self._next_slot = 0.0
+        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._dirty: set[K] = set()
+        self._processing: set[K] = set()
+        self._delayed: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+
+    def add(self, key: K) -> None:
+        """Have the key worked on now, or once more when its worker is done."""
+        if key in self._dirty:
+            return
+        self._dirty.add(key)
+        if key not in self._processing:
+            self._ready.put_nowait(key)
+
+    def add_after(self, key: K, delay: float) -> None:
+        """Add the key in `delay` seconds. Of several delays of one key the one that ends first counts."""
+        if delay <= 0:
+            self.add(key)
+            return
+        loop = asyncio.get_running_loop()
+        pending = self._delayed.get(key)
+        if pending is not None:
+            if pending.when() <= loop.time() + delay:
+                return
+            pending.cancel()
+        self._delayed[key] = loop.call_later(delay, self._due, key)
+
+    def retry(self, key: K) -> None:
+        """Add the key after a delay that doubles with each retry until `forget`."""
+        self._failures[key] = failures = self._failures.get(key, 0) + 1
+        self.add_after(key, self._retries.delay(failures) + self._wait_for_slot())
+
+    def forget(self, key: K) -> None:
+        """The key succeeded, or is gone: its next retry starts with the shortest delay."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """Retries of the key since it was last forgotten."""
+        return self._failures.get(key, 0)
+
+    async def get(self) -> K:
+        """The next key, as soon as there is one. It is the caller's alone until `done`."""
+        key = await self._ready.get()
+        self._dirty.discard(key)
+        self._processing.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on the key ended, well or not. It is ready again if it was added meanwhile."""
+        self._processing.discard(key)
+        if key in self._dirty:
+            self._ready.put_nowait(key)
+
+    def statistics(self) -> QueueStatistics:
+        """What is in the queue now."""
+        return QueueStatistics(self._ready.qsize(), len(self._processing), len(self._delayed), len(self._failures))
+
+    def _due(self, key: K) -> None:
+        self._delayed.pop(key, None)
+        self.add(key)
+
+    def _wait_for_slot(self) -> float:
+        if not self._spacing:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        slot = max(now, self._next_slot)
+        self._next_slot = slot + self._spacing
+        return slot - now
+
+
+async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]], count: int) -> None:
+    """Let `count` workers call the handler for each key, until cancelled.
+
+    A handler that raises is logged and its key retried; one that returns without having called `retry` itself
+    has its key forgotten. What is no Exception (a cancellation, an interrupt) ends all workers.
+    """
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(count):
+            workers.create_task(_work(queue, handler))
+
+
+async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) -> None:
+    while True:
+        key = await queue.get()
+        before = queue.failures(key)
+        try:
+            await handler(key)
+        except Exception as error:
+            queue.retry(key)
+            # A server's refusal is everyday life and tells itself; anything else is our own mistake.
+            ours = not isinstance(error, ApiError | OutcomeUnknown)
+            log.warning("work failed", key=key, failures=queue.failures(key), error=str(error), exc_info=ours)
+        else:
+            if queue.failures(key) == before:
+                queue.forget(key)
+        finally:
+            queue.done(key)
+        # A handler that was answered from memory never waits; without this it would keep others from running.
+        await asyncio.sleep(0)

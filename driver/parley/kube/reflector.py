@@ -1,0 +1,192 @@
+"""A copy of one kind of object, kept up to date by listing once and watching from there.
+
+    list -> synced -> watch --(stream ends or breaks)--> watch from the last version seen
+      ^                 |
+      +----(410)--------+  the differences, deletions included, are reported like watched changes
+
+What trouble does to it: a stream that ends is continued without a list; a version that the server no longer
+has leads to a list; any other refusal or silence waits with a backoff, at least as long as the server asked.
+A stream that ends within a second counts as a failure, so that a server which closes at once is not hammered.
+Errors of `on_change` are not caught: half-told changes must end the process rather than be lived with.
+
+It decides nothing about the objects; what a change means is left to `on_change`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable, ValuesView
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from parley.api.resources import Resource
+from parley.kube.backoff import Backoff
+from parley.kube.cache import Cache, IndexKeys, Key, identity
+from parley.kube.client import ApiError, Client, EventType, Expired, OutcomeUnknown, WatchEvent
+
+T = TypeVar("T")
+
+OnChange = Callable[[T | None, T | None], None]
+"""Called with the old and the new state, `None` for "not there", after the copy holds the new one."""
+
+RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
+SHORT_LIVED = 1.0
+"""Seconds: a stream that ends sooner did not work."""
+
+log = structlog.get_logger(__name__)
+
+
+class Reflector(Generic[T]):
+    """The objects of a kind that match the selectors, as of a moment ago.
+
+    `synced` is set once the first list is in and reported. `transform` is applied to each object before it is
+    kept (to drop what nobody reads); it must leave `metadata` alone.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        on_change: OnChange[T] | None = None,
+        transform: Callable[[T], T] | None = None,
+        backoff: Backoff = RELISTS,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._on_change = on_change
+        self._transform = transform
+        self._backoff = backoff
+        self._failures = 0
+        self._version: str | None = None
+        self._cache: Cache[T] = Cache()
+        self.synced = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object, if there is one. `namespace` is "" for cluster-wide kinds."""
+        return self._cache.get((namespace, name))
+
+    def values(self) -> ValuesView[T]:
+        """All objects; a view, so copy it before anything awaits."""
+        return self._cache.values()
+
+    def index(self, name: str, keys: IndexKeys[T]) -> None:
+        """Find objects by `keys` of them, which may be none or several for one object."""
+        self._cache.index(name, keys)
+
+    def by_index(self, name: str, key: Hashable) -> tuple[T, ...]:
+        """The objects that have `key` in the index `name`."""
+        return self._cache.by_index(name, key)
+
+    async def run(self) -> None:
+        """Keep the copy up to date until cancelled."""
+        while True:
+            pause = await self._follow()
+            if pause:
+                await asyncio.sleep(pause)
+
+    async def _follow(self) -> float:
+        """List if need be and watch until that ends; returns the seconds to wait before the next time."""
+        loop = asyncio.get_running_loop()
+        try:
+            version = self._version or await self._list()
+            started = loop.time()
+            await self._watch(version)
+            if loop.time() - started >= SHORT_LIVED:
+                self._failures = 0
+                return 0
+            return self._failed("the stream ended at once")
+        except Expired as error:
+            self._version = None
+            return self._failed(error)
+        except ApiError as error:
+            return max(self._failed(error), error.retry_after or 0)
+        except OutcomeUnknown as error:
+            return self._failed(error)
+
+    def _failed(self, error: object) -> float:
+        self._failures += 1
+        pause = self._backoff.delay(self._failures)
+        tell = log.info if self._failures == 1 else log.warning
+        tell(
+            "watching interrupted",
+            kind=self._resource.kind,
+            group=self._resource.group,
+            namespace=self._namespace,
+            failures=self._failures,
+            pause=round(pause, 3),
+            error=str(error),
+        )
+        return pause
+
+    async def _list(self) -> str:
+        listing = await self._client.list(self._resource, self._namespace, **self._selectors)
+        present = {identity(item).key for item in listing.items}
+        # What is gone goes first: sums over the copy are then too low for a moment, never too high.
+        for key in self._cache.absent(present):
+            self._remove(key)
+        for item in listing.items:
+            self._put(item)
+        self._version = listing.resource_version
+        self.synced.set()
+        return listing.resource_version
+
+    async def _watch(self, version: str) -> None:
+        stream = self._client.watch(self._resource, self._namespace, resource_version=version, **self._selectors)
+        async with _closing(stream):
+            async for event in stream:
+                self._apply(event)
+
+    def _apply(self, event: WatchEvent[T]) -> None:
+        if event.object is not None:
+            self._failures = 0
+            if event.type is EventType.DELETED:
+                self._remove(identity(event.object).key)
+            else:
+                self._put(event.object)
+        self._version = event.resource_version
+
+    def _put(self, item: T) -> None:
+        key, uid, resource_version = identity(item)
+        old = self._cache.get(key)
+        if old is not None:
+            known = identity(old)
+            if known.uid != uid:
+                # Its deletion fell between two lists: another object of the same name, never a change of it.
+                self._remove(key)
+                old = None
+            elif known.resource_version == resource_version:
+                return
+        new = self._transform(item) if self._transform else item
+        self._cache.put(key, new)
+        self._report(old, new)
+
+    def _remove(self, key: Key) -> None:
+        old = self._cache.get(key)
+        if old is None:
+            return
+        self._cache.remove(key)
+        self._report(old, None)
+
+    def _report(self, old: T | None, new: T | None) -> None:
+        if self._on_change is not None:
+            self._on_change(old, new)
+
+
+@asynccontextmanager
+async def _closing(stream: AsyncIterator[Any]) -> AsyncIterator[None]:
+    """Ends the stream when `on_change` raises, rather than whenever the garbage collector comes by."""
+    try:
+        yield
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()

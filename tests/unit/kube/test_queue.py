@@ -1,0 +1,203 @@
+"""What the work queue promises about keys, workers and delays; in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from parley.kube.backoff import Backoff
+from parley.kube.queue import QueueStatistics, WorkQueue, run_workers
+
+pytestmark = pytest.mark.looptime
+
+Handler = Callable[[str], Awaitable[None]]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def work(queue: WorkQueue[str], handler: Handler, seconds: float, count: int = 1) -> None:
+    """Let the workers run for a while."""
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(run_workers(queue, handler, count), seconds)
+
+
+async def test_a_key_added_twice_is_worked_on_once() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    seen: list[str] = []
+
+    async def handle(key: str) -> None:
+        seen.append(key)
+
+    for key in ("a", "b", "a"):
+        queue.add(key)
+    await work(queue, handle, 1)
+
+    assert seen == ["a", "b"]
+
+
+async def test_a_key_added_while_being_worked_on_comes_again_and_never_in_parallel() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    spans: list[tuple[float, float]] = []
+
+    async def handle(key: str) -> None:
+        started = now()
+        if not spans:
+            queue.add(key)
+            queue.add(key)
+        await asyncio.sleep(2)
+        spans.append((started, now()))
+
+    queue.add("pod")
+    await work(queue, handle, 60, count=4)
+
+    assert spans == [(0, 2), (2, 4)]
+
+
+async def test_different_keys_are_worked_on_in_parallel_by_as_many_workers_as_there_are() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    ends: list[float] = []
+
+    async def handle(_: str) -> None:
+        await asyncio.sleep(1)
+        ends.append(now())
+
+    for number in range(5):
+        queue.add(f"pod-{number}")
+    await work(queue, handle, 60, count=2)
+
+    assert ends == [1, 1, 2, 2, 3]
+
+
+async def test_a_failing_key_is_retried_with_doubling_delays_up_to_the_longest() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=1, longest=4))
+    attempts: list[float] = []
+
+    async def handle(_: str) -> None:
+        attempts.append(now())
+        raise RuntimeError("the server is down")
+
+    queue.add("pod")
+    await work(queue, handle, 16)
+
+    assert attempts == [0, 1, 3, 7, 11, 15]
+
+
+async def test_success_makes_the_next_failure_start_with_the_shortest_delay() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=1, longest=60))
+    outcomes = iter([False, False, True, False, True])
+    attempts: list[float] = []
+
+    async def handle(_: str) -> None:
+        attempts.append(now())
+        if not next(outcomes):
+            raise RuntimeError("conflict")
+
+    queue.add("pod")
+    asyncio.get_running_loop().call_later(10, queue.add, "pod")
+    await work(queue, handle, 60)
+
+    assert attempts == [0, 1, 3, 10, 11]
+
+
+async def test_a_handler_that_asks_for_a_retry_keeps_its_growing_delay() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=1, longest=60))
+    attempts: list[float] = []
+
+    async def handle(key: str) -> None:
+        attempts.append(now())
+        queue.retry(key)
+
+    queue.add("pod")
+    await work(queue, handle, 10)
+
+    assert attempts == [0, 1, 3, 7]
+
+
+async def test_an_addition_does_not_wait_for_the_delay_of_a_retry() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("pod", 30)
+    queue.add("pod")
+
+    assert await queue.get() == "pod"
+    assert now() == 0
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 20), (20, 5)])
+async def test_of_two_delays_the_one_that_ends_first_counts(first: float, second: float) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("pod", first)
+    queue.add_after("pod", second)
+
+    assert await queue.get() == "pod"
+    assert now() == 5
+    queue.done("pod")
+    await asyncio.sleep(60)
+    assert queue.statistics() == QueueStatistics(ready=0, processing=0, delayed=0, failing=0)
+
+
+async def test_no_delay_means_now() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("pod", 0)
+    assert queue.statistics().ready == 1
+
+
+async def test_retries_of_all_keys_together_keep_to_the_rate() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=1, longest=1), retries_per_second=2)
+    for key in ("a", "b", "c"):
+        queue.retry(key)
+    ends = []
+    for _ in range(3):
+        await queue.get()
+        ends.append(now())
+
+    assert ends == [1.0, 1.5, 2.0]
+
+
+async def test_what_is_no_exception_ends_all_workers() -> None:
+    class Killed(BaseException):
+        pass
+
+    queue: WorkQueue[str] = WorkQueue()
+
+    async def handle(_: str) -> None:
+        raise Killed
+
+    queue.add("pod")
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await run_workers(queue, handle, 3)
+    assert caught.group_contains(Killed)
+
+
+async def test_a_handler_that_never_waits_leaves_room_for_others() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    others_ran = asyncio.Event()
+
+    async def handle(key: str) -> None:
+        if not others_ran.is_set():
+            queue.add(key)
+
+    asyncio.get_running_loop().call_soon(others_ran.set)
+    queue.add("pod")
+    await work(queue, handle, 1)
+
+    assert others_ran.is_set()
+
+
+async def test_statistics_tell_where_each_key_is() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("worked on")
+    await queue.get()
+    queue.add("ready")
+    queue.add("ready too")
+    queue.retry("failed")
+
+    assert queue.statistics() == QueueStatistics(ready=2, processing=1, delayed=1, failing=1)
+
+
+@given(failures=st.integers(1, 10_000), random=st.floats(0, 1, exclude_max=True))
+def test_a_backoff_stays_between_its_limits(failures: int, random: float) -> None:
+    backoff = Backoff(first=0.5, longest=30, jitter=0.4, random=lambda: random)
+    assert 0.5 * 0.6 <= backoff.delay(failures) <= 30
