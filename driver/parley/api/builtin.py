@@ -187,6 +187,7 @@ class DeviceResult(Struct, frozen=True):
     pool: str = ""
     device: str = ""
     binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
 
 
 class DeviceAllocation(Struct, frozen=True):

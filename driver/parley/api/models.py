@@ -1,39 +1,28 @@
 """The four kinds of `parley.dev/v1alpha1`. The CRDs in `crds/` are generated from this file.
 
 Rules that one field cannot express (immutability, what a claim's status may become) are CEL rules, declared
-beside the field or model with `Rule` and checked by the API server.
+beside the field or model with `Rule` and checked by the API server. Two things CEL cannot see: the size of
+`parameters` and `data` (the built-in claim that carries them is limited to 10 KiB), and whether a claim is being
+deleted (the admission policy `parley-claims` in `deploy/` refuses new users of such a claim).
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from parley.api.markers import ListMap
 from parley.api.meta import Condition, Model, NodeSelector, ObjectMeta
 from parley.api.names import API_VERSION
 
-
-@dataclass(frozen=True)
-class Rule:
-    """A CEL rule of the generated CRD; `message` is what the user reads when it does not hold."""
-
-    rule: str
-    message: str
-
-
-@dataclass(frozen=True)
-class ListMap:
-    """Marks a list whose items are told apart by `keys` (x-kubernetes-list-type: map)."""
-
-    keys: tuple[str, ...]
-
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 
 DriverName = Annotated[
     str,
     Field(
         min_length=1,
         max_length=63,
-        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        pattern=f"^{_SUBDOMAIN}$",
         description="A DNS subdomain, such as device.parley.dev.",
     ),
 ]

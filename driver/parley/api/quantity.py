@@ -27,7 +27,7 @@ def parse(text: str | int | float) -> Fraction:
     match = _FORM.match(str(text))
     if match is None:
         raise ValueError(
-            f"{text!r} is not a quantity; write a number with an optional suffix, such as 2, 250m or 16Gi"
+            f"{text!r} is not a quantity; write a number such as 2, 250m or 16Gi"
         )
     number, suffix = match.group(1), match.group(2) or ""
     try:

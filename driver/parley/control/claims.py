@@ -16,7 +16,7 @@ from parley.control.cluster import Cluster, Key
 from parley.control.gathering import class_not_found, driver_not_found, mode_unsupported, name_taken
 from parley.control.ledger import Ledger
 from parley.control.mirror import claim_mirror, is_mirror
-from parley.kube.client import AlreadyExists, Client, NotFound, PatchType
+from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
@@ -150,23 +150,22 @@ class Claims:
         if self._ledger.get(claim.metadata.uid) is not None or claim.status.allocation is not None:
             return
         if mirror is not None and self._mine(claim, mirror):
-            if not mirror.metadata.deletion_timestamp:
-                meta = mirror.metadata
-                await self._client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
-            elif FINALIZER in mirror.metadata.finalizers:
-                await self._drop_finalizer(mirror)
-            return
-        if FINALIZER in claim.metadata.finalizers:
-            meta = claim.metadata
-            body = [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version},
-                {
-                    "op": "replace",
-                    "path": "/metadata/finalizers",
-                    "value": [f for f in meta.finalizers if f != FINALIZER],
-                },
-            ]
-            await self._client.patch(CLAIMS, meta.name, body, meta.namespace, patch_type=PatchType.JSON)
+            await self._delete_mirror(mirror)
+        elif FINALIZER in claim.metadata.finalizers:
+            await self._let_claim_go(claim)
+
+    async def _delete_mirror(self, mirror: BuiltinClaim) -> None:
+        meta = mirror.metadata
+        if not meta.deletion_timestamp:
+            await self._client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+        elif FINALIZER in meta.finalizers:
+            await self._drop_finalizer(mirror)
+
+    async def _let_claim_go(self, claim: ResourceClaim) -> None:
+        meta = claim.metadata
+        left = [f for f in meta.finalizers if f != FINALIZER]
+        body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": left or None}}
+        await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
 
     async def _orphan(self, mirror: BuiltinClaim | None) -> None:
         """The Parley claim is gone (its finalizer was forced off): its mirror must not stay behind for ever."""

@@ -19,7 +19,7 @@ from parley.control.ledger import Ledger
 from parley.control.mirror import is_offer, nodes_of, offer_ended
 from parley.control.podscheduling import Publisher, Report
 from parley.control.restoring import adopt
-from parley.kube.client import Client, NotFound
+from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome, negotiate
@@ -82,7 +82,10 @@ class NativeDoor:
             return
         claims = gather(self._cluster, self._ledger, self._drivers, pod)
         if claims and not pod.spec.scheduling_gates:
-            await self._step(key, pod, claims)
+            try:
+                await self._step(key, pod, claims)
+            except Conflict:
+                self._queue.retry(key)  # the cache was behind; what changed is on its way
 
     async def _depart(self, key: Key, pod: Pod | None) -> None:
         """What pods of that name held that are done or gone is free."""

@@ -1,0 +1,140 @@
+"""Checks that any driver's tests can call: does it keep the promises of `parley.sdk.Driver`?
+
+    async def test_my_driver_keeps_its_promises() -> None:
+        await check_driver(Scenario(make=stocked_driver, nodes=("a", "b"), requests=(one, two)))
+
+Each check starts with a fresh driver from `make` and raises AssertionError with the promise that was broken.
+`request` builds requests without a controller.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parley.negotiation.answers import Answers
+from parley.sdk.checks import check_allocations, check_answers
+from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`make` gives a driver that knows its resources and holds nothing; each request fits at least one node."""
+
+    make: Callable[[], Driver[Any, Any]]
+    nodes: Sequence[str]
+    requests: Sequence[Request[Any, Any]]
+
+
+def request(driver: Driver[Any, Any], pod: str, *parameters: Mapping[str, Any]) -> Request[Any, Any]:
+    """A pod's request with one claim for each set of parameters; claims are named claim-0, claim-1, ..."""
+    claims = tuple(
+        ClaimRequest(
+            name=f"claim-{i}",
+            uid=f"{pod}-claim-{i}",
+            claim=f"{pod}-claim-{i}",
+            class_name="tested",
+            parameters=driver.parameters.model_validate(dict(raw)),
+            class_parameters=driver.class_parameters(),
+        )
+        for i, raw in enumerate(parameters)
+    )
+    return Request(PodReference("default", pod, f"uid-of-{pod}"), claims)
+
+
+async def check_driver(scenario: Scenario) -> None:
+    """All checks, for each request of the scenario."""
+    for wanted in scenario.requests:
+        check_viable_has_no_effect(scenario, wanted)
+        await check_viable_means_allocatable(scenario, wanted)
+        await check_refusal_holds_nothing(scenario, wanted)
+        await check_giving_back_restores(scenario, wanted)
+        await check_restore_equals_allocate(scenario, wanted)
+
+
+def _answers(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> Answers:
+    answers = driver.viable(wanted, scenario.nodes)
+    check_answers(driver.name, wanted, scenario.nodes, answers)
+    return answers
+
+
+def _viable(driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]) -> list[str]:
+    answers = _answers(driver, scenario, wanted)
+    return [node for node in scenario.nodes if all(node in answer.viable for answer in answers.values())]
+
+
+def check_viable_has_no_effect(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """Asking twice gives the same answer."""
+    driver = scenario.make()
+    assert _answers(driver, scenario, wanted) == _answers(driver, scenario, wanted), "viable() changed something"
+
+
+async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """On every viable node, and only there, allocate() succeeds, with allocations that the API accepts."""
+    viable = _viable(scenario.make(), scenario, wanted)
+    assert viable, "no node of the scenario is viable for the request"
+    for node in scenario.nodes:
+        allocations = await _try(scenario.make(), wanted, node)
+        assert (allocations is not None) == (node in viable), f"viable() and allocate() disagree about node {node}"
+
+
+async def _try(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Mapping[str, Allocation] | None:
+    try:
+        allocations = await driver.allocate(wanted, node)
+    except Exception:
+        return None
+    check_allocations(driver.name, wanted, allocations)
+    return allocations
+
+
+async def _exhaust(
+    driver: Driver[Any, Any], scenario: Scenario, wanted: Request[Any, Any]
+) -> list[tuple[Request[Any, Any], str, Mapping[str, Allocation]]]:
+    """Allocate copies of the request until no node is viable any more."""
+    done: list[tuple[Request[Any, Any], str, Mapping[str, Allocation]]] = []
+    for number in range(1000):
+        copy = _copy(wanted, number)
+        if not (viable := _viable(driver, scenario, copy)):
+            return done
+        done.append((copy, viable[0], await driver.allocate(copy, viable[0])))
+    raise AssertionError("1000 requests were served and there is still something left; make the scenario smaller")
+
+
+def _copy(wanted: Request[Any, Any], number: int) -> Request[Any, Any]:
+    claims = tuple(replace(c, uid=f"{c.uid}-{number}", claim=f"{c.claim}-{number}") for c in wanted.claims)
+    pod = PodReference(wanted.pod.namespace, f"{wanted.pod.name}-{number}", f"{wanted.pod.uid}-{number}")
+    return Request(pod, claims)
+
+
+async def check_refusal_holds_nothing(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """When nothing is left, allocate() raises on every node, and holds nothing."""
+    driver = scenario.make()
+    done = await _exhaust(driver, scenario, wanted)
+    before = _answers(driver, scenario, wanted)
+    for node in scenario.nodes:
+        assert await _try(driver, wanted, node) is None, f"allocated on node {node}, which was not viable"
+    assert _answers(driver, scenario, wanted) == before, "a refused allocation left something behind"
+    assert done
+
+
+async def check_giving_back_restores(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """After deallocate(), also when called twice, everything is as before."""
+    driver = scenario.make()
+    before = _answers(driver, scenario, wanted)
+    for copy, _, _ in await _exhaust(driver, scenario, wanted):
+        for claim in copy.claims:
+            await driver.deallocate(claim.uid)
+            await driver.deallocate(claim.uid)
+    assert _answers(driver, scenario, wanted) == before, "deallocate() did not give everything back"
+
+
+async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """A new driver that is told what is allocated answers like the one that allocated it."""
+    driver, successor = scenario.make(), scenario.make()
+    for copy, node, allocations in await _exhaust(driver, scenario, wanted):
+        for claim in copy.claims:
+            allocation = allocations[claim.name]
+            for _ in range(2):
+                successor.restore(Held(claim.uid, node, allocation.devices, allocation.data))
+    assert _answers(driver, scenario, wanted) == _answers(successor, scenario, wanted), (
+        "restore() forgot something"
+    )

@@ -1,0 +1,172 @@
+"""The device driver: its promises, its reasons, and that no device is ever held twice."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parley.api.builtin import (
+    DeviceAttribute,
+    DeviceCapacity,
+    ObjectMeta,
+    Pool,
+    ResourceSlice,
+    ResourceSliceSpec,
+    SliceDevice,
+)
+from parley.drivers.device import DeviceDriver, DeviceParameters
+from parley.sdk import Device, Held
+from parley.sdk.checks import BadParameters, parse_parameters
+from parley.sdk.testing import Scenario, check_driver, request
+
+
+def device(name: str, model: str = "a100", memory: str = "40Gi", slices: int = 1) -> SliceDevice:
+    return SliceDevice(
+        name=name,
+        attributes={"model": DeviceAttribute(string=model)},
+        capacity={"memory": DeviceCapacity(value=memory), "slices": DeviceCapacity(value=slices)},
+    )
+
+
+def slice_of(
+    node: str, *devices: SliceDevice, generation: int = 1, name: str = "", driver: str = ""
+) -> ResourceSlice:
+    return ResourceSlice(
+        metadata=ObjectMeta(name=name or f"{node}-slice"),
+        spec=ResourceSliceSpec(
+            driver=driver or DeviceDriver.name,
+            node_name=node,
+            pool=Pool(name=node, generation=generation),
+            devices=list(devices),
+        ),
+    )
+
+
+def stocked() -> DeviceDriver:
+    driver = DeviceDriver()
+    driver.observe(None, slice_of("a", device("gpu-0")))
+    driver.observe(None, slice_of("b", device("gpu-0"), device("gpu-1", "h100", "80Gi", slices=2)))
+    return driver
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        [{}],
+        [{"count": 2}],
+        [{"model": "h100"}, {}],
+        [{"shared": True, "memory": "40Gi"}],
+        [{"shared": True}, {"shared": True, "model": "h100"}],
+    ],
+    ids=str,
+)
+async def test_it_keeps_the_promises_of_a_driver(parameters: list[dict[str, Any]]) -> None:
+    await check_driver(Scenario(stocked, ("a", "b", "c"), (request(stocked(), "p", *parameters),)))
+
+
+REASONS = [
+    ([{"count": 2}], "a", "1 of 1 devices free, 2 wanted"),
+    ([{"model": "h100"}], "a", "0 of 0 devices of model h100 free, 1 wanted"),
+    ([{"memory": "60Gi"}], "a", "0 of 0 devices with 60Gi free, 1 wanted"),
+    ([{}], "c", "has no devices"),
+    ([{}, {}], "a", "1 devices free, but not for all 2 claims of the pod together"),
+    ([{"shared": True, "memory": "41Gi"}], "b", "0 of 0 shared devices with 41Gi free, 1 wanted"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "node", "reason"), REASONS, ids=[case[2] for case in REASONS])
+def test_it_says_what_a_node_lacks(parameters: list[dict[str, Any]], node: str, reason: str) -> None:
+    driver = stocked()
+    answers = driver.viable(request(driver, "p", *parameters), [node])
+    assert answers["claim-0"].reasons == {node: reason}
+
+
+def test_it_proposes_nodes_that_would_do() -> None:
+    driver = stocked()
+    assert driver.viable(request(driver, "p", {"model": "h100"}), ["a"])["claim-0"].alternatives == ("b",)
+    assert driver.viable(request(driver, "p", {"model": "v100"}), ["a"])["claim-0"].alternatives == ()
+    assert driver.viable(request(driver, "p", {}), ["a"])["claim-0"].alternatives is None
+
+
+def test_a_device_that_ordinary_dra_took_is_in_use_until_it_is_given_back() -> None:
+    driver = stocked()
+    driver.restore(Held("foreign", None, (Device("a", "gpu-0"),), None))
+    wanted = request(driver, "p", {})
+    assert driver.viable(wanted, ["a"])["claim-0"].viable == ()
+    driver.forget("foreign")
+    assert driver.viable(wanted, ["a"])["claim-0"].viable == ("a",)
+
+
+def test_only_the_newest_generation_of_a_pool_counts() -> None:
+    driver = DeviceDriver()
+    old = slice_of("a", device("gpu-0"), generation=1, name="one")
+    driver.observe(None, old)
+    driver.observe(None, slice_of("a", device("gpu-1"), generation=2, name="two"))
+    wanted = request(driver, "p", {"count": 2})
+    assert driver.viable(wanted, ["a"])["claim-0"].reasons == {"a": "1 of 1 devices free, 2 wanted"}
+    assert not driver.observe(None, slice_of("a", device("x"), name="three", driver="other.example.com"))
+
+
+async def test_a_device_that_is_published_no_more_stays_held() -> None:
+    driver = stocked()
+    wanted = request(driver, "p", {})
+    await driver.allocate(wanted, "a")
+    published = slice_of("a", device("gpu-0"))
+    driver.observe(published, None)
+    driver.observe(None, published)
+    assert driver.viable(request(driver, "q", {}), ["a"])["claim-0"].viable == ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"count": 0}, "count=0: input should be greater than or equal to 1"),
+        ({"count": "two"}, "count='two': input should be a valid integer"),
+        ({"modle": "x"}, "modle='x' is not a parameter of this driver"),
+        (
+            {"memory": "lots"},
+            "memory='lots': 'lots' is not a quantity; write a number such as 2, 250m or 16Gi",
+        ),
+    ],
+)
+def test_bad_parameters_name_field_and_value(raw: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadParameters) as caught:
+        parse_parameters(DeviceParameters, raw, "claim team/gpu")
+    known = "(known parameters: count, memory, model, shared)"
+    assert str(caught.value) == f"parameters of claim team/gpu: {message} {known}"
+
+
+wanted_claims = st.lists(
+    st.fixed_dictionaries({"count": st.integers(1, 2), "shared": st.booleans()}), min_size=1, max_size=2
+)
+
+
+@given(st.lists(st.tuples(wanted_claims, st.sampled_from(["a", "b"]), st.booleans()), max_size=12))
+@settings(max_examples=150, deadline=None)
+async def test_no_device_is_ever_held_twice(steps: list[tuple[list[dict[str, Any]], str, bool]]) -> None:
+    driver = stocked()
+    held: dict[str, tuple[bool, tuple[Device, ...]]] = {}
+    for number, (claims, node, give_back) in enumerate(steps):
+        wanted = request(driver, f"p{number}", *claims)
+        viable = node in driver.viable(wanted, [node])["claim-0"].viable
+        if viable:
+            allocations = await driver.allocate(wanted, node)
+            for claim in wanted.claims:
+                held[claim.uid] = (claim.parameters.shared, allocations[claim.name].devices)
+        if give_back and held:
+            uid = next(iter(held))
+            await driver.deallocate(uid)
+            del held[uid]
+        assert_never_more_than_there_is(held)
+
+
+def assert_never_more_than_there_is(held: dict[str, tuple[bool, tuple[Device, ...]]]) -> None:
+    shares = {Device("a", "gpu-0"): 1, Device("b", "gpu-0"): 1, Device("b", "gpu-1"): 2}
+    whole = Counter(d for shared, devices in held.values() if not shared for d in devices)
+    parts = Counter(d for shared, devices in held.values() if shared for d in devices)
+    for one, count in shares.items():
+        assert whole[one] <= 1
+        assert parts[one] <= (0 if whole[one] else count)
+    assert set(whole) | set(parts) <= set(shares)

@@ -1,0 +1,65 @@
+"""Lines of waiting pods: a change wakes one pod per line, and nobody is forgotten."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.scheduler.native.waiting import WaitingLines
+
+GPU = ("driver", "gpu")
+NODES = ("nodes",)
+
+
+def test_a_change_wakes_the_first_of_each_line_that_waits_for_it() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    for pod, line, topic in [("p1", "small", GPU), ("p2", "small", GPU), ("p3", "large", GPU), ("p4", "x", NODES)]:
+        lines.wait(pod, line, [topic])
+    assert lines.wake(GPU) == ["p1", "p3"]
+    assert lines.wake(NODES) == ["p4"]
+    assert lines.wake(("driver", "other")) == []
+
+
+def test_when_the_first_is_served_the_next_is_woken() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    for pod in ("p1", "p2", "p3"):
+        lines.wait(pod, "small", [GPU])
+    assert lines.leave("p2") is None
+    assert lines.leave("p1") == "p3"
+    assert lines.leave("p3") is None
+    assert len(lines) == 0
+    assert lines.wake(GPU) == []
+
+
+def test_a_pod_that_was_woken_in_vain_keeps_its_place() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("p1", "small", [GPU])
+    lines.wait("p2", "small", [GPU])
+    assert lines.wait("p1", "small", [GPU]) is None
+    assert lines.wake(GPU) == ["p1"]
+
+
+def test_a_pod_that_changes_its_line_makes_room_in_the_old_one() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("p1", "small", [GPU])
+    lines.wait("p2", "small", [GPU])
+    assert lines.wait("p1", "large", [GPU]) == "p2"
+
+
+@given(st.lists(st.tuples(st.sampled_from("wl"), st.integers(0, 5), st.integers(0, 2)), max_size=40))
+def test_every_line_has_a_first_that_a_change_wakes(steps: list[tuple[str, int, int]]) -> None:
+    lines: WaitingLines[int] = WaitingLines()
+    expected: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for action, pod, line in steps:
+        if action == "w":
+            if pod not in expected[line]:
+                for pods in expected.values():
+                    if pod in pods:
+                        pods.remove(pod)
+                expected[line].append(pod)
+            lines.wait(pod, line, [GPU])
+        else:
+            for pods in expected.values():
+                if pod in pods:
+                    pods.remove(pod)
+            lines.leave(pod)
+        assert sorted(lines.wake(GPU)) == sorted(pods[0] for pods in expected.values() if pods)
+        assert len(lines) == sum(map(len, expected.values()))
