@@ -1,7 +1,7 @@
 """The few requests that bringing a cluster up needs, over the standard library's HTTP client.
 
 Parley itself talks to the API server through `parley.kube`; this is a synchronous client for the program that
-starts the API server, one connection per thread.
+starts the API server.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,13 +30,12 @@ class ApiError(RuntimeError):
 
 
 class ApiServer:
-    """The API server as the holder of a client certificate sees it."""
+    """The API server as the holder of a client certificate sees it; for one thread at a time."""
 
     def __init__(self, server: str, authority: Path, client: KeyPair) -> None:
         self._address = urlsplit(server)
-        self._tls = ssl.create_default_context(cafile=str(authority))
-        self._tls.load_cert_chain(client.certificate, client.key)
-        self._local = threading.local()
+        self._tls = _trusting(authority, client)
+        self._kept: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
         return self.request("GET", path)
@@ -56,32 +56,33 @@ class ApiServer:
             raise ApiError(method, path, status, _message(data))
         return json.loads(data) if data else None
 
-    def close(self) -> None:
-        """Close this thread's connection."""
-        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Requests inside share one connection; outside, each has its own and leaves none behind."""
+        with closing(self._connect()) as connection:
+            self._kept = connection
+            try:
+                yield
+            finally:
+                self._kept = None
 
     def _exchange(
         self, method: str, path: str, payload: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
+        connection = self._kept or self._connect()
         try:
-            connection = self._connection()
             connection.request(method, path, payload, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"{method} {path}: {error!r}") from error
+        finally:
+            if connection is not self._kept:
+                connection.close()
 
-    def _connection(self) -> http.client.HTTPSConnection:
-        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            host, port = self._address.hostname or "", self._address.port
-            connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
-            self._local.connection = connection
-        return connection
+    def _connect(self) -> http.client.HTTPSConnection:
+        host, port = self._address.hostname or "", self._address.port
+        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
 
 
 def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) -> bool:
@@ -92,8 +93,7 @@ def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) ->
     if address.scheme == "http":
         connection = http.client.HTTPConnection(host, port, timeout=timeout)
     else:
-        tls = ssl.create_default_context(cafile=str(authority))
-        tls.load_cert_chain(client.certificate, client.key)
+        tls = _trusting(authority, client)
         connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=tls)
     try:
         connection.request("GET", address.path)
@@ -102,6 +102,13 @@ def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) ->
         return False
     finally:
         connection.close()
+
+
+def _trusting(authority: Path, client: KeyPair) -> ssl.SSLContext:
+    """Accepts servers of the cluster's authority and shows the client's certificate."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.load_cert_chain(client.certificate, client.key)
+    return context
 
 
 def _message(data: bytes) -> str:

@@ -240,7 +240,6 @@ class Cluster:
 
     def stop(self) -> None:
         """Take everything down; raises `Leftovers` where something remains. Files stay, the logs among them."""
-        self._api.close()
         teardown.clean(self.directory)
 
     @property

@@ -7,25 +7,20 @@ unreachable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from parley.devcluster.api import ApiServer
 
 LABEL = "parley.dev/fake-node"
 ALLOCATABLE: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
-_CONNECTIONS = 4
 
 
 def add(api: ApiServer, names: list[str], allocatable: Mapping[str, str], labels: Mapping[str, str]) -> None:
     """Create the nodes, ready and without taints; raises `ApiError` when one exists already."""
-
-    def create(name: str) -> None:
-        api.post("/api/v1/nodes", node(name, allocatable, labels))
-        api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
-
-    with ThreadPoolExecutor(_CONNECTIONS, initializer=None) as pool:
-        list(pool.map(create, names))
+    with api.kept_open():
+        for name in names:
+            api.post("/api/v1/nodes", node(name, allocatable, labels))
+            api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
 
 def next_names(api: ApiServer, count: int, prefix: str) -> list[str]:

@@ -29,6 +29,11 @@ def create(program: Path, engine: str, directory: Path, environment: Mapping[str
     return kubeconfig
 
 
+def existing(directory: Path) -> Path | None:
+    """The kubeconfig of the cluster that `create` recorded in the directory, if there is one."""
+    return directory / "kubeconfig" if (directory / RECORD).is_file() else None
+
+
 def delete(directory: Path, environment: Mapping[str, str]) -> bool:
     """Delete the cluster that `create` recorded in the directory; whether there was one."""
     record = directory / RECORD

@@ -22,6 +22,7 @@ from pathlib import Path
 _PORTS = range(20000, 30000)  # below the ports that the kernel gives to outgoing connections
 _SYS_RESOURCE = 24
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+_UNIFIED = Path("/sys/fs/cgroup")
 _CONTROLLERS = "+cpu +cpuset +memory +pids"
 
 
@@ -75,18 +76,27 @@ def make_cgroups(scope: str) -> None:
     """Make the kubelet's root cgroup in every v1 hierarchy, or in the unified one where there is no other.
 
     A new v1 cpuset is empty and would take no process. On a unified hierarchy the controllers have to be
-    handed down.
+    handed down; only v1 has been tried on a machine.
     """
     v1 = [mount.point for mount in mounts() if mount.kind == "cgroup"]
-    for root in v1:
-        (root / scope).mkdir(exist_ok=True)
-        for file in ("cpuset.cpus", "cpuset.mems"):
-            if (root / file).exists():
-                (root / scope / file).write_text((root / file).read_text())
-    if not v1:
-        unified = Path("/sys/fs/cgroup")
-        (unified / "cgroup.subtree_control").write_text(_CONTROLLERS)
-        (unified / scope).mkdir(exist_ok=True)
+    try:
+        for root in v1:
+            _make_v1_cgroup(root, scope)
+        if not v1:
+            (_UNIFIED / "cgroup.subtree_control").write_text(_CONTROLLERS)
+            (_UNIFIED / scope).mkdir(exist_ok=True)
+    except OSError as error:
+        raise MachineError(
+            f"cgroup {scope} could not be made ({error.strerror}: {error.filename}): real nodes need cgroups that"
+            " root may change; start the cluster with fake nodes only"
+        ) from error
+
+
+def _make_v1_cgroup(root: Path, scope: str) -> None:
+    (root / scope).mkdir(exist_ok=True)
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        if (root / file).exists():
+            (root / scope / file).write_text((root / file).read_text())
 
 
 def cgroup_processes(scope: str) -> set[int]:

@@ -57,6 +57,9 @@ def up(
     if running(place):
         cluster = Cluster.attach(place)
         return Up(cluster.kubeconfig, f"the cluster that runs in {place} already", cluster)
+    made = kind.existing(place)
+    if made is not None:
+        return Up(made, f"the cluster that kind made for {place} already", None)
     if isinstance(choice, Kind):
         return Up(kind.create(choice.program, choice.engine, place, environment), "a cluster made by kind", None)
     cluster = Cluster.start(place, nodes=nodes, fake_nodes=fake_nodes, version=version, report=report)
