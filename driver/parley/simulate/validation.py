@@ -125,4 +125,4 @@ def _amounts(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
         try:
             parse(value)
         except ValueError as error:
-            yield f"{path}.{name}={value!r}: {str(error).partition('; ')[2]}"
+            yield f"{path}.{name}: {error}"

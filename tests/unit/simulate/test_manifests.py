@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+
 from parley.simulate.manifests import BadManifests, read
 
 Write = Callable[..., Path]
@@ -144,8 +145,8 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         ),
         (
             "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {memory: 64GB}}}",
-            "a.yaml, document 1 (Node n): status.allocatable.memory='64GB': write a number with an optional "
-            "suffix, such as 2, 250m or 16Gi",
+            "a.yaml, document 1 (Node n): status.allocatable.memory: '64GB' is not a quantity; write a "
+            "number such as 2, 250m or 16Gi",
         ),
     ],
 )
@@ -162,8 +163,8 @@ def test_a_quantity_of_a_device_is_checked_too(write: Write) -> None:
         """)
 
     assert faults(path) == [
-        "a.yaml, document 1 (ResourceSlice s): spec.devices[0].capacity.memory='much': write a number with an "
-        "optional suffix, such as 2, 250m or 16Gi"
+        "a.yaml, document 1 (ResourceSlice s): spec.devices[0].capacity.memory: 'much' is not a quantity; "
+        "write a number such as 2, 250m or 16Gi"
     ]
 
 

@@ -1,0 +1,1 @@
+"""The command `parley`: each command parses its arguments and makes one call."""

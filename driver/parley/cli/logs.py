@@ -1,0 +1,44 @@
+"""How log entries are written: for people, or one JSON object a line. What is logged is left to who logs it."""
+
+import logging
+import sys
+from enum import Enum
+
+import orjson
+import structlog
+from structlog.typing import Processor
+
+
+class LogFormat(Enum):
+    """What a log line looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def configure(form: LogFormat, level: int = logging.INFO) -> None:
+    """Log to stderr from that level on."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, *_rendering(form)],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _rendering(form: LogFormat) -> list[Processor]:
+    if form is LogFormat.JSON:
+        return [
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(lambda entry, **_: orjson.dumps(entry, default=str).decode()),
+        ]
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+
+
+def silence() -> None:
+    """Log nothing at all, for commands whose output is the result."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))

@@ -1,0 +1,84 @@
+"""How a recorded negotiation reads on a terminal. Without colour it is the same text."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from parley.api.models import ClaimScheduling, PodScheduling
+from parley.simulate.recording import PodRecord
+
+_LABEL = 14
+_REASONS_SHOWN = 8
+
+
+def story(record: PodRecord, nodes: Sequence[str]) -> Text:
+    """One pod's negotiation, then what happened when. `nodes` are all nodes of the cluster."""
+    text = Text()
+    text.append(f"{record.namespace}/{record.name}", style="bold")
+    text.append(_verdict(record), style="green" if record.node else "yellow")
+    text.append("\n")
+    for label, content in _negotiation(record, nodes):
+        text.append(f"  {label:<{_LABEL}}", style="cyan")
+        text.append(f"{content}\n")
+    for step in record.steps:
+        text.append(f"  {f'+{step.at:.1f} s':<{_LABEL}}", style="dim")
+        text.append(f"{step.text}\n")
+    return text
+
+
+def _verdict(record: PodRecord) -> str:
+    return f" is bound to {record.node}" if record.node else " waits"
+
+
+def _negotiation(record: PodRecord, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    scheduling = record.round
+    if scheduling is None:
+        return
+    candidates = scheduling.spec.candidate_nodes
+    yield "candidates", ", ".join(candidates)
+    for claim in scheduling.status.claims:
+        yield from _answer(claim)
+    if record.node:
+        yield "selected", record.node
+        if better := _viable(scheduling, other_than=record.node):
+            yield "", f"viable too, but less preferred: {', '.join(better)}"
+    if left := [node for node in nodes if node not in candidates]:
+        yield "not asked", f"{', '.join(left)} (the pod does not fit there, or enough others are viable)"
+
+
+def _answer(claim: ClaimScheduling) -> Iterator[tuple[str, str]]:
+    viable = ", ".join(claim.viable_nodes) or "no node"
+    yield f"claim {claim.name}", f"{claim.driver_name}: viable on {viable}"
+    reasons = claim.reason.split("; ") if claim.reason else []
+    for reason in reasons[:_REASONS_SHOWN]:
+        yield "", f"not on {reason}"
+    if len(reasons) > _REASONS_SHOWN:
+        yield "", f"and {len(reasons) - _REASONS_SHOWN} more nodes"
+
+
+def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
+    answers = [set(claim.viable_nodes) for claim in scheduling.status.claims]
+    return [
+        node
+        for node in scheduling.spec.candidate_nodes
+        if node != other_than and all(node in viable for viable in answers)
+    ]
+
+
+def summary(records: Sequence[PodRecord]) -> Text:
+    """One line for each pod: where it is and with what, or why it is nowhere."""
+    bound = sum(1 for record in records if record.node)
+    text = Text(f"{len(records)} pods: {bound} bound, {len(records) - bound} waiting\n", style="bold")
+    width = max((len(f"{r.namespace}/{r.name}") for r in records), default=0)
+    place = max((len(r.node) for r in records), default=0)
+    for record in records:
+        title = f"{record.namespace}/{record.name}"
+        text.append(f"  {title:<{width}}  {record.node or '-':<{place}}  {_in_short(record)}\n")
+    text.rstrip()
+    return text
+
+
+def _in_short(record: PodRecord) -> str:
+    if not record.node:
+        return record.reason or "waits"
+    return "; ".join(f"{claim.entry}: {', '.join(claim.devices)}" for claim in record.claims.values())

@@ -1,0 +1,83 @@
+"""Pods that must not share a node: the one filter of kube-scheduler that Parley's own model leaves out.
+
+It is here so that a simulated scheduler can refuse a node that Parley proposed. Required anti-affinity only,
+within one namespace. Source: the InterPodAffinity plugin of Kubernetes 1.37.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from parley.api import builtin
+from parley.api.builtin import Struct
+from parley.api.resources import Resource
+
+
+class LabelRequirement(Struct, frozen=True):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class LabelSelector(Struct, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelRequirement] = []
+
+
+class Term(Struct, frozen=True):
+    """Pods that `label_selector` selects must not have a node with the same value of label `topology_key`."""
+
+    label_selector: LabelSelector = LabelSelector()
+    topology_key: str = ""
+
+
+class PodAntiAffinity(Struct, frozen=True):
+    required_during_scheduling_ignored_during_execution: list[Term] = []
+
+
+class Affinity(builtin.Affinity, frozen=True):
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class PodSpec(builtin.PodSpec, frozen=True):
+    affinity: Affinity | None = None
+
+
+class Pod(builtin.Pod, frozen=True):
+    """A pod as the simulated scheduler reads it."""
+
+    spec: PodSpec = PodSpec()
+
+
+PODS = Resource("", "v1", "pods", "Pod", True, Pod)
+
+
+def kept_apart(pod: Pod, other: Pod) -> frozenset[str]:
+    """The topology keys whose value the nodes of the two pods must not share."""
+    if pod.metadata.namespace != other.metadata.namespace:
+        return frozenset()
+    return frozenset(_keys(pod, other)) | frozenset(_keys(other, pod))
+
+
+def _keys(pod: Pod, other: Pod) -> Iterable[str]:
+    rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
+    for term in rules.required_during_scheduling_ignored_during_execution if rules else ():
+        if _selects(term.label_selector, other.metadata.labels):
+            yield term.topology_key
+
+
+def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        _holds(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None

@@ -1,0 +1,73 @@
+"""The binding cycle of the simulated kube-scheduler: reserve, nominate, wait, bind, or undo all of it."""
+
+import structlog
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.resources import PODS
+from parley.control.cluster import reference
+from parley.control.mirror import consumer
+from parley.kube.client import ApiError, Client
+from parley.simulate.anti_affinity import Pod
+from parley.simulate.placement import binding_failed, ready_to_bind
+from parley.simulate.pod_claims import is_reserved
+from parley.simulate.scheduler_cache import SchedulerCache
+from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod
+
+log = structlog.get_logger(__name__)
+
+
+class Unbindable(Exception):
+    """Raised when a claim's driver declined, or a claim lost its allocation during the binding."""
+
+
+async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> bool:
+    """Bind the pod; returns whether it worked. If not, the pod's reservations and nomination are undone."""
+    try:
+        claims = cache.claims_of(pod) or []
+        if not all(ready_to_bind(claim) for claim in claims):
+            await patch_pod(client, pod, {"nominatedNodeName": node})
+        for claim in claims:
+            await _reserve(client, pod, claim)
+        for claim in claims:
+            await _bindable(cache, claim)
+        await _post(client, pod, node)
+    except (ApiError, Unbindable) as error:
+        log.debug("binding failed", pod=pod.metadata.name, node=node, error=str(error))
+        await _undo(client, cache, pod)
+        return False
+    return True
+
+
+async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> None:
+    if claim.status.allocation is None:
+        raise Unbindable(f"claim {claim.metadata.name} is not allocated any more")
+    if not is_reserved(claim, pod):
+        await patch_claim(client, claim, {"reservedFor": [*consumers(claim), consumer(reference(pod))]})
+
+
+async def _bindable(cache: SchedulerCache, claim: BuiltinClaim) -> None:
+    """Return when the claim's binding conditions hold."""
+    while True:
+        now = cache.claim(claim)
+        if now is None or now.status.allocation is None or binding_failed(now):
+            raise Unbindable(f"claim {claim.metadata.name} was declined or taken back")
+        if ready_to_bind(now):
+            return
+        await cache.claims_changed()
+
+
+async def _post(client: Client, pod: Pod, node: str) -> None:
+    meta = pod.metadata
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await client.create_subresource(PODS, meta.name, "binding", body, meta.namespace)
+
+
+async def _undo(client: Client, cache: SchedulerCache, pod: Pod) -> None:
+    for claim in cache.claims_of(pod) or []:
+        await change_consumers(client, claim, lambda known: [c for c in known if c["uid"] != pod.metadata.uid])
+    await patch_pod(client, pod, {"nominatedNodeName": None})

@@ -1,0 +1,171 @@
+"""A model of the claim controller of kube-controller-manager 1.37.
+
+It makes a claim for each pod entry that names a built-in template, or adopts one that is there, and lists it in
+the pod's status; it reserves claims for pods that were bound without a scheduler; it drops reservations of pods
+that are done, gone or replaced, and then deletes what was generated for them.
+What it leaves out: events about missing templates (it waits for the template instead), and the deallocation of
+claims of structured parameters.
+"""
+
+import asyncio
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod, PodResourceClaim
+from parley.api.names import POD_CLAIM_NAME_ANNOTATION
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
+from parley.control.cluster import Key, done, reference
+from parley.control.mirror import consumer, owner_pod_uid
+from parley.kube.client import Client, NotFound
+from parley.kube.queue import WorkQueue, run_workers
+from parley.kube.reflector import Reflector
+from parley.simulate.pod_claims import claim_names
+from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
+
+Entry = tuple[str, str]
+"""A pod's UID, and the name of an entry in its `spec.resourceClaims`."""
+
+
+class ClaimController:
+    """Makes, reserves and deletes claims as pods come and go."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._pod_queue: WorkQueue[Key] = WorkQueue()
+        self._claim_queue: WorkQueue[Key] = WorkQueue()
+        self._generated: dict[Entry, str] = {}
+        self._pods = Reflector(client, PODS, on_change=self._pod)
+        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._templates = Reflector(client, BUILTIN_TEMPLATES, on_change=self._template)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        reflectors = (self._templates, self._claims, self._pods)
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in reflectors:
+                tasks.create_task(reflector.run())
+            for reflector in reflectors:
+                await reflector.synced.wait()
+            tasks.create_task(run_workers(self._pod_queue, self._serve, 1))
+            tasks.create_task(run_workers(self._claim_queue, self._tidy, 1))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            if pod is not None and pod.spec.resource_claims:
+                namespace = pod.metadata.namespace
+                self._pod_queue.add((namespace, pod.metadata.name))
+                for name in claim_names(pod):
+                    self._claim_queue.add((namespace, name))
+
+    def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        for claim in (old, new):
+            if claim is None:
+                continue
+            self._claim_queue.add((claim.metadata.namespace, claim.metadata.name))
+            for owner in claim.metadata.owner_references:
+                self._pod_queue.add((claim.metadata.namespace, owner.name))
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._generated.pop(_entry_of(old), None)
+        if new is not None and owner_pod_uid(new):
+            self._generated[_entry_of(new)] = new.metadata.name
+
+    def _template(self, _old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
+        for pod in self._pods.values():
+            if new is not None and pod.metadata.namespace == new.metadata.namespace:
+                self._pod_queue.add((pod.metadata.namespace, pod.metadata.name))
+
+    async def _serve(self, key: Key) -> None:
+        """Give the pod its claims."""
+        pod = self._pods.get(*key)
+        if pod is None or done(pod) or pod.metadata.deletion_timestamp:
+            return
+        listed = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        names = dict(listed)
+        for entry in pod.spec.resource_claims:
+            if entry.resource_claim_template_name and (name := await self._claim_for(pod, entry)):
+                names[entry.name] = name
+        if names != listed:
+            statuses = [{"name": entry, "resourceClaimName": name} for entry, name in names.items()]
+            await patch_pod(self._client, pod, {"resourceClaimStatuses": statuses})
+        if pod.spec.node_name:
+            await self._reserve(pod)
+
+    async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> str | None:
+        """Name of the pod's own claim, made now if need be; None while its template is missing."""
+        name = self._generated.get((pod.metadata.uid, entry.name))
+        template = self._templates.get(pod.metadata.namespace, entry.resource_claim_template_name or "")
+        if name is not None or template is None:
+            return name
+        client, namespace = self._client, pod.metadata.namespace
+        body = (await client.get(BUILTIN_TEMPLATES.untyped(), template.metadata.name, namespace))["spec"]
+        made = await client.create(BUILTIN_CLAIMS, _generated_claim(pod, entry.name, body), namespace)
+        self._generated[pod.metadata.uid, entry.name] = made.metadata.name
+        return made.metadata.name
+
+    async def _reserve(self, pod: Pod) -> None:
+        """A bound pod has its allocated claims reserved, whoever bound it."""
+        mine = consumer(reference(pod))
+        for name in claim_names(pod):
+            claim = self._claims.get(pod.metadata.namespace, name)
+            if claim is not None and claim.status.allocation is not None:
+                await change_consumers(
+                    self._client, claim, lambda known: known if _named(known, mine["uid"]) else [*known, mine]
+                )
+
+    async def _tidy(self, key: Key) -> None:
+        """Drop what pods hold no more of the claim, and the claim itself if it was one pod's own."""
+        claim = self._claims.get(*key)
+        if claim is None:
+            return
+        if any(not self._uses(key[0], c.name, c.uid) for c in claim.status.reserved_for):
+            await change_consumers(
+                self._client, claim, lambda known: [c for c in known if self._uses(key[0], c["name"], c["uid"])]
+            )
+            return
+        owner = owner_pod_uid(claim)
+        if owner and not claim.status.reserved_for and not claim.metadata.deletion_timestamp:
+            names = [o.name for o in claim.metadata.owner_references if o.uid == owner]
+            if not self._uses(key[0], names[0], owner):
+                await self._delete(claim)
+
+    def _uses(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the pod is there and not done."""
+        pod = self._pods.get(namespace, name)
+        return pod is not None and pod.metadata.uid == uid and not done(pod)
+
+    async def _delete(self, claim: BuiltinClaim) -> None:
+        meta = claim.metadata
+        try:
+            await self._client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+        except NotFound:
+            pass  # the garbage collector was faster
+
+
+def _named(consumers: Consumers, uid: str) -> bool:
+    return any(consumer["uid"] == uid for consumer in consumers)
+
+
+def _entry_of(claim: BuiltinClaim) -> Entry:
+    return owner_pod_uid(claim), claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+
+
+def _generated_claim(pod: Pod, entry: str, template: dict[str, Any]) -> dict[str, Any]:
+    meta = template.get("metadata", {})
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.metadata.name,
+        "uid": pod.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": BUILTIN_CLAIMS.api_version,
+        "kind": BUILTIN_CLAIMS.kind,
+        "metadata": {
+            "generateName": f"{pod.metadata.name}-{entry}-",
+            "labels": meta.get("labels", {}),
+            "annotations": {**meta.get("annotations", {}), POD_CLAIM_NAME_ANNOTATION: entry},
+            "ownerReferences": [owner],
+        },
+        "spec": template["spec"],
+    }

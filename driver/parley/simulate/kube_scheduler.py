@@ -1,0 +1,105 @@
+"""A small model of kube-scheduler 1.37 with its DynamicResources plugin.
+
+What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
+that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
+runs beside the next placement, reserves the claims, nominates the node and waits for binding conditions.
+What it leaves out: backoff (a pod is tried again at the next change that concerns it), priorities, preemption,
+scores but for the number of pods, structured allocation, the 600 s limit on binding conditions and the 5 s
+between two looks at them, and every filter that `placement` does not name.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from parley.api.builtin import BuiltinClaim
+from parley.control.clock import Clock, rfc3339
+from parley.control.cluster import Key
+from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.queue import WorkQueue, run_workers
+from parley.simulate.anti_affinity import Pod
+from parley.simulate.binding_cycle import bind
+from parley.simulate.placement import binding_failed, place, unschedulable
+from parley.simulate.pod_claims import reserved_by_others
+from parley.simulate.scheduler_cache import SchedulerCache
+from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
+
+
+class KubeScheduler:
+    """Schedules the pods whose `schedulerName` is `name` or empty."""
+
+    def __init__(self, client: Client, clock: Clock, name: str = "default-scheduler") -> None:
+        self._client = client
+        self._clock = clock
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._cache = SchedulerCache(client, name, self._queue.add)
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._cache.start(self._tasks)
+            await run_workers(self._queue, self._attempt, 1)
+
+    async def _attempt(self, key: Key) -> None:
+        pod = self._cache.pending(key)
+        if pod is None or pod.spec.scheduling_gates:
+            return
+        claims = self._cache.claims_of(pod)
+        if claims is None:
+            return
+        if declined := [claim for claim in claims if binding_failed(claim)]:
+            await self._take_back(pod, declined)
+        elif refusal := _unusable(pod, claims):
+            await self._tell(pod, unschedulable(len(self._cache.nodes()), refusal))
+        else:
+            await self._place(pod, claims)
+
+    async def _place(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
+        placement = place(pod, claims, self._cache.nodes())
+        if placement.node:
+            self._cache.assume(pod, placement.node)
+            self._tasks.create_task(self._bind(pod, placement.node))
+        else:
+            await self._take_back(pod, placement.unavailable)
+            await self._tell(pod, placement.message)
+
+    async def _bind(self, pod: Pod, node: str) -> None:
+        if not await bind(self._client, self._cache, pod, node):
+            self._cache.forget(pod)
+            self._queue.add((pod.metadata.namespace, pod.metadata.name))
+
+    async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
+        """Clear the first allocation that nobody else reserved. Its change leads to the next attempt."""
+        for claim in claims:
+            if not reserved_by_others(claim, pod):
+                cleared = {"allocation": None, "reservedFor": None, "devices": None}
+                try:
+                    await patch_claim(self._client, claim, cleared)
+                except (NotFound, Conflict):
+                    pass  # the claim changed, which leads to another attempt
+                return
+
+    async def _tell(self, pod: Pod, message: str) -> None:
+        if not says(pod, "PodScheduled", message):
+            now = rfc3339(self._clock())
+            entry = condition("PodScheduled", "False", "Unschedulable", message, now)
+            await patch_pod(self._client, pod, {"conditions": [entry]})
+
+
+def _unusable(pod: Pod, claims: Sequence[BuiltinClaim]) -> str:
+    """Why no node is worth a look, or ""."""
+    for claim in claims:
+        owner = next((o for o in claim.metadata.owner_references if o.controller), None)
+        if claim.metadata.deletion_timestamp:
+            return f'resourceclaim "{claim.metadata.name}" is being deleted'
+        if owner is not None and owner.kind == "Pod" and owner.uid != pod.metadata.uid:
+            return f'resourceclaim "{claim.metadata.name}" was created for another pod'
+        if claim.status.allocation is None:
+            return _unallocated(claim)
+    return ""
+
+
+def _unallocated(claim: BuiltinClaim) -> str:
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            return f"request {request.name}: device class {request.exactly.device_class_name} does not exist"
+    return f'resourceclaim "{claim.metadata.name}" can\'t be allocated'

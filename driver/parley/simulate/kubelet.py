@@ -1,0 +1,106 @@
+"""A model of the kubelets of all nodes: bound pods run, some for a given time, and deleted ones go.
+
+A pod whose claims are not all allocated and reserved for it does not start, as with a real kubelet; but it
+starts at the next change rather than at the next sync. What it leaves out: preparing devices, containers,
+restarts, admission by resources, and nodes that fail.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.control.clock import Clock, rfc3339
+from parley.control.cluster import Key, done
+from parley.kube.client import Client, NotFound
+from parley.kube.queue import WorkQueue, run_workers
+from parley.kube.reflector import Reflector
+from parley.simulate.pod_claims import claim_names, is_reserved
+from parley.simulate.status_writes import condition, patch_pod
+
+RUN_SECONDS = "simulate.parley.dev/run-seconds"
+"""Annotation of a pod: how long it runs until it succeeds. Without it a pod runs until it is deleted."""
+
+
+def run_seconds(pod: Pod) -> float | None:
+    """The annotation's value; None without one, or with one that is not a number."""
+    try:
+        return float(pod.metadata.annotations[RUN_SECONDS])
+    except (KeyError, ValueError):
+        return None
+
+
+class Kubelets:
+    """One for all nodes. `duration` says how long a pod runs."""
+
+    def __init__(
+        self, client: Client, clock: Clock, duration: Callable[[Pod], float | None] = run_seconds
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._duration = duration
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._pods = Reflector(client, PODS, on_change=self._pod)
+        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._ends: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in (self._claims, self._pods):
+                tasks.create_task(reflector.run())
+                await reflector.synced.wait()
+            tasks.create_task(run_workers(self._queue, self._sync, 1))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._ends.pop(old.metadata.uid, None)
+        if new is not None and new.spec.node_name:
+            self._queue.add((new.metadata.namespace, new.metadata.name))
+
+    def _claim(self, _old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if new is not None:
+            for consumer in new.status.reserved_for:
+                self._queue.add((new.metadata.namespace, consumer.name))
+
+    async def _sync(self, key: Key) -> None:
+        pod = self._pods.get(*key)
+        if pod is None or not pod.spec.node_name:
+            return
+        if pod.metadata.deletion_timestamp:
+            await self._remove(pod)
+        elif pod.status.phase == "Running":
+            await self._finish_in_time(key, pod)
+        elif not done(pod) and self._claims_usable(pod):
+            await self._start(pod)
+
+    def _claims_usable(self, pod: Pod) -> bool:
+        names = claim_names(pod)
+        return len(names) == len(pod.spec.resource_claims) and all(self._usable(pod, name) for name in names)
+
+    def _usable(self, pod: Pod, name: str) -> bool:
+        claim = self._claims.get(pod.metadata.namespace, name)
+        return claim is not None and claim.status.allocation is not None and is_reserved(claim, pod)
+
+    async def _start(self, pod: Pod) -> None:
+        now = rfc3339(self._clock())
+        conditions = [condition(kind, "True", "", "", now) for kind in ("PodScheduled", "Ready")]
+        await patch_pod(self._client, pod, {"phase": "Running", "startTime": now, "conditions": conditions})
+
+    async def _finish_in_time(self, key: Key, pod: Pod) -> None:
+        seconds = self._duration(pod)
+        if seconds is None:
+            return
+        now = asyncio.get_running_loop().time()
+        left = self._ends.setdefault(pod.metadata.uid, now + seconds) - now
+        if left > 0:
+            self._queue.add_after(key, left)
+        else:
+            await patch_pod(self._client, pod, {"phase": "Succeeded"})
+
+    async def _remove(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+        except NotFound:
+            pass  # somebody forced the deletion

@@ -1,0 +1,198 @@
+"""What happened to each pod in a simulated cluster, as a watcher of the API saw it.
+
+Keeps a step for each change that a user would want to read about, and the last state of the pod, its claims
+and its negotiation. How that is shown is left to the command line.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim, Event, Pod
+from parley.api.models import PodScheduling
+from parley.api.names import POD_CLAIM_NAME_ANNOTATION
+from parley.api.resources import BUILTIN_CLAIMS, EVENTS, POD_SCHEDULINGS, PODS
+from parley.control.cluster import Key
+from parley.control.mirror import allocated, driver_of, nodes_of, owner_pod_uid
+from parley.kube.client import Client
+from parley.kube.reflector import Reflector
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`at` is in seconds since the recording began."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRecord:
+    """What a pod's claim came to. `entry` is the pod's name for it; `claim` is "" before there is an object."""
+
+    entry: str
+    claim: str = ""
+    driver: str = ""
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """One pod. `waits` says why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
+    negotiation in which drivers answered."""
+
+    namespace: str
+    name: str
+    pod: Pod = field(default_factory=Pod)
+    steps: list[Step] = field(default_factory=list)
+    claims: dict[str, ClaimRecord] = field(default_factory=dict)
+    round: PodScheduling | None = None
+    waits: str = ""
+
+    @property
+    def node(self) -> str:
+        """Where the pod was bound to, or ""."""
+        return self.pod.spec.node_name
+
+    @property
+    def reason(self) -> str:
+        """Why the pod is not bound, in Parley's words or else the scheduler's."""
+        if self.node:
+            return ""
+        conditions = [c for c in self.pod.status.conditions if c.type == "PodScheduled" and c.status == "False"]
+        return self.waits or (f"{conditions[0].reason}: {conditions[0].message}" if conditions else "")
+
+
+class Recording:
+    """Watches until cancelled. `pods` has the records in the order in which the pods appeared."""
+
+    def __init__(self, client: Client) -> None:
+        self._records: dict[Key, PodRecord] = {}
+        self._start = asyncio.get_running_loop().time()
+        self._reflectors: tuple[Reflector[Any], ...] = (
+            Reflector(client, PODS, on_change=self._pod),
+            Reflector(client, BUILTIN_CLAIMS, on_change=self._claim),
+            Reflector(client, POD_SCHEDULINGS, on_change=self._scheduling),
+            Reflector(client, EVENTS, on_change=self._event),
+        )
+
+    @property
+    def pods(self) -> list[PodRecord]:
+        """All records, also of pods that are gone."""
+        return list(self._records.values())
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Return when nothing that happens from now on can be missed."""
+        for reflector in self._reflectors:
+            tasks.create_task(reflector.run())
+            await reflector.synced.wait()
+
+    def _record(self, namespace: str, name: str) -> PodRecord:
+        return self._records.setdefault((namespace, name), PodRecord(namespace, name))
+
+    def _step(self, record: PodRecord, text: str) -> None:
+        if not record.steps or record.steps[-1].text != text:
+            record.steps.append(Step(asyncio.get_running_loop().time() - self._start, text))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is None:
+            return
+        record = self._record(pod.metadata.namespace, pod.metadata.name)
+        record.pod = pod
+        for text in _pod_steps(old, new):
+            self._step(record, text)
+
+    def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        claim = new or old
+        if claim is None:
+            return
+        for record, entry in self._users(claim):
+            if new is not None:
+                _remember(record, entry, new)
+            text = _claim_step(entry, old, new)
+            if text and (_is_for(record, old) or _is_for(record, new)):
+                self._step(record, text)
+
+    def _users(self, claim: BuiltinClaim) -> Iterator[tuple[PodRecord, str]]:
+        """The pods that name the claim, and their entries for it."""
+        namespace, uid = claim.metadata.namespace, owner_pod_uid(claim)
+        for owner in claim.metadata.owner_references:
+            if uid and owner.uid == uid:
+                yield self._record(namespace, owner.name), claim.metadata.annotations[POD_CLAIM_NAME_ANNOTATION]
+        for record in self._records.values():
+            for entry in record.pod.spec.resource_claims:
+                if record.namespace == namespace and entry.resource_claim_name == claim.metadata.name:
+                    yield record, entry.name
+
+    def _scheduling(self, _old: PodScheduling | None, new: PodScheduling | None) -> None:
+        if new is None:
+            return
+        record = self._record(new.metadata.namespace, new.metadata.name)
+        if any(claim.viable_nodes or claim.reason for claim in new.status.claims):
+            record.round = new
+        status = new.status
+        if status.waiting_for:
+            record.waits = f"{status.waiting_for}: {status.message}"
+            self._step(record, f"waits: {record.waits}")
+
+    def _event(self, _old: Event | None, new: Event | None) -> None:
+        if new is None or not isinstance(new.regarding, dict) or new.regarding.get("kind") != "Pod":
+            return
+        record = self._record(new.metadata.namespace, str(new.regarding.get("name")))
+        record.waits = f"{new.reason}: {new.note}"
+        if not record.node:
+            self._step(record, f"waits: {record.waits}")
+
+
+def _pod_steps(old: Pod | None, new: Pod | None) -> Iterator[str]:
+    if new is None:
+        yield "gone"
+        return
+    if old is None:
+        yield "created"
+    before = old or Pod()
+    if new.status.nominated_node_name and new.status.nominated_node_name != before.status.nominated_node_name:
+        yield f"the scheduler chooses {new.status.nominated_node_name}"
+    if new.spec.node_name and not before.spec.node_name:
+        yield f"bound to {new.spec.node_name}"
+    if new.status.phase != before.status.phase and new.status.phase in ("Running", "Succeeded", "Failed"):
+        yield new.status.phase.lower()
+
+
+def _is_for(record: PodRecord, claim: BuiltinClaim | None) -> bool:
+    """Whether the claim is generated for some pod, or reserved for this one."""
+    return claim is not None and (
+        bool(owner_pod_uid(claim)) or record.pod.metadata.uid in {user.uid for user in claim.status.reserved_for}
+    )
+
+
+def _claim_step(entry: str, old: BuiltinClaim | None, new: BuiltinClaim | None) -> str:
+    if new is None or (old is not None and _outcome(old) == _outcome(new)):
+        return ""
+    nodes, devices = _outcome(new)
+    if devices:
+        return f"claim {entry}: allocated {', '.join(devices)}"
+    if nodes:
+        return f"claim {entry}: offered to the scheduler on {', '.join(nodes)}"
+    return f"claim {entry}: given back" if old is not None else ""
+
+
+def _outcome(claim: BuiltinClaim) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Nodes and devices of the allocation. An offer has no devices until a node is chosen."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return (), ()
+    found = allocated(claim, driver_of(allocation))
+    devices = tuple(device.device for device in found.devices) if found else ()
+    return nodes_of(allocation), devices
+
+
+def _remember(record: PodRecord, entry: str, claim: BuiltinClaim) -> None:
+    allocation = claim.status.allocation
+    if record.node and allocation is None:
+        return  # the pod is done; what it had is what counts
+    driver = driver_of(allocation) if allocation and _is_for(record, claim) else ""
+    devices = _outcome(claim)[1] if driver else ()
+    record.claims[entry] = ClaimRecord(entry, claim.metadata.name, driver, devices)

@@ -1,0 +1,69 @@
+"""Writes of the simulated scheduler and kubelet to the status of pods and claims."""
+
+from collections.abc import Callable
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim, Condition, Pod
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.kube.client import Client, Conflict, NotFound
+
+Consumers = list[dict[str, str]]
+
+
+async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
+    """Change a pod's status. A pod that is gone or was replaced has no more need of it."""
+    body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+    try:
+        await client.patch(PODS, pod.metadata.name, body, pod.metadata.namespace, subresource="status")
+    except (NotFound, Conflict):
+        pass  # as the docstring says
+
+
+async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any]) -> BuiltinClaim:
+    """Change a claim's status if it is still as given. Raises Conflict if not."""
+    body = {
+        "metadata": {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version},
+        "status": status,
+    }
+    name, namespace = claim.metadata.name, claim.metadata.namespace
+    return await client.patch(BUILTIN_CLAIMS, name, body, namespace, subresource="status")
+
+
+async def change_consumers(client: Client, claim: BuiltinClaim, change: Callable[[Consumers], Consumers]) -> None:
+    """Change who has reserved the claim, on its latest state. A claim that is gone needs no change."""
+    while True:
+        try:
+            now = await client.get(BUILTIN_CLAIMS, claim.metadata.name, claim.metadata.namespace)
+            before = consumers(now)
+            after = change(before)
+            if after != before and now.metadata.uid == claim.metadata.uid:
+                await patch_claim(client, now, {"reservedFor": after})
+        except NotFound:
+            return
+        except Conflict:
+            continue
+        return
+
+
+def consumers(claim: BuiltinClaim) -> Consumers:
+    """`status.reservedFor` as it is written."""
+    entries = [
+        {"apiGroup": c.api_group, "resource": c.resource, "name": c.name, "uid": c.uid}
+        for c in claim.status.reserved_for
+    ]
+    return [{key: value for key, value in entry.items() if value} for entry in entries]
+
+
+def condition(kind: str, status: str, reason: str, message: str, now: str) -> dict[str, str]:
+    """A condition as it is written."""
+    entry = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+    return {key: value for key, value in entry.items() if value}
+
+
+def says(pod: Pod, kind: str, message: str) -> bool:
+    """Whether the pod has that condition with that message."""
+    return any(_is(known, kind, message) for known in pod.status.conditions)
+
+
+def _is(known: Condition, kind: str, message: str) -> bool:
+    return known.type == kind and known.message == message

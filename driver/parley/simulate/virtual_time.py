@@ -1,0 +1,47 @@
+"""An event loop whose clock jumps ahead as soon as there is nothing left to do now.
+
+A simulated cluster waits for timeouts and backoffs like a real one, but its minutes pass at once, and the same
+input always gives the same sequence. For code without threads only: the clock does not wait for their results.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Selector(selectors.DefaultSelector):
+    """Adds the time that it was asked to wait to `waited` instead of waiting.
+
+    Without a limit it does wait: then nothing but a signal can go on.
+    """
+
+    waited = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        events = super().select(0)
+        if not events:
+            self.waited += timeout
+        return events
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Starts at 0 s."""
+
+    def __init__(self) -> None:
+        self._jumping = _Selector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        """Seconds since the start of the loop, as its tasks experience them."""
+        return self._jumping.waited
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)

@@ -1,0 +1,92 @@
+"""How a recorded negotiation reads: what was proposed, who answered what, where the pod is and why not elsewhere."""
+
+from textwrap import dedent
+from typing import Any
+
+import orjson
+
+from parley.api.models import PodScheduling
+from parley.api.resources import PODS
+from parley.cli.timeline import story, summary
+from parley.simulate.recording import ClaimRecord, PodRecord, Step
+
+
+def record(name: str, node: str = "", **fields: Any) -> PodRecord:
+    body = {"metadata": {"name": name, "namespace": "team"}, "spec": {"nodeName": node}}
+    return PodRecord("team", name, pod=PODS.decode(orjson.dumps(body)), **fields)
+
+
+def negotiation(candidates: list[str], **answers: dict[str, Any]) -> PodScheduling:
+    claims = [{"name": name, "driverName": "device.parley.dev", "round": 1, **a} for name, a in answers.items()]
+    return PodScheduling.model_validate({"spec": {"candidateNodes": candidates}, "status": {"claims": claims}})
+
+
+def test_the_story_of_a_bound_pod() -> None:
+    trainer = record(
+        "trainer",
+        "n1",
+        round=negotiation(
+            ["n1", "n2", "n3"],
+            gpu={"viableNodes": ["n1", "n2"], "reason": "n3: has no devices"},
+            disk={"viableNodes": ["n1", "n2", "n3"]},
+        ),
+        steps=[Step(0, "created"), Step(0.25, "bound to n1")],
+    )
+
+    assert story(trainer, ["n1", "n2", "n3", "n4"]).plain == dedent("""\
+        team/trainer is bound to n1
+          candidates    n1, n2, n3
+          claim gpu     device.parley.dev: viable on n1, n2
+                        not on n3: has no devices
+          claim disk    device.parley.dev: viable on n1, n2, n3
+          selected      n1
+                        viable too, but less preferred: n2
+          not asked     n4 (the pod does not fit there, or enough others are viable)
+          +0.0 s        created
+          +0.2 s        bound to n1
+        """)
+
+
+def test_the_story_of_a_pod_that_waits() -> None:
+    giant = record(
+        "giant",
+        round=negotiation(["n1"], gpus={"reason": "n1: 2 of 2 devices free, 3 wanted"}),
+        steps=[Step(0, "created"), Step(0, "waits: NothingViable: no node will do")],
+        waits="NothingViable: no node will do",
+    )
+
+    assert story(giant, ["n1"]).plain == dedent("""\
+        team/giant waits
+          candidates    n1
+          claim gpus    device.parley.dev: viable on no node
+                        not on n1: 2 of 2 devices free, 3 wanted
+          +0.0 s        created
+          +0.0 s        waits: NothingViable: no node will do
+        """)
+
+
+def test_a_pod_without_claims_has_no_negotiation() -> None:
+    assert story(record("web", "n1", steps=[Step(0, "created")]), ["n1"]).plain == dedent("""\
+        team/web is bound to n1
+          +0.0 s        created
+        """)
+
+
+def test_of_many_refusing_nodes_some_are_shown() -> None:
+    reasons = "; ".join(f"n{number}: has no devices" for number in range(20))
+
+    lines = story(record("p", round=negotiation(["n0"], gpu={"reason": reasons})), []).plain.splitlines()
+
+    assert lines[3:] == [*(f"{'':16}not on n{n}: has no devices" for n in range(8)), f"{'':16}and 12 more nodes"]
+
+
+def test_the_summary_has_a_line_for_each_pod() -> None:
+    records = [
+        record("trainer", "n1", claims={"gpu": ClaimRecord("gpu", "c", "d", ("gpu-0", "gpu-1"))}),
+        record("giant", waits="NothingViable: no node will do"),
+    ]
+
+    assert summary(records).plain == dedent("""\
+        2 pods: 1 bound, 1 waiting
+          team/trainer  n1  gpu: gpu-0, gpu-1
+          team/giant    -   NothingViable: no node will do""")
