@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from parley.api.markers import Rule, rules
+
 
 class Model(BaseModel):
     """Base of everything in our API."""
@@ -61,26 +63,37 @@ class Condition(Model):
         str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     ]
     message: Annotated[str, Field(max_length=32768)]
-    last_transition_time: str
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     observed_generation: Annotated[int, Field(ge=0)] | None = None
 
 
 class NodeSelectorRequirement(Model):
     """One requirement on a node's label, or on its `metadata.name` in `match_fields`."""
 
-    key: str
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "(self.operator in ['Exists', 'DoesNotExist']) != (has(self.values) && size(self.values) > 0)",
+                "values are required for the operators In, NotIn, Gt and Lt, and must be left out for Exists and "
+                "DoesNotExist.",
+                "values",
+            )
+        )
+    )
+
+    key: Annotated[str, Field(min_length=1, max_length=317)]
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    values: tuple[str, ...] = ()
+    values: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=1024)] = ()
 
 
 class NodeSelectorTerm(Model):
     """All requirements must hold. An empty term matches no node."""
 
-    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
-    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+    match_expressions: Annotated[tuple[NodeSelectorRequirement, ...], Field(max_length=16)] = ()
+    match_fields: Annotated[tuple[NodeSelectorRequirement, ...], Field(max_length=16)] = ()
 
 
 class NodeSelector(Model):
     """One of the terms must hold."""
 
-    node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1)]
+    node_selector_terms: Annotated[tuple[NodeSelectorTerm, ...], Field(min_length=1, max_length=128)]

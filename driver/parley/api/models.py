@@ -8,9 +8,9 @@ deleted (the admission policy `parley-claims` in `deploy/` refuses new users of 
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from parley.api.markers import ListMap
+from parley.api.markers import ListMap, Rule, rules
 from parley.api.meta import Condition, Model, NodeSelector, ObjectMeta
 from parley.api.names import API_VERSION
 
@@ -31,10 +31,11 @@ Parameters = Annotated[
     dict[str, Any],
     Field(description="In the driver's own schema; at most 10 KiB as JSON. The driver validates it."),
 ]
+ShortText = Annotated[str, Field(max_length=253)]
 
 
 class ResourceClass(Model):
-    """A kind of resource that one driver provides (cluster-scoped)."""
+    """A kind of resource that one driver provides."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ResourceClass"] = "ResourceClass"
@@ -59,19 +60,24 @@ class ResourceClass(Model):
 class ClaimSpec(Model):
     """What is asked for. Immutable."""
 
-    resource_class_name: Annotated[str, Field(min_length=1, max_length=253)]
+    resource_class_name: Annotated[
+        str, Field(min_length=1, max_length=253, description="The ResourceClass to allocate from.")
+    ]
     parameters: Parameters | None = None
     allocation_mode: Annotated[
         Literal["WaitForFirstConsumer", "Immediate"],
-        Field(description="WaitForFirstConsumer: allocated for the first pod that uses the claim."),
+        Field(
+            description="WaitForFirstConsumer: allocated for the first pod that uses the claim. "
+            "Immediate: allocated at once, on any suitable node."
+        ),
     ] = "WaitForFirstConsumer"
 
 
 class Device(Model):
     """A device as the allocation names it; pool and device are lower-case DNS names."""
 
-    pool: str
-    device: str
+    pool: Annotated[str, Field(max_length=253, pattern=f"^{_SUBDOMAIN}(/{_SUBDOMAIN})*$")]
+    device: Annotated[str, Field(max_length=63, pattern=f"^{_LABEL}$")]
 
 
 class Handle(Model):
@@ -89,25 +95,81 @@ class Allocation(Model):
     available_on_nodes: Annotated[
         NodeSelector | None, Field(description="Where the claim can be used; everywhere if absent.")
     ] = None
-    shareable: bool = False
+    shareable: Annotated[bool, Field(description="Whether several pods may use it at the same time.")] = False
 
 
 class Consumer(Model):
     """A pod that may use the claim."""
 
-    api_group: str = ""
-    resource: str = "pods"
-    name: Annotated[str, Field(min_length=1)]
+    api_group: ShortText = ""
+    resource: ShortText = "pods"
+    name: Annotated[str, Field(min_length=1, max_length=253)]
     uid: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+_REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
+_NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
+
+_STATUS_RULES = rules(
+    Rule(
+        "!has(self.allocation) || has(self.driverName)",
+        "driverName is required while allocation is set: name the driver that allocated.",
+        "driverName",
+    ),
+    Rule(
+        f"has(self.allocation) || {_NO_USERS}",
+        "reservedFor must be empty while nothing is allocated: set allocation in the same write, "
+        "or clear reservedFor together with it.",
+        "reservedFor",
+    ),
+    Rule(
+        "!has(self.reservedFor) || size(self.reservedFor) <= 1 || !has(self.allocation) || "
+        "(has(self.allocation.shareable) && self.allocation.shareable)",
+        "reservedFor can hold one pod only, because allocation.shareable is not true: remove the other pod first, "
+        "or use a ResourceClass that is shareable.",
+        "reservedFor",
+    ),
+    Rule(
+        f"!{_REQUESTED.format('self')} || has(self.allocation)",
+        "deallocationRequested must be left out while nothing is allocated: clear it together with allocation.",
+        "deallocationRequested",
+    ),
+    Rule(
+        f"!{_REQUESTED.format('self')} || {_NO_USERS}",
+        "deallocationRequested and reservedFor exclude each other: remove every pod from reservedFor before "
+        "asking for deallocation, and add none until the driver has deallocated.",
+        "deallocationRequested",
+    ),
+    Rule(
+        f"!{_REQUESTED.format('oldSelf')} || {_REQUESTED.format('self')} || !has(self.allocation)",
+        "deallocationRequested can be cleared only together with allocation: the driver clears both in one write.",
+        "deallocationRequested",
+    ),
+)
 
 
 class ClaimStatus(Model):
     """What became of the claim. The rules are those of Kubernetes 1.26 to 1.31."""
 
+    model_config = ConfigDict(json_schema_extra=_STATUS_RULES)
+
+    state: Annotated[
+        Literal["pending", "allocated", "allocated,reserved", "deallocating"] | None,
+        Field(description="The other fields in one word, for people."),
+    ] = None
     driver_name: DriverName | None = None
-    allocation: Allocation | None = None
-    reserved_for: Annotated[tuple[Consumer, ...], ListMap(("uid",)), Field(max_length=256)] = ()
-    deallocation_requested: bool = False
+    allocation: Annotated[
+        Allocation | None,
+        Rule("self == oldSelf", "allocation cannot be changed once it is set: clear it, then set the new one."),
+    ] = None
+    reserved_for: Annotated[
+        tuple[Consumer, ...],
+        ListMap(("uid",)),
+        Field(max_length=256, description="The pods that may use the claim."),
+    ] = ()
+    deallocation_requested: Annotated[
+        bool, Field(description="Asks the driver to take the allocation back; nobody may use the claim meanwhile.")
+    ] = False
     conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
 
 
@@ -117,15 +179,20 @@ class ResourceClaim(Model):
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ResourceClaim"] = "ResourceClaim"
     metadata: ObjectMeta = ObjectMeta()
-    spec: ClaimSpec
+    spec: Annotated[
+        ClaimSpec,
+        Rule(
+            "self == oldSelf", "spec is immutable: to ask for something else, delete the claim and create it anew."
+        ),
+    ]
     status: ClaimStatus = ClaimStatus()
 
 
 class TemplateMeta(Model):
     """Labels and annotations for the claims made from a template."""
 
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: Annotated[dict[ShortText, ShortText], Field(max_length=128)] = {}
+    annotations: Annotated[dict[str, str], Field(max_length=128)] = {}
 
 
 class TemplateSpec(Model):
@@ -141,7 +208,13 @@ class ResourceClaimTemplate(Model):
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ResourceClaimTemplate"] = "ResourceClaimTemplate"
     metadata: ObjectMeta = ObjectMeta()
-    spec: TemplateSpec
+    spec: Annotated[
+        TemplateSpec,
+        Rule(
+            "self == oldSelf",
+            "spec is immutable: delete the template and create it anew; claims made from it stay as they are.",
+        ),
+    ]
 
 
 class PodSchedulingSpec(Model):
@@ -151,11 +224,23 @@ class PodSchedulingSpec(Model):
         tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
     ] = ()
     round: Annotated[int, Field(ge=0, description="Rises with each question to the drivers.")] = 0
-    selected_node: str = ""
+    selected_node: Annotated[
+        ShortText, Field(description="Where the drivers allocate; empty while none is selected.")
+    ] = ""
 
 
 class Alternatives(Model):
     """Nodes that a driver proposes instead of the candidates: by name, or by selector."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!has(self.nodeSelector) || !has(self.nodes) || size(self.nodes) == 0",
+                "nodes and nodeSelector exclude each other: leave one of them out.",
+                "nodeSelector",
+            )
+        )
+    )
 
     nodes: Annotated[tuple[NodeName, ...], Field(max_length=32)] = ()
     node_selector: NodeSelector | None = None
@@ -175,7 +260,7 @@ class ClaimScheduling(Model):
 class PodSchedulingStatus(Model):
     """The drivers' side of the negotiation, and where it stands."""
 
-    claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=256)] = ()
+    claims: Annotated[tuple[ClaimScheduling, ...], ListMap(("name",)), Field(max_length=128)] = ()
     candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
     viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
     waiting_for: Annotated[str, Field(max_length=256, description="A stable reason code; empty once bound.")] = ""

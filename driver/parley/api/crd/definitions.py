@@ -1,0 +1,113 @@
+"""The four CustomResourceDefinitions: how each kind is served, named and shown by kubectl. Pure.
+
+What the objects look like comes from the models (`structural`); names and scope come from `parley.api.resources`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from parley.api.crd.structural import structural_schema
+from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
+
+HEADER = "# Generated from the models by `make crds`: edit driver/parley/api/models.py instead.\n"
+_CATEGORY = "parley"
+_WIDTH = 115
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of `kubectl get`, after NAME."""
+
+    name: str
+    path: str
+    type: str = "string"
+
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind's CRD says beyond its model. `status`: whether the status is written apart from the rest."""
+
+    resource: Resource[Any]
+    short_name: str
+    columns: tuple[Column, ...]
+    status: bool = False
+
+
+KINDS = (
+    Kind(
+        CLASSES,
+        "prclass",
+        (Column("Driver", ".driverName"), Column("Shareable", ".shareable", "boolean"), _AGE),
+    ),
+    Kind(
+        CLAIMS,
+        "prclaim",
+        (
+            Column("Class", ".spec.resourceClassName"),
+            Column("State", ".status.state"),
+            Column("Driver", ".status.driverName"),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Kind(TEMPLATES, "prtemplate", (Column("Class", ".spec.spec.resourceClassName"), _AGE)),
+    Kind(
+        POD_SCHEDULINGS,
+        "psched",
+        (
+            Column("Candidates", ".status.candidates", "integer"),
+            Column("Viable", ".status.viable", "integer"),
+            Column("Selected", ".spec.selectedNode"),
+            Column("Waiting-For", ".status.waitingFor"),
+            _AGE,
+        ),
+    ),
+)
+
+
+def definition(kind: Kind) -> dict[str, Any]:
+    """The CustomResourceDefinition of a kind."""
+    resource = kind.resource
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": [kind.short_name],
+                "categories": [_CATEGORY],
+            },
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [_version(kind)],
+        },
+    }
+
+
+def _version(kind: Kind) -> dict[str, Any]:
+    columns = [{"name": column.name, "type": column.type, "jsonPath": column.path} for column in kind.columns]
+    return {
+        "name": kind.resource.version,
+        "served": True,
+        "storage": True,
+        **({"subresources": {"status": {}}} if kind.status else {}),
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": structural_schema(kind.resource.type)},
+    }
+
+
+def manifests() -> Iterator[tuple[str, str]]:
+    """File name and YAML of each definition."""
+    for kind in KINDS:
+        text = yaml.safe_dump(definition(kind), sort_keys=False, allow_unicode=True, width=_WIDTH)
+        yield f"{kind.resource.plural}.yaml", HEADER + text
