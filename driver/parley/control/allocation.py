@@ -35,6 +35,10 @@ class AllocationFailed(Exception):
         super().__init__(f"driver {driver} could not allocate on node {node}: {cause}")
 
 
+class Busy(Exception):
+    """Raised when one of the claims is being allocated for another pod at this moment."""
+
+
 class Allocator:
     """Allocates, records, gives back. `freed` is called with each holding that came free."""
 
@@ -53,14 +57,27 @@ class Allocator:
         self._drivers = drivers
         self._clock = clock
         self._freed = freed
+        self._allocating: set[str] = set()
 
     async def allocate(
         self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
     ) -> None:
         """Drivers allocate on the node; the ledger has it afterwards, the API not yet.
 
-        Raises AllocationFailed with nothing held.
+        Raises AllocationFailed or Busy, with nothing held.
         """
+        uids = {claim.uid for claim in claims}
+        if uids & self._allocating:
+            raise Busy
+        self._allocating |= uids
+        try:
+            await self._allocate(pod, claims, requests, node, offered=offered)
+        finally:
+            self._allocating -= uids
+
+    async def _allocate(
+        self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
+    ) -> None:
         results: dict[str, tuple[str, Allocation]] = {}
         for name, request in requests.items():
             try:
@@ -178,22 +195,27 @@ class Allocator:
                 return
             if holding.named or not departed:
                 await self._clear_mirror(holding)
-            if holding.named:
-                await self._clear_claim(holding)
-            await self._drivers[holding.driver].deallocate(holding.uid)
-            self._ledger.drop(holding)
+            await self._free(holding)
         self._freed(holding)
+
+    async def give_up(self, holding: Holding) -> None:
+        """Nobody uses the holding: it is recorded without users."""
+        async with holding.lock:
+            await self._clear_mirror(holding)
+            await self._free(holding)
+        self._freed(holding)
+
+    async def _free(self, holding: Holding) -> None:
+        if holding.named:
+            await self._clear_claim(holding)
+        await self._drivers[holding.driver].deallocate(holding.uid)
+        self._ledger.drop(holding)
 
     async def _unreserve(self, holding: Holding) -> None:
         users = [mirrors.consumer(pod) for pod in holding.pods.values()]
-        for resource in (BUILTIN_CLAIMS, CLAIMS):
-            await self._client.patch(
-                resource,
-                holding.claim,
-                {"status": {"reservedFor": users}},
-                holding.namespace,
-                subresource="status",
-            )
+        body = {"status": {"reservedFor": users}}
+        await self._client.patch(BUILTIN_CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+        await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
     async def _clear_mirror(self, holding: Holding) -> None:
         """Make sure that the API shows no allocation, and that no write of ours can bring it back."""

@@ -74,7 +74,7 @@ class Controller:
         self.cluster = Cluster(client, self)
         recorder = Recorder(client, clock, settings.instance)
         self._publisher = Publisher(client, self._publications)
-        allocator = Allocator(client, self.cluster, self.ledger, self._drivers, clock, self._freed)
+        self._allocator = Allocator(client, self.cluster, self.ledger, self._drivers, clock, self._freed)
         self._claims = Claims(client, self.cluster, self.ledger, self._drivers, clock)
         self._templates = Templates(client, self.cluster, recorder)
         self._door = NativeDoor(
@@ -82,7 +82,7 @@ class Controller:
             self.cluster,
             self.ledger,
             self._drivers,
-            allocator,
+            self._allocator,
             self._publisher,
             recorder,
             self._pods,
@@ -126,8 +126,10 @@ class Controller:
                     self._publisher.exists(PodReference(meta.namespace, meta.name, owner.uid))
         self._running = True
         log.info("restored", holdings=len(self.ledger), unconfirmed=len(self._door.unconfirmed))
-        for holding in self.ledger:
+        for holding in list(self.ledger):
             self._look_at(holding)
+            if not holding.pods:
+                await self._allocator.give_up(holding)
         for pod in self.cluster.pods():
             self._enqueue_pod(pod)
         for claim in self.cluster.claims():

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.control.allocation import AllocationFailed, Allocator
+from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.events import Recorder
 from parley.control.gathering import NODES, PodClaim, Problem, Topic, gather
@@ -19,7 +19,7 @@ from parley.control.ledger import Ledger
 from parley.control.mirror import is_offer, nodes_of, offer_ended
 from parley.control.podscheduling import Publisher, Report
 from parley.control.restoring import adopt
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome, negotiate
@@ -84,8 +84,8 @@ class NativeDoor:
         if claims and not pod.spec.scheduling_gates:
             try:
                 await self._step(key, pod, claims)
-            except Conflict:
-                self._queue.retry(key)  # the cache was behind; what changed is on its way
+            except (Conflict, Busy):
+                self._queue.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
 
     async def _depart(self, key: Key, pod: Pod | None) -> None:
         """What pods of that name held that are done or gone is free."""
@@ -133,10 +133,10 @@ class NativeDoor:
             case Step.FOLLOW_OFFER:
                 await self._follow_offer(key, pod, claims)
             case Step.WRITE:
-                await self._allocator.write(claims)
+                await self._write(key, pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
-                self._queue.add(key)
+                self._queue.retry(key)
             case Step.TAKE_BACK:
                 await self._take_back(key, pod, claims)
 
@@ -262,7 +262,9 @@ class NativeDoor:
         try:
             await self._allocator.allocate(pod, pending, asked.requests, node, offered=offered)
         except AllocationFailed as failure:
-            await self._failed(key, pod, node, failure)
+            if isinstance(failure.__cause__, PermanentError):
+                self._attempt(reference(pod)).excluded[node] = str(failure.__cause__)
+            await self._failed(key, pod, str(failure))
             return False
         for claim in claims:
             if claim.holding is not None:
@@ -270,15 +272,22 @@ class NativeDoor:
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
         self._leave_line(key)
-        await self._allocator.write(claims)
+        await self._write(key, pod, claims)
         return True
 
-    async def _failed(self, key: Key, pod: Pod, node: str, failure: AllocationFailed) -> None:
-        if isinstance(failure.__cause__, PermanentError):
-            self._attempt(reference(pod)).excluded[node] = str(failure.__cause__)
+    async def _write(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Record the holdings. What the API will never accept is given back, and the user told."""
+        try:
+            await self._allocator.write(claims)
+        except (BadRequest, Forbidden, Invalid) as error:
+            if not pod.spec.node_name:
+                await self._give_back_all(pod)
+            await self._failed(key, pod, f"the API server refused the allocation: {error.message}")
+
+    async def _failed(self, key: Key, pod: Pod, message: str) -> None:
         meta = pod.metadata
         code = reasons.ALLOCATION_FAILED
-        await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, str(failure))
+        await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
         self._queue.retry(key)
 
     async def _offer(
