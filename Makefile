@@ -50,6 +50,11 @@ test: env check unit integration e2e ## everything
 crds: env ## generate crds/ from the models
 	$(BIN)/python -m parley.api.crd crds
 
+protos: env ## generate the node plugin's gRPC stubs from protos/
+	cd protos && PATH="$(CURDIR)/$(BIN):$$PATH" python -m grpc_tools.protoc -I parley_kubelet/proto=. \
+	  --python_out=../kubelet-plugin --grpc_python_out=../kubelet-plugin \
+	  --mypy_out=../kubelet-plugin --mypy_grpc_out=only_async:../kubelet-plugin *.proto
+
 cluster: env ## a real control plane and two real nodes on this machine, Parley running in it
 	@$(BIN)/parley cluster up
 

@@ -1,0 +1,150 @@
+"""The file that says which devices this node has. Reading and checking it; `devices` finds the devices.
+
+Every fault is told at once, each with the file, the field, its value and what to write instead.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from parley.api.quantity import parse
+
+DEFAULT_DRIVER = "device.parley.dev"
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"(?=[a-z].{{0,62}}$){_LABEL.pattern}(\.{_LABEL.pattern})*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class ConfigurationError(Exception):
+    """Raised when the configuration file cannot be used; each line of the message is one fault."""
+
+
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError("use at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends")
+    return text
+
+
+def driver_name(text: str) -> str:
+    """The text, if it can name a driver. Raises ValueError with the remedy."""
+    if not _SUBDOMAIN.fullmatch(text):
+        raise ValueError(
+            "use a lower-case DNS name of at most 63 characters that starts with a letter,"
+            f" such as {DEFAULT_DRIVER}"
+        )
+    return text
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise ValueError("use letters, digits and '_', with no digit first, for the variable's name")
+    return text
+
+
+def _quantity(text: str) -> str:
+    if parse(text) <= 0:
+        raise ValueError("must be more than 0; leave the field out if it does not matter")
+    return text
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError("use an absolute path, such as /dev/fuse")
+    return path
+
+
+Label = Annotated[str, AfterValidator(_label)]
+DriverName = Annotated[str, AfterValidator(driver_name)]
+Variable = Annotated[str, AfterValidator(_variable)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="forbid")
+
+
+class DeviceEntry(_Strict):
+    """One device by `name`, or one device per device node that `glob` matches."""
+
+    name: Label | None = None
+    glob: AbsolutePath | None = None
+    model: Annotated[str, Field(min_length=1, max_length=64)]
+    memory: Annotated[str, AfterValidator(_quantity)] | None = None
+    slices: Annotated[int, Field(ge=1, le=256, strict=True)] = 1
+    device_nodes: tuple[AbsolutePath, ...] = ()
+    env: dict[Variable, str] = {}
+
+    @model_validator(mode="after")
+    def _name_or_glob(self) -> Self:
+        if (self.name is None) == (self.glob is None):
+            raise ValueError("give either name, for one device, or glob, for one device per match")
+        if self.glob is not None and self.device_nodes:
+            raise ValueError("leave out deviceNodes beside glob: each match is the device's node")
+        return self
+
+
+class Configuration(_Strict):
+    """The whole file. Without `driver` the plugin's own setting or the default name counts."""
+
+    driver: DriverName | None = None
+    devices: tuple[DeviceEntry, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_once(self) -> Self:
+        names = [entry.name for entry in self.devices if entry.name is not None]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"devices: two have the name {twice[0]!r}: rename one of them")
+        return self
+
+
+def load(path: Path) -> Configuration:
+    """The checked content of the file. Raises ConfigurationError."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}: give a file that can be read in --config") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigurationError(f"{path}: is not YAML, correct it: {reason}") from None
+    try:
+        return Configuration.model_validate({} if content is None else content)
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        raise ConfigurationError("\n".join(f"{path}: {_fault(fault)}" for fault in faults)) from None
+
+
+_REMEDIES = {
+    "extra_forbidden": "is not a field of this file: correct its spelling or remove it",
+    "string_type": "is not a text: put it in quotes",
+    "int_type": "is not a whole number",
+    "model_type": "is not a mapping of fields to values",
+    "tuple_type": "is not a list",
+    "dict_type": "is not a mapping of names to values",
+}
+
+
+def _fault(fault: ErrorDetails) -> str:
+    field, value = _field(fault["loc"]), fault["input"]
+    if fault["type"] == "missing":
+        return f"{field} is missing: add it"
+    message = _REMEDIES.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
+    if isinstance(value, BaseModel | dict) and fault["type"] == "value_error":
+        return f"{field}: {message}" if field else message
+    return f"{field or 'the file'}={value!r}: {message}"
+
+
+def _field(location: tuple[str | int, ...]) -> str:
+    """As a reader of YAML would write it: devices[0].env.NAME."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part != "[key]":
+            text += f".{part}" if text else part
+    return text

@@ -1,0 +1,100 @@
+"""Which devices this node has now, from the configuration and the device nodes that are there.
+
+Discovery is repeated: a device node that comes or goes changes the answer, and a device without one of its
+nodes is not there. What is published about the devices is left to `slices`, what a container gets to `cdi`.
+"""
+
+import glob
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from parley.api.meta import Model
+from parley_kubelet.configuration import Configuration, DeviceEntry
+
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+
+
+class NodeDevice(Model):
+    """One device of this node; also kept in the checkpoint, so that a container can be given it again.
+
+    `shares` is how many claims may use it at once, `memory` a quantity.
+    """
+
+    name: str
+    model: str
+    memory: str | None = None
+    shares: Annotated[int, Field(ge=1)] = 1
+    device_nodes: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
+class NameTaken(Exception):
+    """Raised when two matches of globs, or a match and a named device, would have the same name."""
+
+
+def discover(configuration: Configuration) -> tuple[NodeDevice, ...]:
+    """All devices, in the order of the file, matches of a glob sorted by path. Raises NameTaken."""
+    devices: dict[str, NodeDevice] = {}
+    for device in _found(configuration):
+        other = devices.setdefault(device.name, device)
+        if other is not device:
+            raise NameTaken(
+                f"device {device.name!r}: {_origin(other)} and {_origin(device)} have the same name:"
+                " narrow the glob in the configuration file, or rename the device"
+            )
+    return tuple(devices.values())
+
+
+def absent(configuration: Configuration) -> tuple[str, ...]:
+    """What the file names and the node lacks, in words for the log."""
+    return tuple(
+        f"{entry.name}: {node} is not a device node"
+        for entry in configuration.devices
+        for node in entry.device_nodes
+        if not _is_device_node(node)
+    )
+
+
+def _found(configuration: Configuration) -> Iterator[NodeDevice]:
+    for entry in configuration.devices:
+        if entry.name is not None:
+            if all(map(_is_device_node, entry.device_nodes)):
+                yield _device(entry, entry.name, entry.device_nodes)
+        elif entry.glob is not None:
+            # pathlib's glob refuses patterns such as /dev/a**, with which this one does what a shell does
+            for path in sorted(filter(_is_device_node, glob.glob(entry.glob))):  # noqa: PTH207
+                yield _device(entry, safe_name(Path(path).name), (path,))
+
+
+def _is_device_node(path: str) -> bool:
+    """Symbolic links are none: runc does not follow them."""
+    try:
+        mode = Path(path).lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def _device(entry: DeviceEntry, name: str, nodes: tuple[str, ...]) -> NodeDevice:
+    return NodeDevice(
+        name=name,
+        model=entry.model,
+        memory=entry.memory,
+        shares=entry.slices,
+        device_nodes=nodes,
+        env=entry.env,
+    )
+
+
+def _origin(device: NodeDevice) -> str:
+    return " ".join(device.device_nodes) or "an entry of the file"
+
+
+def safe_name(text: str) -> str:
+    """A lower-case DNS label made from a file's name: `nvme0n1p1` stays, `GPU_0` becomes `gpu-0`."""
+    return _UNSAFE.sub("-", text.lower()).strip("-")[:63].strip("-") or "device"

@@ -1,0 +1,47 @@
+# ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
+"""Tells the kubelet, which asks, what this plugin is and where it serves.
+
+The kubelet sees the socket in its registration folder and comes by itself, again after each of its own
+restarts. Its refusal is logged and not acted on: it tries again while the socket is there.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from parley_kubelet.proto import registration_v1_pb2 as registration
+from parley_kubelet.proto.registration_v1_pb2_grpc import RegistrationServicer
+
+SUPPORTED_VERSIONS = ("v1.DRAPlugin",)
+
+log = structlog.get_logger(__name__)
+
+
+class RegistrationService(RegistrationServicer):
+    """Answers who serves at `endpoint`. `registered` is the kubelet's latest word, None before the first."""
+
+    def __init__(self, driver: str, endpoint: Path) -> None:
+        self._driver = driver
+        self._endpoint = endpoint
+        self.registered: bool | None = None
+
+    async def GetInfo(self, request: registration.InfoRequest, context: Any) -> registration.PluginInfo:
+        """From memory: the kubelet waits a second at most."""
+        return registration.PluginInfo(
+            type="DRAPlugin",
+            name=self._driver,
+            endpoint=str(self._endpoint),
+            supported_versions=SUPPORTED_VERSIONS,
+        )
+
+    async def NotifyRegistrationStatus(
+        self, request: registration.RegistrationStatus, context: Any
+    ) -> registration.RegistrationStatusResponse:
+        """Take note of it."""
+        self.registered = request.plugin_registered
+        if request.plugin_registered:
+            log.info("registered with the kubelet", driver=self._driver)
+        else:
+            log.error("the kubelet refused the plugin", driver=self._driver, reason=request.error)
+        return registration.RegistrationStatusResponse()

@@ -1,0 +1,80 @@
+"""The command line of `parley-kubelet`, and the same by environment variables, for a pod's manifest.
+
+An option wins over its variable, which is the option's name in capitals (`--node-name`, NODE_NAME).
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from parley_kubelet.configuration import DEFAULT_DRIVER, driver_name
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How this plugin was started.
+
+    `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` None
+    if the configuration file may say it. `instance` is the pod's UID, or "" outside of a pod.
+    """
+
+    node: str
+    config: Path
+    plugins: Path
+    registry: Path
+    cdi: Path
+    kubeconfig: Path | None = None
+    state: Path | None = None
+    driver: str | None = None
+    instance: str = ""
+
+
+def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """The settings. Ends the process with a usage message, status 2, if they are not complete and valid."""
+    parser = argparse.ArgumentParser(
+        prog="parley-kubelet",
+        description="Parley's node plugin: publishes this node's devices and hands them to containers.",
+        epilog="Each option can be given as an environment variable: --node-name as NODE_NAME. POD_UID tells"
+        " apart two plugins on one node during a rolling update.",
+    )
+    for option, default, text in _OPTIONS:
+        value = environment.get(option.upper().replace("-", "_")) or default
+        note = f" (default: {default})" if default else ""
+        parser.add_argument(
+            f"--{option}", default=value, required=option in _REQUIRED and not value, help=text + note
+        )
+    given = vars(parser.parse_args(arguments))
+    try:
+        driver = driver_name(given["driver_name"]) if given["driver_name"] else None
+    except ValueError as error:
+        parser.error(f"--driver-name={given['driver_name']!r}: {error}")
+    return Settings(
+        node=given["node_name"],
+        config=Path(given["config"]),
+        plugins=Path(given["plugins_dir"]),
+        registry=Path(given["plugins_registry_dir"]),
+        cdi=Path(given["cdi_dir"]),
+        kubeconfig=_optional_path(given["kubeconfig"]),
+        state=_optional_path(given["state_dir"]),
+        driver=driver,
+        instance=environment.get("POD_UID", ""),
+    )
+
+
+_REQUIRED = ("node-name", "config")
+
+_OPTIONS = (
+    ("kubeconfig", "", "access to the API server; without it, the pod's service account"),
+    ("node-name", "", "the node on which this runs; required"),
+    ("config", "", "YAML file that says which devices the node has; required"),
+    ("plugins-dir", "/var/lib/kubelet/plugins", "the kubelet's folder for the plugins' own sockets"),
+    ("plugins-registry-dir", "/var/lib/kubelet/plugins_registry", "where the kubelet looks for plugins"),
+    ("cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI specifications"),
+    ("state-dir", "", "where the checkpoint is kept; without it, PLUGINS_DIR/DRIVER_NAME"),
+    ("driver-name", "", f"the driver; without it, the one in the file, or {DEFAULT_DRIVER}"),
+)
+
+
+def _optional_path(text: str) -> Path | None:
+    return Path(text) if text else None
