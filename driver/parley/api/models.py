@@ -3,7 +3,7 @@
 Rules that one field cannot express (immutability, what a claim's status may become) are CEL rules, declared
 beside the field or model with `Rule` and checked by the API server. Two things CEL cannot see: the size of
 `parameters` and `data` (the built-in claim that carries them is limited to 10 KiB), and whether a claim is being
-deleted (the admission policy `parley-claims` in `deploy/` refuses new users of such a claim).
+deleted (the admission policy in `deploy/base/claims.yaml` refuses new users of such a claim).
 """
 
 from typing import Annotated, Any, Literal
