@@ -21,6 +21,7 @@ Answers = Callable[[str], bool]
 _READY_LIMIT = 90.0  # seconds; a machine that does other work at the same time needs them
 _STOP_LIMIT = 10.0
 _PAUSE = 0.1
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")  # a kubelet's address lies behind no proxy
 _SHOWN = 15  # log lines in an error
 
 
@@ -69,7 +70,8 @@ class Component:
         """Start it without waiting; does nothing while it runs."""
         if self.running:
             return
-        environment = {**os.environ, **self._command.environment, MARK: str(self._directory)}
+        inherited = {name: value for name, value in os.environ.items() if name.lower() not in _PROXIES}
+        environment = {**inherited, **self._command.environment, MARK: str(self._directory)}
         try:
             self._process = processes.spawn(self._command.argv, environment, self.log)
         except OSError as error:

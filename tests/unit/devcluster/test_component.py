@@ -59,6 +59,19 @@ def test_a_component_is_recorded_when_it_starts_and_when_it_ends(tmp_path: Path,
     assert not part.running
 
 
+def test_a_component_carries_its_clusters_mark_and_no_proxy_of_the_user(
+    tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org")
+    part = component(tmp_path, recorded, "exec sleep 60")
+
+    part.start()
+
+    environment = Path(f"/proc/{part.pid}/environ").read_bytes().decode()
+    assert f"PARLEY_DEVCLUSTER={tmp_path}\0" in environment
+    assert "PROXY" not in environment
+
+
 def test_a_component_that_runs_is_not_started_twice(tmp_path: Path, recorded: Recorded) -> None:
     part = component(tmp_path, recorded, "exec sleep 60")
     part.start()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import choice, debian, kind, machine, processes, startup, teardown
+from parley.devcluster import choice, debian, kind, machine, processes, requirements, startup, teardown
 from parley.devcluster.choice import ChoiceError, Existing, Kind, Local, choose
 from parley.devcluster.layout import Layout, Node, NodeOptions, Ports
 from parley.devcluster.processes import Identity
@@ -139,6 +139,15 @@ def test_missing_packages_are_named_with_the_command_to_run() -> None:
         "real nodes need the packages busybox-static, which are not installed: run"
         " `apt-get update && apt-get install -y --no-install-recommends busybox-static` as root"
     )
+
+
+def test_a_machine_without_programs_and_go_says_what_it_lacks(tmp_path: Path) -> None:
+    reasons = requirements.unmet(real_nodes=False, environment={"XDG_CACHE_HOME": str(tmp_path), "PATH": ""})
+
+    assert reasons == [
+        "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl are not in the cache, and there"
+        " is no Go to build them"
+    ]
 
 
 def test_kubelets_stop_first_and_the_api_server_before_etcd() -> None:
