@@ -1,0 +1,132 @@
+"""What the server has to know about each kind: its subresources, generation, list maps, defaults and rules.
+
+A kind that is not listed is served all the same: like a custom resource if its group is not one of Kubernetes',
+without rules of its own. Facts: the kinds' strategies in k8s.io/kubernetes/pkg/registry, and the struct tags of
+k8s.io/api (1.37).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from parley.api import models
+from parley.api.names import GROUP
+from parley.api.resources import Resource
+from parley.kube.memory import builtin_claims, parley_claims, pods
+from parley.kube.memory.refusals import Fault
+
+Json = dict[str, Any]
+Fields = tuple[str, ...]
+"""Names of fields from the object's root; indexes and keys of lists are left out."""
+
+Rule = Callable[[Json | None, Json], Sequence[Fault]]
+"""What is wrong with the new object, given the old one, which is None for a creation."""
+
+
+class Generation(Enum):
+    """Which changes raise `metadata.generation`."""
+
+    NEVER = "never"
+    SPEC = "spec"
+    ALL_BUT_STATUS = "all but metadata and status"
+    ALL = "all but metadata"
+
+
+_EVERYWHERE: Mapping[Fields, Fields] = {
+    ("metadata", "ownerReferences"): ("uid",),
+    ("metadata", "finalizers"): (),
+    ("status", "conditions"): ("type",),
+}
+"""List maps that every kind has. A list without key fields is a set."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do."""
+
+    custom: bool = False
+    status: bool = False
+    status_on_create: bool = False
+    generation: Generation = Generation.NEVER
+    list_maps: Mapping[Fields, Fields] = field(default_factory=lambda: _EVERYWHERE)
+    atomic: frozenset[Fields] = frozenset()
+    model: type[BaseModel] | None = None
+    defaults: Callable[[Json], Json] = lambda body: body
+    rules: tuple[Rule, ...] = ()
+
+
+def _maps(own: Mapping[Fields, Fields]) -> Mapping[Fields, Fields]:
+    return {**_EVERYWHERE, **own}
+
+
+def _ours(model: type[BaseModel], *rules: Rule, status: bool = False, **own: Any) -> Traits:
+    generation = Generation.ALL_BUT_STATUS if status else Generation.ALL
+    return Traits(custom=True, status=status, generation=generation, model=model, rules=rules, **own)
+
+
+_POD = Traits(
+    status=True,
+    generation=Generation.SPEC,
+    list_maps=_maps(
+        {
+            ("spec", "containers"): ("name",),
+            ("spec", "initContainers"): ("name",),
+            ("spec", "resourceClaims"): ("name",),
+            ("spec", "containers", "resources", "claims"): ("name",),
+            ("spec", "schedulingGates"): ("name",),
+            ("spec", "volumes"): ("name",),
+            ("status", "resourceClaimStatuses"): ("name",),
+        }
+    ),
+    defaults=pods.with_defaults,
+    rules=(pods.spec_rules,),
+)
+_NODE = Traits(status=True, status_on_create=True, list_maps=_maps({("status", "addresses"): ("type",)}), rules=())
+_BUILTIN_CLAIM = Traits(
+    status=True,
+    list_maps=_maps(
+        {
+            ("status", "reservedFor"): ("uid",),
+            ("status", "devices"): ("driver", "device", "pool", "shareID"),
+            ("status", "devices", "conditions"): ("type",),
+        }
+    ),
+    atomic=frozenset({("status", "devices", "data"), ("status", "allocation", "nodeSelector")}),
+    rules=(builtin_claims.rules,),
+)
+
+_KINDS: Mapping[tuple[str, str], Traits] = {
+    ("", "pods"): _POD,
+    ("", "nodes"): _NODE,
+    ("resource.k8s.io", "resourceclaims"): _BUILTIN_CLAIM,
+    ("resource.k8s.io", "resourceclaimtemplates"): Traits(rules=(builtin_claims.template_rules,)),
+    ("resource.k8s.io", "resourceslices"): Traits(generation=Generation.SPEC),
+    (GROUP, "resourceclasses"): _ours(models.ResourceClass),
+    (GROUP, "resourceclaimtemplates"): _ours(models.ResourceClaimTemplate, parley_claims.template_rules),
+    (GROUP, "podschedulings"): _ours(models.PodScheduling, list_maps=_maps({("status", "claims"): ("name",)})),
+    (GROUP, "resourceclaims"): _ours(
+        models.ResourceClaim,
+        parley_claims.rules,
+        status=True,
+        list_maps=_maps({("status", "reservedFor"): ("uid",)}),
+    ),
+}
+_BUILTIN = Traits()
+_CUSTOM = Traits(custom=True, generation=Generation.ALL)
+
+
+@cache
+def _traits(group: str, plural: str) -> Traits:
+    known = _KINDS.get((group, plural))
+    if known is not None:
+        return known
+    return _BUILTIN if "." not in group or group.endswith(".k8s.io") else _CUSTOM
+
+
+def traits(resource: Resource[Any]) -> Traits:
+    """What the server knows about the kind."""
+    return _traits(resource.group, resource.plural)

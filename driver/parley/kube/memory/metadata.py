@@ -1,0 +1,108 @@
+"""The part of an object's metadata that only the server writes, and the preconditions of a write.
+
+Facts: apiserver/pkg/registry/rest (create.go, update.go, delete.go), 1.37.
+"""
+
+from typing import Any
+
+from parley.api.resources import Resource
+from parley.kube.memory.kinds import Generation, Json, Traits
+from parley.kube.memory.refusals import Fault, bad_request, changed_meanwhile, invalid, other_uid
+
+_KEPT = (
+    "name",
+    "namespace",
+    "generateName",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_GIVEN_UP_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+def created(body: Json, traits: Traits, name: str, namespace: str | None, uid: str, now: str) -> Json:
+    """The new object with the server's metadata."""
+    given = {key: value for key, value in body["metadata"].items() if key not in _KEPT and key != "managedFields"}
+    meta: Json = {"name": name}
+    if body["metadata"].get("generateName"):
+        meta["generateName"] = body["metadata"]["generateName"]
+    if namespace:
+        meta["namespace"] = namespace
+    meta |= {"uid": uid, "creationTimestamp": now}
+    if traits.generation is not Generation.NEVER:
+        meta["generation"] = 1
+    return {**body, "metadata": {**meta, **_without_empty(given)}}
+
+
+def updated(old: Json, new: Json) -> Json:
+    """The changed object, with those parts of its metadata that only the server writes as they were."""
+    before, after = old["metadata"], new.get("metadata") or {}
+    given = {key: value for key, value in after.items() if key not in _KEPT and key != "managedFields"}
+    kept = {key: before[key] for key in _KEPT if key in before}
+    meta = {**kept, **_without_empty(given)}
+    same = {"apiVersion": old["apiVersion"], "kind": old["kind"]}
+    return {**new, **same, "metadata": before if meta == before else meta}
+
+
+def _without_empty(meta: Json) -> Json:
+    return {key: value for key, value in meta.items() if value or key not in _GIVEN_UP_IF_EMPTY}
+
+
+def generation(old: Json, new: Json, kind: Generation) -> Json:
+    """The changed object, with a raised generation if the kind counts such a change."""
+    if kind is Generation.NEVER or not _counts(old, new, kind):
+        return new
+    return raised(new)
+
+
+def _counts(old: Json, new: Json, kind: Generation) -> bool:
+    if kind is Generation.SPEC:
+        return bool(old.get("spec") != new.get("spec"))
+    ignored = {"metadata", "status"} if kind is Generation.ALL_BUT_STATUS else {"metadata"}
+    return any(old.get(name) != new.get(name) for name in (old.keys() | new.keys()) - ignored)
+
+
+def raised(body: Json) -> Json:
+    """The object with the next generation, if it has any."""
+    meta = body["metadata"]
+    if "generation" not in meta:
+        return body
+    return {**body, "metadata": {**meta, "generation": meta["generation"] + 1}}
+
+
+def check_preconditions(resource: Resource[Any], old: Json, given: Any) -> None:
+    """Raise Conflict if the given metadata has another UID or resourceVersion than the object."""
+    before, given = old["metadata"], given or {}
+    name, uid, version = before["name"], given.get("uid"), given.get("resourceVersion")
+    if uid and uid != before["uid"]:
+        raise other_uid(resource, name, uid, before["uid"])
+    if version and version != before["resourceVersion"]:
+        raise changed_meanwhile(resource, name)
+
+
+def check_identity(resource: Resource[Any], body: Any, name: str, namespace: str | None) -> None:
+    """Raise BadRequest if the body is of another kind, namespace or name than the request."""
+    if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
+        raise bad_request(f"a {resource.kind} is a JSON object with metadata")
+    meta = body.get("metadata") or {}
+    for field, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if body.get(field, wanted) != wanted:
+            raise bad_request(f"{field} {body[field]!r} in the body does not match {wanted!r} of the request")
+    if meta.get("namespace", namespace) != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if name and meta.get("name", name) != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+
+
+def check_finalizers(resource: Resource[Any], old: Json, new: Json) -> None:
+    """Raise Invalid if an object that is being deleted gets a new finalizer."""
+    before, after = old["metadata"], new["metadata"]
+    if not before.get("deletionTimestamp"):
+        return
+    added = sorted(set(after.get("finalizers") or ()) - set(before.get("finalizers") or ()))
+    if added:
+        why = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
+        raise invalid(resource, before["name"], [Fault("metadata.finalizers", f"{why}{added}")])

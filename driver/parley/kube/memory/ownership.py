@@ -1,0 +1,127 @@
+"""Who owns which field, and server-side apply, which depends on it.
+
+A write of any kind makes its manager the owner of what it changes. Applying names everything that a manager
+wants: what it wanted before and names no more is removed, unless somebody else owns it too; a value that
+another manager set otherwise is a conflict, unless forced.
+Facts: sigs.k8s.io/structured-merge-diff/merge/update.go and apimachinery/pkg/util/managedfields (1.37).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from parley.api.resources import Resource
+from parley.kube.client import Conflict
+from parley.kube.memory.fields import Path, differing, item_of, leaves, list_keys, lookup, spelled, without
+from parley.kube.memory.kinds import Fields, Json, Traits
+
+
+class Manager(NamedTuple):
+    """Two operations of one name are two managers, as are two subresources."""
+
+    name: str
+    operation: str
+    subresource: str
+
+
+Owners = Mapping[Manager, frozenset[Path]]
+
+UPDATE = "Update"
+APPLY = "Apply"
+
+
+def after_update(owners: Owners, manager: Manager, old: Json, new: Json, traits: Traits) -> Owners:
+    """Ownership after a write that is not an apply: the manager owns what it changed, alone."""
+    changed = frozenset(differing(old, new, traits))
+    gone = frozenset(differing(new, old, traits)) - changed
+    if not changed and not gone:
+        return owners
+    touched = changed | gone
+    kept = {other: paths - touched for other, paths in owners.items()}
+    kept[manager] = kept.get(manager, frozenset()) | changed
+    return {other: paths for other, paths in kept.items() if paths}
+
+
+def apply(
+    resource: Resource[Any],
+    traits: Traits,
+    live: Json,
+    owners: Owners,
+    manager: Manager,
+    config: Json,
+    *,
+    force: bool,
+) -> tuple[Json, Owners]:
+    """The object and its owners after the manager applied `config`. Raises Conflict, naming the other managers."""
+    wanted = frozenset(leaves(config, traits))
+    taken = _taken(live, owners, manager, config, wanted)
+    if taken and not force:
+        raise _conflict(resource, taken)
+    others = {
+        other: paths - frozenset(taken.get(other, ())) for other, paths in owners.items() if other != manager
+    }
+    merged = _merge(live, config, traits)
+    for path in _abandoned(owners.get(manager, frozenset()) - wanted, others.values()):
+        merged = without(merged, path)
+    return merged, {other: paths for other, paths in {**others, manager: wanted}.items() if paths}
+
+
+def _taken(
+    live: Json, owners: Owners, manager: Manager, config: Json, wanted: frozenset[Path]
+) -> dict[Manager, list[Path]]:
+    """What others own and the manager would change."""
+    changed = {path for path in wanted if isinstance(path[-1], str) and lookup(live, path) != lookup(config, path)}
+    overlaps = {other: sorted(paths & changed, key=spelled) for other, paths in owners.items() if other != manager}
+    return {other: paths for other, paths in overlaps.items() if paths}
+
+
+def _abandoned(left: Iterable[Path], others: Iterable[frozenset[Path]]) -> Sequence[Path]:
+    """What nobody wants any more, whole items first. An item stays, with its keys, if others own a part of it."""
+    kept = {path[:length] for paths in others for path in paths for length in range(1, len(path) + 1)}
+    gone = [path for path in sorted(left, key=len) if path not in kept]
+    return [path for path in gone if not _is_key_of(path, kept)]
+
+
+def _is_key_of(path: Path, kept: set[Path]) -> bool:
+    if len(path) < 2 or path[:-1] not in kept:
+        return False
+    item = path[-2]
+    return not isinstance(item, str) and any(key == path[-1] for key, _ in item)
+
+
+def _merge(live: Any, config: Any, traits: Traits, fields: Fields = ()) -> Any:
+    if isinstance(live, dict) and isinstance(config, dict) and fields not in traits.atomic:
+        merged = dict(live)
+        for name, value in config.items():
+            known = live.get(name)
+            merged[name] = value if known is None else _merge(known, value, traits, (*fields, name))
+        return merged
+    keys = list_keys(traits, fields, config)
+    if keys is None or not isinstance(live, list):
+        return config
+    return _merge_list(live, config, keys, traits, fields)
+
+
+def _merge_list(live: list[Any], config: list[Any], keys: Fields, traits: Traits, fields: Fields) -> list[Any]:
+    wanted = {item_of(child, keys): child for child in config}
+    merged = []
+    for child in live:
+        item = item_of(child, keys)
+        merged.append(_merge(child, wanted.pop(item), traits, fields) if item in wanted else child)
+    return [*merged, *wanted.values()]
+
+
+def _conflict(resource: Resource[Any], taken: Mapping[Manager, list[Path]]) -> Conflict:
+    count = sum(map(len, taken.values()))
+    told = []
+    for manager, paths in taken.items():
+        names = [spelled(path) for path in paths]
+        where = f": {names[0]}" if len(names) == 1 else ":\n" + "\n".join(f"- {name}" for name in names)
+        told.append(f"conflict{'s' if count > 1 else ''} with {_told(manager, resource)}{where}")
+    message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: " + "\n".join(told)
+    return Conflict(409, "Conflict", message)
+
+
+def _told(manager: Manager, resource: Resource[Any]) -> str:
+    subresource = f' with subresource "{manager.subresource}"' if manager.subresource else ""
+    version = f" using {resource.api_version}" if manager.operation == UPDATE else ""
+    return f'"{manager.name}"{subresource}{version}'

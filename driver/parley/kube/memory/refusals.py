@@ -1,0 +1,93 @@
+"""The API server's refusals, in its own words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.resources import Resource
+from parley.kube.client import AlreadyExists, ApiError, BadRequest, Conflict, Expired, Forbidden, Invalid, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one field of an object."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def _plural(resource: Resource[Any]) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def _kind(resource: Resource[Any]) -> str:
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
+def not_found(resource: Resource[Any], name: str) -> NotFound:
+    return NotFound(404, "NotFound", f'{_plural(resource)} "{name}" not found')
+
+
+def no_such_path() -> NotFound:
+    """The kind has no such subresource."""
+    return NotFound(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: Resource[Any], name: str) -> AlreadyExists:
+    return AlreadyExists(409, "AlreadyExists", f'{_plural(resource)} "{name}" already exists')
+
+
+def conflict(resource: Resource[Any], name: str, why: str, subresource: str = "") -> Conflict:
+    plural = f"{_plural(resource)}/{subresource}" if subresource else _plural(resource)
+    return Conflict(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{name}": {why}')
+
+
+def changed_meanwhile(resource: Resource[Any], name: str) -> Conflict:
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
+
+
+def other_uid(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
+    return conflict(resource, name, why)
+
+
+def other_version(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
+    why = (
+        f"Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {actual}"
+    )
+    return conflict(resource, name, why)
+
+
+def invalid(resource: Resource[Any], name: str, faults: Sequence[Fault]) -> Invalid:
+    told = str(faults[0]) if len(faults) == 1 else f"[{', '.join(map(str, faults))}]"
+    return Invalid(422, "Invalid", f'{_kind(resource)} "{name}" is invalid: {told}')
+
+
+def bad_request(message: str) -> BadRequest:
+    return BadRequest(400, "BadRequest", message)
+
+
+def forbidden(resource: Resource[Any], name: str, why: str) -> Forbidden:
+    return Forbidden(403, "Forbidden", f'{_plural(resource)} "{name}" is forbidden: {why}')
+
+
+def expired(wanted: int, oldest: int) -> Expired:
+    return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
+
+
+def unpatchable() -> Invalid:
+    """A JSON patch whose path is not there or whose test fails."""
+    return Invalid(422, "Invalid", "the server rejected our request due to an error in our request")
+
+
+def unsupported_patch(resource: Resource[Any]) -> ApiError:
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml "
+        f"(strategic merge patches are for built-in kinds, not for {_plural(resource)})"
+    )
+    return ApiError(415, "UnsupportedMediaType", message)
