@@ -13,7 +13,13 @@ from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster, Key
-from parley.control.gathering import class_not_found, driver_not_found, mode_unsupported, name_taken
+from parley.control.gathering import (
+    class_not_found,
+    driver_not_found,
+    mirror_follows,
+    mode_unsupported,
+    name_taken,
+)
 from parley.control.ledger import Ledger
 from parley.control.mirror import claim_mirror, is_mirror
 from parley.kube.client import AlreadyExists, Client, NotFound
@@ -51,9 +57,10 @@ class Claims:
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         code, message = self._verdict(claim, mirror)
-        await self._tell(claim, code, message)
+        if await self._tell(claim, code, message):
+            return  # the change comes back and calls again
         class_ = self._cluster.class_(claim.spec.resource_class_name)
-        if mirror is None and class_ is not None and claim.spec.allocation_mode != "Immediate":
+        if mirror is None and class_ is not None and mirror_follows(self._cluster, claim):
             await self._create(claim, shareable=class_.shareable)
         elif mirror is not None and mirror.metadata.deletion_timestamp and self._mine(claim, mirror):
             await self._let_go(mirror, in_use=self._ledger.get(claim.metadata.uid) is not None)
@@ -89,10 +96,11 @@ class Claims:
         owners = {owner.uid for owner in mirror.metadata.owner_references}
         return is_mirror(mirror) and claim.metadata.uid in owners
 
-    async def _tell(self, claim: ResourceClaim, code: str, message: str) -> None:
+    async def _tell(self, claim: ResourceClaim, code: str, message: str) -> bool:
+        """Keep the condition up to date; returns whether it had to be written."""
         known = next((c for c in claim.status.conditions if c.type == reasons.ACCEPTED), None)
         if known is not None and (known.reason, known.message) == (code, message):
-            return
+            return False
         status = "True" if code == reasons.ACCEPTED else "False"
         since = rfc3339(self._clock())
         if known is not None and known.status == status:
@@ -110,6 +118,7 @@ class Claims:
             body["state"] = "pending"
         meta = claim.metadata
         await self._client.patch(CLAIMS, meta.name, {"status": body}, meta.namespace, subresource="status")
+        return True
 
     async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:
         meta = claim.metadata

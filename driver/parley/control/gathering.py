@@ -165,13 +165,19 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
         )
         return _problem(entry.name, name, reasons.CLAIM_NOT_FOUND, message, topic)
     holding = ledger.get(claim.metadata.uid)
-    if mirror is None and cluster.class_(claim.spec.resource_class_name) is not None:
+    if mirror is None and mirror_follows(cluster, claim):
         return _being_made(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
     if problem := _named_problem(pod, claim, mirror, holding):
         code, message = problem
         return _problem(entry.name, name, code, message, topic)
     request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
     return PodClaim(entry.name, name, mirror, claim, asked=request, holding=holding)
+
+
+def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:
+    """Whether a mirror is made for a named claim: not before its class tells whether it is shareable."""
+    known = cluster.class_(claim.spec.resource_class_name) is not None
+    return known and claim.spec.allocation_mode != "Immediate" and not claim.metadata.deletion_timestamp
 
 
 def _named_problem(

@@ -43,7 +43,8 @@ class Usage:
         for name, amount in share.amounts.items():
             self._used[share.node][name] -= amount
         if not self._pods[share.node]:
-            del self._pods[share.node], self._used[share.node]
+            self._pods.pop(share.node)
+            self._used.pop(share.node, None)
         return True
 
     def used(self, node: str) -> Amounts:

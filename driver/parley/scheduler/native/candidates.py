@@ -42,6 +42,8 @@ class CandidateNodes:
 
     def fits(self, node: str) -> bool:
         """Whether the node comes into question; remembers why not."""
+        if self._needs.node_name not in ("", node):
+            return False
         if reason := self._misfit(node):
             self.misfits[node] = reason
             return False

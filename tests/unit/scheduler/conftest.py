@@ -1,0 +1,197 @@
+"""A world for the door: the in-memory API server, models of Kubernetes' parts, and Parley's real controller.
+
+`play(scenario)` runs a scenario in virtual time: minutes pass at once, and the same scenario always takes the
+same course. The controller talks through a client of its own, so that a test can cut it off or kill it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.models import PodScheduling, ResourceClaim
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    CLAIMS,
+    CLASSES,
+    EVENTS,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.control.mirror import allocated, driver_of
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import Client, NotFound
+from parley.kube.memory import MemoryServer
+from parley.scheduler.controller import Controller
+from parley.sdk import Driver
+from parley.simulate.claim_controller import ClaimController
+from parley.simulate.cluster import loop_clock
+from parley.simulate.kube_scheduler import KubeScheduler
+from parley.simulate.kubelet import Kubelets
+from parley.simulate.virtual_time import run
+
+NAMESPACE = "default"
+
+
+class World:
+    """The cluster, as a user and its administrator see it."""
+
+    def __init__(self) -> None:
+        self.clock = loop_clock()
+        self.server = MemoryServer(clock=self.clock)
+        self.client: Client = self.server.client()
+        self.controller: Controller | None = None
+        self.killed: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start_kubernetes(self) -> None:
+        for part in (
+            ClaimController(self.client),
+            KubeScheduler(self.client, self.clock),
+            Kubelets(self.client, self.clock),
+        ):
+            self._tasks.append(asyncio.create_task(part.run()))
+
+    def start_parley(
+        self, client: Client | None = None, drivers: Sequence[Driver[Any, Any]] | None = None
+    ) -> asyncio.Task[None]:
+        """A new controller, with drivers that know nothing yet."""
+        self.controller = Controller(
+            client or self.server.client(), drivers if drivers is not None else [DeviceDriver()], clock=self.clock
+        )
+        task = asyncio.create_task(self.controller.run())
+        self._tasks.append(task)
+        return task
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def raise_failures(self) -> None:
+        """A part that ended by itself is a failure, unless the test ended it."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and task not in self.killed:
+                task.result()
+
+    async def settle(self, quiet: float = 30.0) -> None:
+        """Until nothing is written for that many seconds."""
+        while True:
+            self.raise_failures()
+            before = self.server.resource_version
+            await asyncio.sleep(quiet)
+            if self.server.resource_version == before:
+                return
+
+    async def create(self, resource: Resource[Any], body: dict[str, Any]) -> None:
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        await self.client.create(resource, {**kind, **body}, NAMESPACE if resource.namespaced else None)
+
+    async def add_node(
+        self, name: str, devices: int = 0, labels: dict[str, str] | None = None, **slice_: Any
+    ) -> None:
+        body = {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}}
+        await self.create(NODES, body)
+        allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        await self.client.patch(NODES, name, {"status": {"allocatable": allocatable}}, subresource="status")
+        if devices:
+            await self.publish(name, [f"gpu-{i}" for i in range(devices)])
+
+    async def publish(self, node: str, devices: Sequence[str], model: str = "a100") -> None:
+        listed = [
+            {"name": d, "attributes": {"model": {"string": model}}, "capacity": {"memory": {"value": "40Gi"}}}
+            for d in devices
+        ]
+        spec = {"driver": DeviceDriver.name, "nodeName": node, "pool": {"name": node, "generation": 1}}
+        await self.create(
+            RESOURCE_SLICES, {"metadata": {"name": f"{node}-devices"}, "spec": {**spec, "devices": listed}}
+        )
+
+    async def add_class(self, name: str = "gpu", **more: Any) -> None:
+        await self.create(CLASSES, {"metadata": {"name": name}, "driverName": DeviceDriver.name, **more})
+
+    async def add_template(self, name: str = "one", class_name: str = "gpu", **parameters: Any) -> None:
+        spec = {"resourceClassName": class_name, "parameters": parameters}
+        body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}}
+        await self.create(TEMPLATES, body)
+
+    async def add_claim(self, name: str, class_name: str = "gpu", mode: str = "", **parameters: Any) -> None:
+        spec: dict[str, Any] = {"resourceClassName": class_name, "parameters": parameters}
+        if mode:
+            spec["allocationMode"] = mode
+        await self.create(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+    async def add_pod(self, name: str, *templates: str, claims: Sequence[str] = (), **spec: Any) -> None:
+        """Entries are named gpu-0, gpu-1, ... for templates and as the claim for named claims."""
+        entries = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
+        entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
+        body = {
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "test"}},
+            "spec": {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec},
+        }
+        await self.create(PODS, body)
+
+    async def delete_pod(self, name: str) -> None:
+        await self.client.delete(PODS, name, NAMESPACE)
+
+    async def finish_pod(self, name: str) -> None:
+        await self.client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, NAMESPACE, subresource="status")
+
+    async def pod(self, name: str) -> Pod:
+        return await self.client.get(PODS, name, NAMESPACE)
+
+    async def node_of(self, name: str) -> str:
+        return (await self.pod(name)).spec.node_name
+
+    async def scheduling(self, name: str) -> PodScheduling:
+        return await self.client.get(POD_SCHEDULINGS, name, NAMESPACE)
+
+    async def claim(self, name: str) -> ResourceClaim:
+        return await self.client.get(CLAIMS, name, NAMESPACE)
+
+    async def mirror(self, name: str) -> BuiltinClaim | None:
+        try:
+            return await self.client.get(BUILTIN_CLAIMS, name, NAMESPACE)
+        except NotFound:
+            return None
+
+    async def mirrors(self) -> Sequence[BuiltinClaim]:
+        return (await self.client.list(BUILTIN_CLAIMS, NAMESPACE)).items
+
+    async def devices(self) -> Counter[tuple[str, str]]:
+        """How many claims hold each device, by the API."""
+        held: Counter[tuple[str, str]] = Counter()
+        for mirror in await self.mirrors():
+            if mirror.status.allocation is not None:
+                found = allocated(mirror, driver_of(mirror.status.allocation))
+                held.update((d.pool, d.device) for d in (found.devices if found else ()))
+        return held
+
+    async def events_on(self, name: str) -> list[tuple[str, str]]:
+        listing = await self.client.list(EVENTS, NAMESPACE)
+        return [(e.reason, e.note) for e in listing.items if (e.regarding or {}).get("name") == name]
+
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+@pytest.fixture
+def play() -> Callable[[Scenario], None]:
+    """Runs a scenario against a new world with Kubernetes' parts, in virtual time."""
+
+    async def main(scenario: Scenario) -> None:
+        world = World()
+        world.start_kubernetes()
+        try:
+            await scenario(world)
+        finally:
+            await world.stop()
+
+    return lambda scenario: run(main(scenario))
