@@ -42,7 +42,7 @@ class Recorder:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{name[:200]}.", "namespace": namespace},
+            "metadata": {"generateName": f"{name[:200]}-", "namespace": namespace},
             "eventTime": rfc3339_micro(self._clock()),
             "reportingController": f"{GROUP}/controller",
             "reportingInstance": self._instance,

@@ -137,10 +137,10 @@ def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) 
     if builtin is not None and ours.metadata.uid not in {o.uid for o in builtin.metadata.owner_references}:
         message = name_taken("ResourceClaimTemplate", namespace, template)
         return _problem(entry, "", reasons.NAME_TAKEN, message, topic)
-    return _being_made(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
+    return _soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
 
 
-def _being_made(entry: str, message: str, *topics: Topic) -> PodClaim:
+def _soon(entry: str, message: str, *topics: Topic) -> PodClaim:
     return PodClaim(entry, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True))
 
 
@@ -166,7 +166,9 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
         return _problem(entry.name, name, reasons.CLAIM_NOT_FOUND, message, topic)
     holding = ledger.get(claim.metadata.uid)
     if mirror is None and mirror_follows(cluster, claim):
-        return _being_made(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
+        return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
+    if holding is None and claim.status.allocation is not None:
+        return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     if problem := _named_problem(pod, claim, mirror, holding):
         code, message = problem
         return _problem(entry.name, name, code, message, topic)
@@ -193,8 +195,6 @@ def _named_problem(
         return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
     if not is_mirror(mirror) or claim.metadata.uid not in {o.uid for o in mirror.metadata.owner_references}:
         return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
-    if holding is None and claim.status.allocation is not None:
-        return reasons.CLAIM_IN_USE, f"claim {full} is being given back; it is allocated anew right after"
     if holding is not None and not mine and not holding.shareable:
         user = next(iter(holding.pods.values()), None)
         whom = f"pod {user.namespace}/{user.name} uses it" if user else "it is being given back"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, CLASSES, NODES, PODS, TEMPLATES
 
 if TYPE_CHECKING:
-    from conftest import World
+    from tests.unit.scheduler.conftest import World
 else:
     World = Any
 
