@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
-from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.allocation import Allocator
 from parley.control.claims import Claims
@@ -25,8 +25,9 @@ from parley.control.mirror import is_mirror, owner_pod_uid
 from parley.control.podscheduling import Publisher
 from parley.control.restoring import count_foreign, restore
 from parley.control.templates import Templates
-from parley.kube.client import Client
+from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.queue import WorkQueue, run_workers
+from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.scheduler.native.door import NativeDoor
 from parley.sdk import Driver, PodReference
@@ -118,8 +119,10 @@ class Controller:
 
     async def _restore(self) -> None:
         """Rebuild what is kept in memory, then look at everything once."""
+        published = await self._published()
+        # No await from here until changes are listened to: one in between would be lost.
         self._door.unconfirmed = restore(self.cluster, self.ledger, self._drivers)
-        for scheduling in (await self._client.list(POD_SCHEDULINGS)).items:
+        for scheduling in published:
             for owner in scheduling.metadata.owner_references:
                 if not scheduling.status.waiting_for:
                     meta = scheduling.metadata
@@ -139,6 +142,17 @@ class Controller:
         for mirror in self.cluster.mirrors():
             if is_mirror(mirror) and not owner_pod_uid(mirror):
                 self._claim_keys.add((mirror.metadata.namespace, mirror.metadata.name))
+
+    async def _published(self) -> Sequence[PodScheduling]:
+        """What earlier runs wrote. A server that is busy or just starting is asked again, like by a reflector."""
+        failures = 0
+        while True:
+            try:
+                return (await self._client.list(POD_SCHEDULINGS)).items
+            except (ApiError, OutcomeUnknown) as error:
+                failures += 1
+                log.warning("PodSchedulings are not listed yet", failures=failures, error=str(error))
+                await asyncio.sleep(RELISTS.delay(failures))
 
     def _look_at(self, holding: Holding) -> None:
         for user in holding.pods.values():
