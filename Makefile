@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help env demo test check lint types unit integration e2e crds protos lock bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit integration e2e crds protos lock bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -39,13 +39,16 @@ types: env
 unit: env
 	$(BIN)/pytest tests/unit
 
-integration: env ## on a real control plane
+machine: env ## what a real cluster needs on this machine: packages (as root), programs (built once, cached)
+	$(BIN)/python -m parley.devcluster
+
+integration: machine ## on a real control plane
 	$(BIN)/pytest tests/integration
 
-e2e: env ## with real nodes
+e2e: machine ## with real nodes
 	$(BIN)/pytest tests/e2e
 
-test: env check unit integration e2e ## everything
+test: env check unit machine integration e2e ## everything
 
 crds: env ## generate crds/ from the models
 	$(BIN)/python -m parley.api.crd crds
