@@ -26,9 +26,7 @@ def parse(text: str | int | float) -> Fraction:
     """
     match = _FORM.match(str(text))
     if match is None:
-        raise ValueError(
-            f"{text!r} is not a quantity; write a number such as 2, 250m or 16Gi"
-        )
+        raise ValueError(f"{text!r} is not a quantity; write a number such as 2, 250m or 16Gi")
     number, suffix = match.group(1), match.group(2) or ""
     try:
         if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix not in _SUFFIX:

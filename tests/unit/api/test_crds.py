@@ -53,23 +53,23 @@ def test_the_command_without_a_directory_says_how_to_use_it(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("plural", "short_name", "scope", "columns"),
+    ("plural", "short_names", "scope", "columns"),
     [
-        ("resourceclasses", "prclass", "Cluster", ["Driver", "Shareable", "Age"]),
-        ("resourceclaims", "prclaim", "Namespaced", ["Class", "State", "Driver", "Age"]),
-        ("resourceclaimtemplates", "prtemplate", "Namespaced", ["Class", "Age"]),
+        ("resourceclasses", ["prclass", "prclasses"], "Cluster", ["Driver", "Shareable", "Age"]),
+        ("resourceclaims", ["prclaim", "prclaims"], "Namespaced", ["Class", "State", "Driver", "Age"]),
+        ("resourceclaimtemplates", ["prtemplate", "prtemplates"], "Namespaced", ["Class", "Age"]),
         (
             "podschedulings",
-            "psched",
+            ["psched", "pscheds"],
             "Namespaced",
             ["Candidates", "Viable", "Selected", "Waiting-For", "Age"],
         ),
     ],
 )
-def test_names_and_columns(plural: str, short_name: str, scope: str, columns: list[str]) -> None:
+def test_names_and_columns(plural: str, short_names: list[str], scope: str, columns: list[str]) -> None:
     spec = by_plural[plural]["spec"]
 
-    assert spec["names"]["shortNames"] == [short_name]
+    assert spec["names"]["shortNames"] == short_names
     assert spec["names"]["categories"] == ["parley"]
     assert spec["scope"] == scope
     assert [column["name"] for column in version(plural)["additionalPrinterColumns"]] == columns

@@ -34,7 +34,7 @@ class Kind:
     """What a kind's CRD says beyond its model. `status`: whether the status is written apart from the rest."""
 
     resource: Resource[Any]
-    short_name: str
+    short_names: tuple[str, str]
     columns: tuple[Column, ...]
     status: bool = False
 
@@ -42,12 +42,12 @@ class Kind:
 KINDS = (
     Kind(
         CLASSES,
-        "prclass",
+        ("prclass", "prclasses"),
         (Column("Driver", ".driverName"), Column("Shareable", ".shareable", "boolean"), _AGE),
     ),
     Kind(
         CLAIMS,
-        "prclaim",
+        ("prclaim", "prclaims"),
         (
             Column("Class", ".spec.resourceClassName"),
             Column("State", ".status.state"),
@@ -56,10 +56,10 @@ KINDS = (
         ),
         status=True,
     ),
-    Kind(TEMPLATES, "prtemplate", (Column("Class", ".spec.spec.resourceClassName"), _AGE)),
+    Kind(TEMPLATES, ("prtemplate", "prtemplates"), (Column("Class", ".spec.spec.resourceClassName"), _AGE)),
     Kind(
         POD_SCHEDULINGS,
-        "psched",
+        ("psched", "pscheds"),
         (
             Column("Candidates", ".status.candidates", "integer"),
             Column("Viable", ".status.viable", "integer"),
@@ -85,7 +85,7 @@ def definition(kind: Kind) -> dict[str, Any]:
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
-                "shortNames": [kind.short_name],
+                "shortNames": list(kind.short_names),
                 "categories": [_CATEGORY],
             },
             "scope": "Namespaced" if resource.namespaced else "Cluster",
