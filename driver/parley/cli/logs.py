@@ -40,5 +40,5 @@ def _rendering(form: LogFormat) -> list[Processor]:
 
 
 def silence() -> None:
-    """Log nothing at all, for commands whose output is the result."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))
+    """Log only what is critical, for commands whose output is the result."""
+    configure(LogFormat.TEXT, logging.CRITICAL)

@@ -7,7 +7,7 @@ from rich.text import Text
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.simulate.recording import PodRecord
 
-_LABEL = 14
+_LABEL = 12
 _REASONS_SHOWN = 8
 
 
@@ -17,11 +17,13 @@ def story(record: PodRecord, nodes: Sequence[str]) -> Text:
     text.append(f"{record.namespace}/{record.name}", style="bold")
     text.append(_verdict(record), style="green" if record.node else "yellow")
     text.append("\n")
-    for label, content in _negotiation(record, nodes):
-        text.append(f"  {label:<{_LABEL}}", style="cyan")
+    negotiation = list(_negotiation(record, nodes))
+    width = max([len(label) for label, _ in negotiation] + [_LABEL])
+    for label, content in negotiation:
+        text.append(f"  {label:<{width}}  ", style="cyan")
         text.append(f"{content}\n")
     for step in record.steps:
-        text.append(f"  {f'+{step.at:.1f} s':<{_LABEL}}", style="dim")
+        text.append(f"  {f'+{step.at:.1f} s':<{width}}  ", style="dim")
         text.append(f"{step.text}\n")
     return text
 
@@ -66,7 +68,7 @@ def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
 
 
 def summary(records: Sequence[PodRecord]) -> Text:
-    """One line for each pod: where it is and with what, or why it is nowhere."""
+    """One line for each pod: where it is and with what, or the code for why it is nowhere."""
     bound = sum(1 for record in records if record.node)
     text = Text(f"{len(records)} pods: {bound} bound, {len(records) - bound} waiting\n", style="bold")
     width = max((len(f"{r.namespace}/{r.name}") for r in records), default=0)
@@ -80,5 +82,5 @@ def summary(records: Sequence[PodRecord]) -> Text:
 
 def _in_short(record: PodRecord) -> str:
     if not record.node:
-        return record.reason or "waits"
+        return record.reason.partition(":")[0] or "waits"
     return "; ".join(f"{claim.entry}: {', '.join(claim.devices)}" for claim in record.claims.values())

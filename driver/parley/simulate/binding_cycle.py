@@ -1,7 +1,5 @@
 """The binding cycle of the simulated kube-scheduler: reserve, nominate, wait, bind, or undo all of it."""
 
-import structlog
-
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import PODS
 from parley.control.cluster import reference
@@ -13,15 +11,13 @@ from parley.simulate.pod_claims import is_reserved
 from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import change_consumers, consumers, patch_claim, patch_pod
 
-log = structlog.get_logger(__name__)
-
 
 class Unbindable(Exception):
     """Raised when a claim's driver declined, or a claim lost its allocation during the binding."""
 
 
-async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> bool:
-    """Bind the pod; returns whether it worked. If not, the pod's reservations and nomination are undone."""
+async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> str:
+    """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone."""
     try:
         claims = cache.claims_of(pod) or []
         if not all(ready_to_bind(claim) for claim in claims):
@@ -32,10 +28,9 @@ async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> bo
             await _bindable(cache, claim)
         await _post(client, pod, node)
     except (ApiError, Unbindable) as error:
-        log.debug("binding failed", pod=pod.metadata.name, node=node, error=str(error))
         await _undo(client, cache, pod)
-        return False
-    return True
+        return str(error)
+    return ""
 
 
 async def _reserve(client: Client, pod: Pod, claim: BuiltinClaim) -> None:

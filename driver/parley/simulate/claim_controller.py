@@ -8,18 +8,23 @@ claims of structured parameters.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+
+import structlog
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod, PodResourceClaim
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
 from parley.control.cluster import Key, done, reference
 from parley.control.mirror import consumer, owner_pod_uid
-from parley.kube.client import Client, NotFound
+from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names
 from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
+
+log = structlog.get_logger(__name__)
 
 Entry = tuple[str, str]
 """A pod's UID, and the name of an entry in its `spec.resourceClaims`."""
@@ -107,8 +112,8 @@ class ClaimController:
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)
             if claim is not None and claim.status.allocation is not None:
-                await change_consumers(
-                    self._client, claim, lambda known: known if _named(known, mine["uid"]) else [*known, mine]
+                await self._change_consumers(
+                    claim, lambda known: known if _named(known, mine["uid"]) else [*known, mine]
                 )
 
     async def _tidy(self, key: Key) -> None:
@@ -117,8 +122,8 @@ class ClaimController:
         if claim is None:
             return
         if any(not self._uses(key[0], c.name, c.uid) for c in claim.status.reserved_for):
-            await change_consumers(
-                self._client, claim, lambda known: [c for c in known if self._uses(key[0], c["name"], c["uid"])]
+            await self._change_consumers(
+                claim, lambda known: [c for c in known if self._uses(key[0], c["name"], c["uid"])]
             )
             return
         owner = owner_pod_uid(claim)
@@ -126,6 +131,12 @@ class ClaimController:
             names = [o.name for o in claim.metadata.owner_references if o.uid == owner]
             if not self._uses(key[0], names[0], owner):
                 await self._delete(claim)
+
+    async def _change_consumers(self, claim: BuiltinClaim, change: Callable[[Consumers], Consumers]) -> None:
+        try:
+            await change_consumers(self._client, claim, change)
+        except Forbidden as error:
+            log.debug("reservation refused", claim=claim.metadata.name, error=error.message)
 
     def _uses(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the pod is there and not done."""

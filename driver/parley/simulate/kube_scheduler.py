@@ -3,9 +3,9 @@
 What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
 that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
 runs beside the next placement, reserves the claims, nominates the node and waits for binding conditions.
-What it leaves out: backoff (a pod is tried again at the next change that concerns it), priorities, preemption,
-scores but for the number of pods, structured allocation, the 600 s limit on binding conditions and the 5 s
-between two looks at them, and every filter that `placement` does not name.
+What it leaves out: backoff but for failed bindings (a pod is tried again at the next change that concerns it),
+priorities, preemption, scores but for the number of pods, structured allocation, the 600 s limit on binding
+conditions and the 5 s between two looks at them, and every filter that `placement` does not name.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from parley.api.builtin import BuiltinClaim
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Key
+from parley.kube.backoff import Backoff
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue, run_workers
 from parley.simulate.anti_affinity import Pod
@@ -23,6 +24,9 @@ from parley.simulate.pod_claims import reserved_by_others
 from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
 
+UNSCHEDULABLE = "Unschedulable"
+FAILED_BINDINGS = Backoff(first=1, longest=10)
+
 
 class KubeScheduler:
     """Schedules the pods whose `schedulerName` is `name` or empty."""
@@ -30,7 +34,7 @@ class KubeScheduler:
     def __init__(self, client: Client, clock: Clock, name: str = "default-scheduler") -> None:
         self._client = client
         self._clock = clock
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = WorkQueue(FAILED_BINDINGS)
         self._cache = SchedulerCache(client, name, self._queue.add)
 
     async def run(self) -> None:
@@ -49,7 +53,7 @@ class KubeScheduler:
         if declined := [claim for claim in claims if binding_failed(claim)]:
             await self._take_back(pod, declined)
         elif refusal := _unusable(pod, claims):
-            await self._tell(pod, unschedulable(len(self._cache.nodes()), refusal))
+            await self._tell(pod, UNSCHEDULABLE, unschedulable(len(self._cache.nodes()), refusal))
         else:
             await self._place(pod, claims)
 
@@ -60,12 +64,13 @@ class KubeScheduler:
             self._tasks.create_task(self._bind(pod, placement.node))
         else:
             await self._take_back(pod, placement.unavailable)
-            await self._tell(pod, placement.message)
+            await self._tell(pod, UNSCHEDULABLE, placement.message)
 
     async def _bind(self, pod: Pod, node: str) -> None:
-        if not await bind(self._client, self._cache, pod, node):
+        if failure := await bind(self._client, self._cache, pod, node):
             self._cache.forget(pod)
-            self._queue.add((pod.metadata.namespace, pod.metadata.name))
+            await self._tell(pod, "SchedulerError", failure)
+            self._queue.retry((pod.metadata.namespace, pod.metadata.name))
 
     async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         """Clear the first allocation that nobody else reserved. Its change leads to the next attempt."""
@@ -78,10 +83,10 @@ class KubeScheduler:
                     pass  # the claim changed, which leads to another attempt
                 return
 
-    async def _tell(self, pod: Pod, message: str) -> None:
+    async def _tell(self, pod: Pod, reason: str, message: str) -> None:
         if not says(pod, "PodScheduled", message):
             now = rfc3339(self._clock())
-            entry = condition("PodScheduled", "False", "Unschedulable", message, now)
+            entry = condition("PodScheduled", "False", reason, message, now)
             await patch_pod(self._client, pod, {"conditions": [entry]})
 
 

@@ -191,8 +191,8 @@ def _outcome(claim: BuiltinClaim) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _remember(record: PodRecord, entry: str, claim: BuiltinClaim) -> None:
     allocation = claim.status.allocation
-    if record.node and allocation is None:
-        return  # the pod is done; what it had is what counts
     driver = driver_of(allocation) if allocation and _is_for(record, claim) else ""
+    if record.node and not driver:
+        return  # the pod is done; what it had is what counts
     devices = _outcome(claim)[1] if driver else ()
     record.claims[entry] = ClaimRecord(entry, claim.metadata.name, driver, devices)

@@ -5,7 +5,8 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Condition, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import Client, Conflict, Forbidden, NotFound
+from parley.simulate.admission import refusal
 
 Consumers = list[dict[str, str]]
 
@@ -20,7 +21,9 @@ async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
 
 
 async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any]) -> BuiltinClaim:
-    """Change a claim's status if it is still as given. Raises Conflict if not."""
+    """Change a claim's status if it is still as given. Raises Conflict if not, Forbidden if a policy says so."""
+    if why := refusal(claim, status.get("reservedFor") or ()):
+        raise Forbidden(403, "Forbidden", why)
     body = {
         "metadata": {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version},
         "status": status,

@@ -1,4 +1,4 @@
-"""How a recorded negotiation reads: what was proposed, who answered what, where the pod is and why not elsewhere."""
+"""How a recorded negotiation reads: who was proposed, who answered what, where the pod is, why not elsewhere."""
 
 from textwrap import dedent
 from typing import Any
@@ -89,4 +89,4 @@ def test_the_summary_has_a_line_for_each_pod() -> None:
     assert summary(records).plain == dedent("""\
         2 pods: 1 bound, 1 waiting
           team/trainer  n1  gpu: gpu-0, gpu-1
-          team/giant    -   NothingViable: no node will do""")
+          team/giant    -   NothingViable""")

@@ -1,0 +1,42 @@
+"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over)."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+Ready = Callable[[], bool]
+
+
+def application(ready: Ready, registry: CollectorRegistry = REGISTRY) -> web.Application:
+    """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
+
+    async def metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok") if ready() else web.Response(text="not ready", status=503)
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    return app
+
+
+@asynccontextmanager
+async def served(app: web.Application, port: int, host: str | None = None) -> AsyncIterator[int]:
+    """Serve on `host`, or on all addresses, within the block; gives the port, a free one if 0 was asked for."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

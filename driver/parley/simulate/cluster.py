@@ -1,0 +1,102 @@
+"""A cluster in memory: an API server, models of kube-scheduler, claim controller and kubelets, and Parley itself.
+
+Parley's controller and drivers are the real ones. Runs in any event loop; in `virtual_time` its minutes pass
+at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from parley.api.resources import NODES
+from parley.control.clock import Clock
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import Client
+from parley.kube.memory import MemoryServer
+from parley.scheduler.controller import Controller, Settings
+from parley.sdk import Driver
+from parley.simulate.claim_controller import ClaimController
+from parley.simulate.kube_scheduler import KubeScheduler
+from parley.simulate.kubelet import Kubelets
+from parley.simulate.manifests import Manifest
+from parley.simulate.recording import Recording
+
+ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+"""What a node has if its manifest does not say."""
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def loop_clock() -> Clock:
+    """Wall time that follows the running event loop's clock, from a fixed day on."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    return lambda: _EPOCH + timedelta(seconds=loop.time() - start)
+
+
+class SimulatedCluster:
+    """Runs within `async with`. A part that fails ends the block with an ExceptionGroup."""
+
+    def __init__(
+        self, drivers: Sequence[Driver[Any, Any]] | None = None, settings: Settings | None = None
+    ) -> None:
+        clock = loop_clock()
+        self._server = MemoryServer(clock=clock)
+        self.client: Client = self._server.client()
+        self.recording = Recording(self.client)
+        self.controller = Controller(
+            self.client, drivers if drivers is not None else [DeviceDriver()], settings or Settings(), clock
+        )
+        self._parts: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            ClaimController(self.client).run,
+            KubeScheduler(self.client, clock).run,
+            Kubelets(self.client, clock).run,
+            self.controller.run,
+        )
+        self._tasks = asyncio.TaskGroup()
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._running = [self._tasks.create_task(self._run())]
+        return self
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            await self.recording.start(tasks)
+            for part in self._parts:
+                tasks.create_task(part())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in self._running:
+            task.cancel()
+        await self._tasks.__aexit__(kind, error, traceback)
+        await self.client.close()
+
+    async def apply(self, manifests: Iterable[Manifest]) -> None:
+        """Create the objects, in the given order, once Parley is ready for them."""
+        await self.controller.ready.wait()
+        for manifest in manifests:
+            body = _equipped(manifest.body) if manifest.resource == NODES else manifest.body
+            await self.client.create(manifest.resource, body, manifest.namespace)
+
+    async def settle(self, quiet: float = 60.0) -> None:
+        """Return when nothing was written for `quiet` seconds of the event loop's time."""
+        while True:
+            before = self._server.resource_version
+            await asyncio.sleep(quiet)
+            if self._server.resource_version == before:
+                return
+
+
+def _equipped(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The node as a kubelet would register it."""
+    status = node.get("status", {})
+    return {**node, "status": {**status, "allocatable": {**ALLOCATABLE, **status.get("allocatable", {})}}}

@@ -1,0 +1,277 @@
+"""Whole negotiations in a simulated cluster: where pods end up, and what they hold, wait for and give back."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS, RESOURCE_SLICES
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import NotFound
+from parley.simulate import virtual_time
+from parley.simulate.cluster import SimulatedCluster
+from parley.simulate.manifests import read
+from parley.simulate.recording import PodRecord
+
+Body = dict[str, Any]
+Then = Callable[[SimulatedCluster], Awaitable[None]]
+Play = Callable[..., dict[str, PodRecord]]
+
+
+def node(name: str, **spec: Any) -> Body:
+    labels = {"kubernetes.io/hostname": name}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def devices(node: str, *names: str, slices: int = 1) -> Body:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-devices"},
+        "spec": {
+            "driver": "device.parley.dev",
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": name, "capacity": {"slices": {"value": str(slices)}}} for name in names],
+        },
+    }
+
+
+def parley(kind: str, name: str, **fields: Any) -> Body:
+    return {"apiVersion": "parley.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def class_(**fields: Any) -> Body:
+    return parley("ResourceClass", "gpu", driverName="device.parley.dev", **fields)
+
+
+def asking(**parameters: Any) -> Body:
+    return {"resourceClassName": "gpu", "parameters": parameters}
+
+
+def template(name: str = "one", **parameters: Any) -> Body:
+    return parley("ResourceClaimTemplate", name, spec={"spec": asking(**parameters)})
+
+
+def claim(name: str, **parameters: Any) -> Body:
+    return parley("ResourceClaim", name, spec=asking(**parameters))
+
+
+def pod(name: str, *templates: str, claims: Sequence[str] = (), run: str = "", **spec: Any) -> Body:
+    entries = [{"name": entry, "resourceClaimTemplateName": entry} for entry in templates]
+    entries += [{"name": entry, "resourceClaimName": entry} for entry in claims]
+    annotations = {"simulate.parley.dev/run-seconds": run} if run else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}],
+            "resourceClaims": entries,
+            **spec,
+        },
+    }
+
+
+def away_from(*apps: str) -> Body:
+    expression = {"key": "app", "operator": "In", "values": list(apps)}
+    term = {"labelSelector": {"matchExpressions": [expression]}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    """What became of the pods: objects are created, everything settles, `then` happens, everything settles."""
+
+    def play(*bodies: Body, then: Sequence[Then] = ()) -> dict[str, PodRecord]:
+        (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(bodies))
+
+        async def story() -> dict[str, PodRecord]:
+            async with SimulatedCluster([DeviceDriver()]) as cluster:
+                await cluster.apply(read([tmp_path / "objects.yaml"]))
+                await cluster.settle()
+                for change in then:
+                    await change(cluster)
+                    await cluster.settle()
+                return {record.name: record for record in cluster.recording.pods}
+
+        return virtual_time.run(story())
+
+    return play
+
+
+def steps(record: PodRecord) -> list[str]:
+    return [step.text for step in record.steps]
+
+
+def at(record: PodRecord, text: str) -> float:
+    return next(step.at for step in record.steps if step.text == text)
+
+
+def held(record: PodRecord) -> dict[str, tuple[str, ...]]:
+    return {claim.entry: claim.devices for claim in record.claims.values()}
+
+
+def test_a_pod_gets_its_device_and_runs(play: Play) -> None:
+    trainer = play(node("n1"), node("n2"), devices("n2", "gpu-0"), class_(), template(), pod("p", "one"))["p"]
+
+    assert trainer.node == "n2"
+    assert held(trainer) == {"one": ("gpu-0",)}
+    assert trainer.claims["one"].claim.startswith("p-one-")
+    assert trainer.pod.status.phase == "Running"
+    assert steps(trainer) == ["created", "claim one: allocated gpu-0", "bound to n2", "running"]
+
+
+def test_a_pod_without_claims_is_just_scheduled(play: Play) -> None:
+    web = play(node("n1"), pod("web"))["web"]
+
+    assert (web.node, web.pod.status.phase, web.round) == ("n1", "Running", None)
+
+
+def test_a_pod_that_nothing_suits_waits_and_both_sides_say_why(play: Play) -> None:
+    giant = play(node("n1"), devices("n1", "gpu-0"), class_(), template(count=2), pod("p", "one"))["p"]
+
+    assert giant.node == ""
+    assert giant.reason.startswith("NothingViable: 0 of 1 nodes will do: node n1: claim one: 1 of 1 devices free")
+    assert [condition.message for condition in giant.pod.status.conditions] == [
+        "0/1 nodes are available: request exclusive: device class being-negotiated.parley.dev does not exist."
+    ]
+
+
+def test_a_node_added_later_serves_the_pod_that_waits(play: Play) -> None:
+    async def add(cluster: SimulatedCluster) -> None:
+        status = {"allocatable": {"cpu": "4", "pods": "10"}}
+        await cluster.client.create(NODES, {**node("n2"), "status": status})
+        await cluster.client.create(RESOURCE_SLICES, devices("n2", "gpu-0"))
+
+    waiting = play(node("n1"), class_(), template(), pod("p", "one"), then=[add])["p"]
+
+    assert waiting.node == "n2"
+
+
+def test_two_claims_come_from_one_node_or_not_at_all(play: Play) -> None:
+    nodes = [node("n1"), node("n2"), devices("n1", "gpu-0"), devices("n2", "gpu-0", "gpu-1")]
+    both = play(*nodes, class_(), template("a"), template("b"), pod("p", "a", "b"))["p"]
+
+    assert both.node == "n2"
+    assert sorted(device for names in held(both).values() for device in names) == ["gpu-0", "gpu-1"]
+
+
+def test_a_finished_pod_gives_its_device_to_the_next(play: Play) -> None:
+    pods = play(
+        node("n1"),
+        devices("n1", "gpu-0"),
+        class_(),
+        template(),
+        pod("a", "one", run="20"),
+        pod("b", "one", run="20"),
+    )
+
+    assert [record.pod.status.phase for record in pods.values()] == ["Succeeded", "Succeeded"]
+    assert [held(record) for record in pods.values()] == [{"one": ("gpu-0",)}] * 2
+    assert sorted(at(record, "bound to n1") for record in pods.values()) == [0, 20]
+
+
+def test_a_deleted_pod_leaves_no_claim_and_no_device_behind(play: Play) -> None:
+    async def delete(cluster: SimulatedCluster) -> None:
+        await cluster.client.delete(PODS, "first", "default")
+
+    async def no_claim_of_first(cluster: SimulatedCluster) -> None:
+        claims = (await cluster.client.list(BUILTIN_CLAIMS)).items
+        assert [claim.metadata.owner_references[0].name for claim in claims] == ["second"]
+        with pytest.raises(NotFound):
+            await cluster.client.get(PODS, "first", "default")
+
+    objects = [node("n1"), devices("n1", "gpu-0"), class_(), template(), pod("first", "one"), pod("second", "one")]
+    pods = play(*objects, then=[delete, no_claim_of_first])
+
+    assert steps(pods["first"])[-1] == "gone"
+    assert pods["second"].node == "n1"
+
+
+def test_a_named_claim_serves_one_pod_after_the_other(play: Play) -> None:
+    pods = play(
+        node("n1"),
+        devices("n1", "gpu-0", "gpu-1"),
+        class_(),
+        claim("gate"),
+        pod("first", claims=["gate"], run="20"),
+        pod("second", claims=["gate"]),
+    )
+
+    assert any(step.text.startswith("waits: ClaimInUse") for step in pods["second"].steps)
+    assert at(pods["second"], "bound to n1") == 20
+
+
+def test_a_shareable_claim_serves_several_pods_on_its_node(play: Play) -> None:
+    objects = [node("n1"), node("n2"), devices("n2", "gpu-0"), class_(shareable=True), claim("gate")]
+    pods = play(*objects, pod("a", claims=["gate"]), pod("b", claims=["gate"]))
+
+    assert [pods[name].node for name in "ab"] == ["n2", "n2"]
+    assert [held(pods[name]) for name in "ab"] == [{"gate": ("gpu-0",)}] * 2
+
+
+def test_a_node_that_only_the_scheduler_refuses_is_left_for_another(play: Play) -> None:
+    nodes = [node("n1"), node("n2"), devices("n1", "gpu-0", "gpu-1"), devices("n2", "gpu-0")]
+    web = pod("web", nodeName="n1")
+    picky = play(*nodes, class_(), template(), web, pod("p", "one", affinity=away_from("web")))["p"]
+
+    assert picky.node == "n2"
+    assert held(picky) == {"one": ("gpu-0",)}
+
+
+def test_a_pod_refused_everywhere_holds_nothing_while_it_waits(play: Play) -> None:
+    web = pod("web", nodeName="n1")
+    picky = pod("p", "one", affinity=away_from("web"))
+    pods = play(node("n1"), node("n2"), devices("n1", "gpu-0"), class_(), template(), web, picky)
+
+    assert pods["p"].node == ""
+    assert pods["p"].reason.startswith("SchedulerRefused: ")
+
+
+def test_an_exact_class_lets_the_scheduler_choose(play: Play) -> None:
+    nodes = [node("n1"), node("n2"), devices("n1", "gpu-0"), devices("n2", "gpu-0")]
+    placed = play(*nodes, class_(placement="Exact"), template(), pod("web", nodeName="n1"), pod("p", "one"))["p"]
+
+    assert placed.node == "n2"
+    assert held(placed) == {"one": ("gpu-0",)}
+    told = [text for text in steps(placed) if not text.startswith("waits: ")]
+    assert told[1].startswith("claim one: offered to the scheduler on n")
+    assert told[2:] == ["the scheduler chooses n2", "claim one: allocated gpu-0", "bound to n2", "running"]
+
+
+def test_a_pod_bound_by_others_gets_its_claim_there(play: Play) -> None:
+    objects = [node("n1"), node("n2"), devices("n1", "gpu-0"), devices("n2", "gpu-0"), class_(), template()]
+    placed = play(*objects, pod("p", "one", nodeName="n2"))["p"]
+
+    assert (placed.node, placed.pod.status.phase) == ("n2", "Running")
+
+
+def test_a_bound_pod_without_what_it_asked_for_does_not_start(play: Play) -> None:
+    placed = play(node("n1"), class_(), template(), pod("p", "one", nodeName="n1"))["p"]
+
+    assert placed.pod.status.phase == "Pending"
+
+
+def test_gated_pods_and_those_of_other_schedulers_are_left_alone(play: Play) -> None:
+    pods = play(node("n1"), pod("gated", schedulingGates=[{"name": "g"}]), pod("other", schedulerName="x"))
+
+    assert [pods[name].node for name in ("gated", "other")] == ["", ""]
+
+
+def test_a_part_that_fails_ends_the_simulation(tmp_path: Path) -> None:
+    class Broken(DeviceDriver):
+        def observe(self, old: object, new: object) -> bool:
+            raise RuntimeError("broken driver")
+
+    async def story() -> None:
+        (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all([devices("n1", "gpu-0")]))
+        async with SimulatedCluster([Broken()]) as cluster:
+            await cluster.apply(read([tmp_path / "objects.yaml"]))
+            await cluster.settle()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        virtual_time.run(story())
+    assert "broken driver" in repr(raised.value)
