@@ -29,6 +29,7 @@ from parley.control.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client, NotFound
 from parley.kube.memory import MemoryServer
+from parley.kube.reflector import Reflector
 from parley.scheduler.controller import Controller
 from parley.sdk import Driver
 from parley.simulate.claim_controller import ClaimController
@@ -179,6 +180,42 @@ class World:
         return [(e.reason, e.note) for e in listing.items if (e.regarding or {}).get("name") == name]
 
 
+class Watcher:
+    """Looks at every state that the API ever shows, and remembers what must never be."""
+
+    def __init__(self, world: World) -> None:
+        self.faults: list[str] = []
+        self._claims: dict[str, BuiltinClaim] = {}
+        self._reflector = Reflector(world.client, BUILTIN_CLAIMS, on_change=self._changed)
+        self._pods = Reflector(world.client, PODS)
+        self.tasks = [asyncio.create_task(part.run()) for part in (self._pods, self._reflector)]
+
+    def _changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if old is not None:
+            self._claims.pop(old.metadata.uid, None)
+        if new is not None:
+            self._claims[new.metadata.uid] = new
+        held: dict[Any, str] = {}
+        for claim in self._claims.values():
+            for device in self._in_use(claim):
+                if other := held.get(device):
+                    self.faults.append(f"{device} is held by {other} and by {claim.metadata.name}")
+                held[device] = claim.metadata.name
+
+    def _in_use(self, claim: BuiltinClaim) -> tuple[Any, ...]:
+        """What the claim holds, as long as a pod of its is there that has not ended."""
+        if claim.status.allocation is None:
+            return ()
+        users = {user.uid for user in claim.status.reserved_for}
+        alive = {p.metadata.uid for p in self._pods.values() if p.status.phase not in ("Succeeded", "Failed")}
+        found = allocated(claim, driver_of(claim.status.allocation))
+        return found.devices if found is not None and users & alive else ()
+
+    def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+
 Scenario = Callable[[World], Awaitable[None]]
 
 
@@ -195,3 +232,9 @@ def play() -> Callable[[Scenario], None]:
             await world.stop()
 
     return lambda scenario: run(main(scenario))
+
+
+@pytest.fixture
+def watcher() -> type[Watcher]:
+    """Makes the one that looks at every state; to be made before anything happens."""
+    return Watcher

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
-from parley.control.mirror import allocated, driver_of
+from parley.api.resources import CLAIMS
 from parley.kube.faults import Call, FaultClient
-from parley.kube.reflector import Reflector
 
 if TYPE_CHECKING:
-    from tests.unit.scheduler.conftest import World
+    from tests.unit.scheduler.conftest import Watcher, World
 else:
-    World = Any
+    World = Watcher = Any
 
+Watch = Callable[[World], Watcher]
 Play = Callable[[Callable[[World], Any]], None]
 
 
@@ -52,42 +50,6 @@ class Executioner:
         await asyncio.wait([task])
         self.died = True
         self.world.start_parley()
-
-
-class Watcher:
-    """Looks at every state that the API ever shows, and remembers what must never be."""
-
-    def __init__(self, world: World) -> None:
-        self.faults: list[str] = []
-        self._claims: dict[str, BuiltinClaim] = {}
-        self._reflector = Reflector(world.client, BUILTIN_CLAIMS, on_change=self._changed)
-        self._pods = Reflector(world.client, PODS)
-        self.tasks = [asyncio.create_task(part.run()) for part in (self._pods, self._reflector)]
-
-    def _changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        if old is not None:
-            self._claims.pop(old.metadata.uid, None)
-        if new is not None:
-            self._claims[new.metadata.uid] = new
-        held: dict[Any, str] = {}
-        for claim in self._claims.values():
-            for device in self._in_use(claim):
-                if other := held.get(device):
-                    self.faults.append(f"{device} is held by {other} and by {claim.metadata.name}")
-                held[device] = claim.metadata.name
-
-    def _in_use(self, claim: BuiltinClaim) -> tuple[Any, ...]:
-        """What the claim holds, as long as a pod of its is there that has not ended."""
-        if claim.status.allocation is None:
-            return ()
-        users = {user.uid for user in claim.status.reserved_for}
-        alive = {p.metadata.uid for p in self._pods.values() if p.status.phase not in ("Succeeded", "Failed")}
-        found = allocated(claim, driver_of(claim.status.allocation))
-        return found.devices if found is not None and users & alive else ()
-
-    def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
 
 
 async def story(world: World) -> None:
@@ -133,38 +95,38 @@ async def check(world: World) -> None:
     assert len(world.controller.ledger) == 0
 
 
-async def killed_at(world: World, write: int, *, after: bool) -> int:
+async def killed_at(world: World, watcher: Watch, write: int, *, after: bool) -> int:
     executioner = Executioner(world, write, after=after)
-    watcher = Watcher(world)
+    watching = watcher(world)
     running = asyncio.create_task(executioner.run())
     await story(world)
     await check(world)
     running.cancel()
-    watcher.stop()
-    assert watcher.faults == []
+    watching.stop()
+    assert watching.faults == []
     assert executioner.died == bool(write)
     return executioner.client.writes
 
 
-def count_writes(play: Play) -> int:
+def count_writes(play: Play, watcher: Watch) -> int:
     counted: list[int] = []
 
     async def scenario(world: World) -> None:
-        counted.append(await killed_at(world, 0, after=False))
+        counted.append(await killed_at(world, watcher, 0, after=False))
 
     play(scenario)
     return counted[0]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, after: bool) -> None:
-    writes = count_writes(play)
+def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, watcher: Watch, after: bool) -> None:
+    writes = count_writes(play, watcher)
     assert writes > 20
     for write in range(1, writes + 1):
 
         async def scenario(world: World, write: int = write) -> None:
             try:
-                await killed_at(world, write, after=after)
+                await killed_at(world, watcher, write, after=after)
             except BaseException as error:
                 raise AssertionError(
                     f"killed {'after' if after else 'before'} write {write} of {writes}"
