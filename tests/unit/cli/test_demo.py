@@ -1,0 +1,102 @@
+"""`parley demo`: the examples' outcome, as text and as JSON, and what it says to wrong input."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner, Result
+
+from parley.cli.main import app
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "examples").glob("*.yaml"))
+GOLDEN = Path(__file__).parent / "demo.txt"
+
+
+def demo(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["demo", *map(str, arguments)])
+
+
+@pytest.fixture
+def examples(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    monkeypatch.chdir(ROOT)
+    return EXAMPLES
+
+
+def outcome(*arguments: object) -> dict[str, dict[str, Any]]:
+    result = demo("--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return {pod["name"]: pod for pod in orjson.loads(result.stdout)["pods"]}
+
+
+def test_the_examples_as_text(examples: list[Path]) -> None:
+    """To accept a change: .venv/bin/parley demo examples/*.yaml > tests/unit/cli/demo.txt"""
+    assert demo(*examples).stdout == GOLDEN.read_text()
+
+
+def test_the_examples_as_json(examples: list[Path]) -> None:
+    pods = outcome(*examples)
+
+    assert list(pods) == ["gpu", "reader", "pipeline", "first", "second", "giant"]
+    gpu = pods["gpu"]
+    assert re.fullmatch("gpu-gpu-[a-z0-9]{5}", gpu["claims"][0].pop("claim"))
+    assert gpu == {
+        "namespace": "default",
+        "name": "gpu",
+        "node": "node-1",
+        "reason": "",
+        "claims": [{"name": "gpu", "driver": "device.parley.dev", "devices": ["gpu-0"]}],
+    }
+    assert pods["reader"]["claims"] == [
+        {"name": "scanner", "claim": "scanner", "driver": "device.parley.dev", "devices": ["gpu-2"]}
+    ]
+    assert pods["pipeline"]["node"] == "node-2"
+    assert [claim["devices"] for claim in pods["pipeline"]["claims"]] == [["gpu-0"], ["gpu-2"]]
+
+
+def test_a_pod_that_waits_has_no_node_but_a_reason(examples: list[Path]) -> None:
+    giant = outcome(*examples)["giant"]
+
+    assert giant["node"] is None
+    assert giant["reason"] == (
+        "NothingViable: 0 of 3 nodes will do: nodes node-1, node-2: claim gpus: 1 of 2 devices of model a100 "
+        "free, 3 wanted; node node-3: claim gpus: has no devices. "
+        "To help: free devices or add nodes that have what is asked for"
+    )
+
+
+def test_a_claim_of_a_class_that_does_not_exist_is_the_controllers_to_explain(tmp_path: Path) -> None:
+    text = (
+        (ROOT / "examples" / "gpu.yaml").read_text().replace("resourceClassName: gpu", "resourceClassName: gpus")
+    )
+    (tmp_path / "gpu.yaml").write_text(text)
+
+    pods = outcome(tmp_path / "gpu.yaml", ROOT / "examples" / "nodes.yaml")
+
+    assert {pod["reason"].partition(":")[0] for pod in pods.values()} == {"ClassNotFound"}
+
+
+def test_nothing_to_negotiate(examples: list[Path]) -> None:
+    assert demo("examples/nodes.yaml").stdout == "0 pods: 0 bound, 0 waiting\n"
+
+
+def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\nkind: Pod\n")
+
+    result = demo("a.yaml", "b.yaml")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        "error: a.yaml, document 1: kind 'Secret' (v1) is not known to the simulated cluster; it knows Node, "
+        "ResourceSlice, ResourceClass, ResourceClaimTemplate, ResourceClaim, Pod\n"
+        "error: a.yaml, document 2: apiVersion is missing; write for example apiVersion: parley.dev/v1alpha1\n"
+        "error: b.yaml: cannot be read: No such file or directory; give the path of a YAML file\n"
+    )
+
+
+def test_without_files_it_asks_for_some() -> None:
+    assert demo().exit_code == 2
