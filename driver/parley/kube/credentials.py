@@ -1,0 +1,158 @@
+"""Where the API server is, and how a client proves who it is: a kubeconfig or a pod's service account.
+
+Reading configurations, running credential plugins and refreshing OIDC tokens are the kubernetes package's.
+This decides when they are looked at again: after a while, so that rotated tokens and certificates are used
+before the old ones end, and before the next request after the server said 401. If looking again fails, the
+known credentials are kept: the server is the judge of them. What goes over the wire is `http`'s.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import structlog
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
+
+Load = Callable[["Configuration"], Awaitable[None]]
+"""Fills the configuration with what is known now; called again for a refresh."""
+
+REFRESH_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class NoConfiguration(Exception):
+    """Raised when there is no usable description of an API server, with what to do about it."""
+
+
+class Credentials:
+    """The server's address, TLS and token. Nothing is read before `refresh` is called for the first time."""
+
+    def __init__(self, load: Load, source: str, refresh_seconds: float = REFRESH_SECONDS) -> None:
+        self._load = load
+        self._source = source
+        self._refresh_seconds = refresh_seconds
+        self._due: float | None = None
+        self._lock = asyncio.Lock()
+        self._files: dict[str, int] = {}
+        self.host = ""
+        self.server_name: str | None = None
+        self.proxy: str | None = None
+        self.tls: ssl.SSLContext | None = None
+        self.authorization = ""
+
+    def current(self) -> bool:
+        """Whether `refresh` has nothing to do."""
+        return self._due is not None and asyncio.get_running_loop().time() < self._due
+
+    def doubt(self) -> None:
+        """The server did not accept them: refresh before the next request."""
+        if self._due is not None:
+            self._due = 0.0
+
+    async def refresh(self) -> None:
+        """Look again if it is time to. Raises NoConfiguration if they could never be read."""
+        async with self._lock:
+            if self.current():
+                return
+            try:
+                await self._read()
+            except Exception as error:  # the loader raises whatever it stumbles over: YAML, keys, files, types
+                if self._due is None:
+                    raise NoConfiguration(f"{self._source}: {error}") from error
+                log.warning("credentials not refreshed", source=self._source, error=str(error))
+            self._due = asyncio.get_running_loop().time() + self._refresh_seconds
+
+    async def _read(self) -> None:
+        # Loading it takes half a second and 20 MB, which only those pay who talk to a server.
+        from kubernetes.aio.client import Configuration
+
+        configuration = Configuration()
+        await self._load(configuration)
+        self.host = configuration.host
+        self.server_name = configuration.tls_server_name
+        self.proxy = configuration.proxy or _proxy_from_environment(self.host)
+        self.authorization = configuration.api_key.get("BearerToken", "").strip()
+        if self.host.startswith("https:"):
+            self.tls = self._trust(configuration)
+
+    def _trust(self, configuration: "Configuration") -> ssl.SSLContext:
+        """The same context each time, since open connections hold on to it; new ones see new certificates."""
+        context = self.tls or _context(verify=configuration.verify_ssl)
+        authority, certificate = configuration.ssl_ca_cert, configuration.cert_file
+        if authority and self._changed(authority):
+            context.load_verify_locations(cafile=authority)
+        elif not authority and self.tls is None:
+            context.load_default_certs()
+        if certificate and self._changed(certificate):
+            context.load_cert_chain(certificate, configuration.key_file)
+        return context
+
+    def _changed(self, path: str) -> bool:
+        modified = Path(path).stat().st_mtime_ns
+        if self._files.get(path) == modified:
+            return False
+        self._files[path] = modified
+        return True
+
+
+def kubeconfig(path: str | None = None, context: str | None = None) -> Credentials:
+    """Of a kubeconfig: `path`, else $KUBECONFIG, else ~/.kube/config; its current context unless one is named."""
+    places = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    loader: Any = None
+
+    async def load(configuration: "Configuration") -> None:
+        nonlocal loader
+        from kubernetes.aio.config import load_kube_config
+
+        if loader is None:
+            _check_exists(places)
+            loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
+                places, context, configuration, persist_config=False
+            )
+        else:
+            await loader.load_and_set(configuration)
+
+    chosen = f"context {context!r}" if context else "current context"
+    return Credentials(load, f"kubeconfig {places}, {chosen}")
+
+
+def _check_exists(places: str) -> None:
+    if not any(Path(place).expanduser().exists() for place in places.split(os.pathsep) if place):
+        raise FileNotFoundError("no such file; name another one with --kubeconfig or KUBECONFIG")
+
+
+def in_cluster() -> Credentials:
+    """Of the service account of the pod in which this runs."""
+
+    async def load(configuration: "Configuration") -> None:
+        from kubernetes.aio.config import load_incluster_config
+
+        load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]  # as above
+
+    return Credentials(load, "the pod's service account (outside of a pod, name a kubeconfig with --kubeconfig)")
+
+
+def _context(verify: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["http/1.1"])
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _proxy_from_environment(host: str) -> str | None:
+    """Once, as client-go does it: never for this machine, and not for what NO_PROXY names."""
+    url = urlsplit(host)
+    name = url.hostname or ""
+    if name == "localhost" or name.startswith("127.") or name == "::1" or proxy_bypass(name):
+        return None
+    return getproxies().get(url.scheme)

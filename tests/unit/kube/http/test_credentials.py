@@ -1,0 +1,237 @@
+"""Which address, token and certificates a client uses, and when it looks at them again."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import trustme
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from parley.api.resources import NODES
+from parley.kube import credentials
+from parley.kube.client import OutcomeUnknown
+from parley.kube.credentials import Credentials, NoConfiguration
+from parley.kube.http import HttpClient
+
+
+def write_kubeconfig(path: Path, user: dict[str, Any], server: str = "http://127.0.0.1:1", **cluster: Any) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "main",
+        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+async def test_a_token_is_sent_as_the_kubeconfig_has_it(tmp_path: Path) -> None:
+    known = credentials.kubeconfig(write_kubeconfig(tmp_path / "config", {"token": "abc"}))
+    await known.refresh()
+    assert (known.host, known.authorization) == ("http://127.0.0.1:1", "Bearer abc")
+
+
+async def test_the_kubeconfig_of_the_environment_is_used_when_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", write_kubeconfig(tmp_path / "config", {"token": "abc"}))
+    known = credentials.kubeconfig()
+    await known.refresh()
+    assert known.authorization == "Bearer abc"
+
+
+async def test_a_missing_kubeconfig_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(NoConfiguration) as caught:
+        await credentials.kubeconfig(str(tmp_path / "absent")).refresh()
+    assert str(caught.value) == (
+        f"kubeconfig {tmp_path}/absent, current context: no such file; "
+        "name another one with --kubeconfig or KUBECONFIG"
+    )
+
+
+async def test_an_unknown_context_is_named(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", {"token": "abc"})
+    with pytest.raises(NoConfiguration) as caught:
+        async with HttpClient.from_kubeconfig(path, "staging"):
+            pass
+    assert str(caught.value).startswith(f"kubeconfig {path}, context 'staging': ")
+    assert "Expected object with name staging" in str(caught.value)
+
+
+async def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(NoConfiguration) as caught:
+        await credentials.in_cluster().refresh()
+    assert str(caught.value) == (
+        "the pod's service account (outside of a pod, name a kubeconfig with --kubeconfig): "
+        "Service host/port is not set."
+    )
+
+
+@pytest.mark.looptime
+async def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    known = credentials.kubeconfig(write_kubeconfig(tmp_path / "config", {"tokenFile": str(token)}))
+    await known.refresh()
+    token.write_text("second\n")
+
+    assert known.current()
+    await known.refresh()
+    assert known.authorization == "Bearer first"
+
+    await asyncio.sleep(credentials.REFRESH_SECONDS)
+    assert not known.current()
+    await known.refresh()
+    assert known.authorization == "Bearer second"
+
+
+@pytest.mark.looptime
+async def test_what_can_no_longer_be_read_stays_as_it_was() -> None:
+    readings = iter(["Bearer first"])
+
+    async def load(configuration: Any) -> None:
+        configuration.host = "http://127.0.0.1:1"
+        configuration.api_key["BearerToken"] = next(readings, None) or missing()
+
+    def missing() -> str:
+        raise FileNotFoundError("token")
+
+    known = Credentials(load, "test")
+    await known.refresh()
+    known.doubt()
+    await known.refresh()
+    assert known.authorization == "Bearer first"
+    assert known.current()
+
+
+async def test_many_who_wait_for_credentials_read_them_once() -> None:
+    readings = 0
+
+    async def load(configuration: Any) -> None:
+        nonlocal readings
+        readings += 1
+        await asyncio.sleep(0)
+
+    known = Credentials(load, "test")
+    await asyncio.gather(*(known.refresh() for _ in range(5)))
+    assert readings == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "excepted", "proxy"),
+    [
+        ("https://10.0.0.1:6443", "", "http://proxy:3128"),
+        ("https://10.0.0.1:6443", "10.0.0.1", None),
+        ("https://127.0.0.1:6443", "", None),
+        ("http://10.0.0.1", "", None),
+    ],
+)
+async def test_a_proxy_of_the_environment_is_used_where_it_applies(
+    host: str, excepted: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", excepted)
+
+    async def load(configuration: Any) -> None:
+        configuration.host = host
+
+    known = Credentials(load, "test")
+    await known.refresh()
+    assert known.proxy == proxy
+
+
+class TlsServer:
+    """Demands a client certificate and answers with its common name."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+        authority.configure_trust(context)
+        self._context = context
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        self._server = TestServer(application, scheme="https")
+
+    async def start(self) -> str:
+        await self._server.start_server(ssl=self._context)
+        return str(self._server.make_url("")).rstrip("/")
+
+    async def stop(self) -> None:
+        await self._server.close()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        subject = request.transport.get_extra_info("peercert")["subject"]
+        name = dict(pair for entry in subject for pair in entry)["commonName"]
+        answer = web.Response(body=orjson.dumps({"metadata": {"name": name}}))
+        answer.force_close()
+        return answer
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+async def tls_host(authority: trustme.CA) -> AsyncIterator[str]:
+    server = TlsServer(authority)
+    yield await server.start()
+    await server.stop()
+
+
+def write_certificate(folder: Path, authority: trustme.CA, name: str) -> None:
+    pair = authority.issue_cert(f"{name}@parley.dev", common_name=name)
+    pair.cert_chain_pems[0].write_to_path(folder / "client.crt")
+    pair.private_key_pem.write_to_path(folder / "client.key")
+
+
+async def test_a_client_certificate_proves_who_we_are_and_may_be_renewed(
+    tmp_path: Path, authority: trustme.CA, tls_host: str
+) -> None:
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    write_certificate(tmp_path, authority, "first")
+    path = write_kubeconfig(
+        tmp_path / "config",
+        {"client-certificate": "client.crt", "client-key": "client.key"},
+        tls_host,
+        **{"certificate-authority": "ca.crt"},
+    )
+    known = credentials.kubeconfig(path)
+    async with HttpClient(known) as client:
+        assert (await client.get(NODES, "any")).metadata.name == "first"
+
+        write_certificate(tmp_path, authority, "second")
+        known.doubt()
+        assert (await client.get(NODES, "any")).metadata.name == "second"
+
+
+async def test_a_server_of_another_authority_is_refused(
+    tmp_path: Path, authority: trustme.CA, tls_host: str
+) -> None:
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
+    path = write_kubeconfig(tmp_path / "config", {"token": "a"}, tls_host, **{"certificate-authority": "ca.crt"})
+    async with HttpClient.from_kubeconfig(path) as client:
+        with pytest.raises(OutcomeUnknown, match="certificate verify failed"):
+            await client.get(NODES, "any")
+
+
+async def test_verification_can_be_switched_off(tmp_path: Path, authority: trustme.CA, tls_host: str) -> None:
+    write_certificate(tmp_path, authority, "trusting")
+    user = {"client-certificate": "client.crt", "client-key": "client.key"}
+    path = write_kubeconfig(tmp_path / "config", user, tls_host, **{"insecure-skip-tls-verify": True})
+    async with HttpClient.from_kubeconfig(path) as client:
+        assert (await client.get(NODES, "any")).metadata.name == "trusting"

@@ -1,0 +1,335 @@
+"""What the HTTP client sends, and what it makes of every kind of answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS
+from parley.kube.client import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    PatchType,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from parley.kube.credentials import Credentials
+from parley.kube.http import HttpClient
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Serve = Callable[..., Awaitable[HttpClient]]
+
+POD = {"metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"}}
+
+
+def answering(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Handler:
+    content = body if isinstance(body, bytes) else orjson.dumps(body)
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=content, status=status, headers=headers, content_type="application/json")
+
+    return handler
+
+
+def status_object(code: int, reason: str, message: str, **details: Any) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": details,
+    }
+
+
+REFUSALS = [
+    (400, "BadRequest", BadRequest),
+    (401, "Unauthorized", Unauthorized),
+    (403, "Forbidden", Forbidden),
+    (404, "NotFound", NotFound),
+    (405, "MethodNotAllowed", ApiError),
+    (409, "AlreadyExists", AlreadyExists),
+    (409, "Conflict", Conflict),
+    (410, "Expired", Expired),
+    (422, "Invalid", Invalid),
+    (429, "TooManyRequests", TooManyRequests),
+    (500, "InternalError", ServerError),
+    (503, "ServiceUnavailable", ServerError),
+]
+
+
+@pytest.mark.parametrize(("code", "reason", "error"), REFUSALS)
+async def test_a_refusal_is_raised_by_its_code_in_the_servers_words(
+    code: int, reason: str, error: type[ApiError], serve: Serve
+) -> None:
+    client = await serve(answering(status_object(code, reason, f"sorry: {reason}"), code))
+    with pytest.raises(error) as caught:
+        await client.patch(PODS, "a", {}, "default")
+
+    assert type(caught.value) is error
+    assert str(caught.value) == f"{code} {reason}: sorry: {reason}"
+    assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("details", "headers", "seconds"),
+    [
+        ({"retryAfterSeconds": 3}, {}, 3),
+        ({}, {"Retry-After": "7"}, 7),
+        ({"retryAfterSeconds": 3}, {"Retry-After": "7"}, 3),
+        ({}, {"Retry-After": "Sat, 21 Nov 2026 14:00:00 GMT"}, None),
+    ],
+)
+async def test_a_server_that_asks_to_slow_down_says_for_how_long(
+    details: dict[str, Any], headers: dict[str, str], seconds: float | None, serve: Serve
+) -> None:
+    body = status_object(429, "TooManyRequests", "too many requests", **details)
+    client = await serve(answering(body, 429, headers))
+    with pytest.raises(TooManyRequests) as caught:
+        await client.list(PODS)
+    assert caught.value.retry_after == seconds
+
+
+async def test_an_answer_that_is_no_status_object_is_quoted(serve: Serve) -> None:
+    page = b"<html>upstream connect error</html>"
+    client = await serve(answering(page, 503))
+    with pytest.raises(ServerError, match=r"^503 Service Unavailable: <html>upstream connect error</html>$"):
+        await client.get(NODES, "n1")
+
+
+async def test_a_redirect_is_not_followed(serve: Serve) -> None:
+    client = await serve(answering(b"", 307, {"Location": "https://elsewhere.example"}))
+    with pytest.raises(ApiError, match=r"^307 Temporary Redirect: the answer has no text$"):
+        await client.get(NODES, "n1")
+
+
+class Recorder:
+    """Answers with a pod and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.request = ""
+        self.headers: dict[str, str] = {}
+        self.body: Any = None
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.request = f"{request.method} {request.raw_path}"
+        self.headers = dict(request.headers)
+        content = await request.read()
+        self.body = orjson.loads(content) if content else None
+        return web.Response(body=orjson.dumps(POD))
+
+
+async def test_reads_go_to_the_kinds_path(serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    pod = await client.get(PODS, "a", "default")
+    assert recorder.request == "GET /api/v1/namespaces/default/pods/a"
+    assert (pod.metadata.name, pod.metadata.resource_version) == ("a", "7")
+    assert recorder.headers["Authorization"] == "Bearer token-1"
+    assert recorder.headers["User-Agent"] == "parley"
+
+    await client.list(BUILTIN_CLAIMS, label_selector="a in (b,c)", field_selector="metadata.name=x")
+    assert recorder.request == (
+        "GET /apis/resource.k8s.io/v1/resourceclaims"
+        "?labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx"
+    )
+
+
+async def test_a_name_cannot_leave_its_place_in_the_path(serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    await client.get(PODS, "../../secrets?x=1#", "default")
+    assert recorder.request == "GET /api/v1/namespaces/default/pods/..%2F..%2Fsecrets%3Fx=1%23"
+
+
+async def test_a_creation_names_its_kind(serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    await client.create(PODS, {"metadata": {"generateName": "a-"}}, "default", field_manager="parley")
+    assert recorder.request == "POST /api/v1/namespaces/default/pods?fieldManager=parley"
+    assert recorder.body == {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}}
+
+
+@pytest.mark.parametrize("kind", list(PatchType))
+async def test_a_patch_has_its_media_type(kind: PatchType, serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    await client.patch(PODS, "a", {"status": {}}, "default", patch_type=kind, subresource="status")
+    assert recorder.request == "PATCH /api/v1/namespaces/default/pods/a/status"
+    assert recorder.headers["Content-Type"] == kind.value
+
+
+async def test_an_apply_names_manager_force_and_kind(serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    await client.patch(
+        PODS, "a", {"spec": {}}, "default", patch_type=PatchType.APPLY, field_manager="parley", force=True
+    )
+    assert recorder.request == "PATCH /api/v1/namespaces/default/pods/a?fieldManager=parley&force=true"
+    assert recorder.body == {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+
+
+async def test_a_json_patch_is_a_list(serve: Serve) -> None:
+    recorder = Recorder()
+    operations = [{"op": "test", "path": "/metadata/uid", "value": "u"}]
+    client = await serve(recorder)
+    await client.patch(PODS, "a", operations, "default", patch_type=PatchType.JSON)
+    assert recorder.body == operations
+
+
+async def test_a_deletion_has_its_preconditions(serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    await client.delete(PODS, "a", "default", uid="u", resource_version="7", grace_period_seconds=0)
+    assert recorder.body == {
+        "propagationPolicy": "Background",
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
+        "gracePeriodSeconds": 0,
+    }
+    await client.delete(PODS, "a", "default")
+    assert recorder.body == {"propagationPolicy": "Background"}
+
+
+async def test_a_subresource_answers_with_plain_json(serve: Serve) -> None:
+    recorder = Recorder()
+    client = await serve(recorder)
+    answer = await client.create_subresource(PODS, "a", "binding", {"target": {"name": "n1"}}, "default")
+    assert recorder.request == "POST /api/v1/namespaces/default/pods/a/binding"
+    assert answer == POD
+
+
+async def test_a_list_is_typed_and_has_its_version(serve: Serve) -> None:
+    body = {"metadata": {"resourceVersion": "12"}, "items": [POD, POD]}
+    client = await serve(answering(body))
+    listing = await client.list(PODS)
+    assert [pod.metadata.name for pod in listing.items] == ["a", "a"]
+    assert listing.resource_version == "12"
+
+
+async def test_an_object_that_does_not_fit_its_type_is_no_answer(serve: Serve) -> None:
+    nameless = {"metadata": {"name": "gpu"}, "driverName": 3}
+    client = await serve(answering({"metadata": {"resourceVersion": "1"}, "items": [nameless]}))
+    with pytest.raises(OutcomeUnknown, match="GET resourceclasses: the answer cannot be read as ResourceClass"):
+        await client.list(CLASSES)
+    client = await serve(answering(nameless))
+    with pytest.raises(OutcomeUnknown, match="GET resourceclasses gpu: the answer cannot be read as"):
+        await client.get(CLASSES, "gpu")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (502, "bad gateway"),
+        (504, "Timeout: request did not complete within the allotted timeout"),
+        (500, "etcdserver: request timed out"),
+    ],
+)
+async def test_a_write_that_got_lost_behind_the_server_has_an_unknown_outcome(
+    code: int, message: str, serve: Serve
+) -> None:
+    client = await serve(answering(status_object(code, "Lost", message), code))
+    with pytest.raises(OutcomeUnknown, match=f"^PATCH pods default/a/status: {code} Lost: {message}$"):
+        await client.patch(PODS, "a", {}, "default", subresource="status")
+    with pytest.raises(ServerError):
+        await client.get(PODS, "a", "default")
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"HTTP/1.1 2"])
+async def test_a_connection_that_breaks_leaves_the_outcome_unknown_and_nothing_is_sent_twice(
+    answer: bytes, serve_raw: Serve
+) -> None:
+    seen: list[bytes] = []
+    client = await serve_raw(answer, seen)
+    with pytest.raises(OutcomeUnknown, match=r"^PATCH pods default/a: no answer: "):
+        await client.patch(PODS, "a", {}, "default")
+    with pytest.raises(OutcomeUnknown, match=r"^DELETE pods default/a: no answer: "):
+        await client.delete(PODS, "a", "default")
+    assert seen == [
+        b"PATCH /api/v1/namespaces/default/pods/a HTTP/1.1",
+        b"DELETE /api/v1/namespaces/default/pods/a HTTP/1.1",
+    ]
+
+
+async def test_a_deletion_is_not_repeated_on_a_connection_that_was_used_before(serve: Serve) -> None:
+    requests: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        requests.append(request.method)
+        if request.method == "DELETE":
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(body=orjson.dumps(POD))
+
+    client = await serve(handler)
+    await client.get(PODS, "a", "default")
+    with pytest.raises(OutcomeUnknown, match=r"^DELETE pods default/a: no answer: "):
+        await client.delete(PODS, "a", "default")
+    assert requests == ["GET", "DELETE"]
+
+
+async def test_a_server_that_is_not_there_is_no_answer(unused_tcp_port: int, connect: Serve) -> None:
+    client = await connect(f"http://127.0.0.1:{unused_tcp_port}")
+    with pytest.raises(OutcomeUnknown, match=r"^GET nodes n1: no answer: Cannot connect to host"):
+        await client.get(NODES, "n1")
+
+
+async def test_a_silent_server_is_given_up_at_the_time_limit(serve: Serve) -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    loop = asyncio.get_running_loop()
+    client = await serve(handler, timeout=0.2)
+    started = loop.time()
+    with pytest.raises(OutcomeUnknown, match=r"^PATCH pods default/a: no answer: TimeoutError$"):
+        await client.patch(PODS, "a", {}, "default")
+    assert loop.time() - started < 2
+
+
+async def test_waiting_for_a_free_connection_counts_for_the_time_limit(serve: Serve) -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    client = await serve(handler, timeout=0.2, connections=1)
+    outcomes = await asyncio.gather(
+        client.get(PODS, "a", "default"), client.get(PODS, "b", "default"), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, OutcomeUnknown]
+
+
+async def test_after_a_401_the_credentials_are_read_again(host_of: Callable[[Handler], Awaitable[str]]) -> None:
+    tokens = iter(["old", "new"])
+
+    async def load(configuration: Any) -> None:
+        configuration.host = host
+        configuration.api_key["BearerToken"] = f"Bearer {next(tokens)}"
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.headers["Authorization"] == "Bearer new":
+            return web.Response(body=orjson.dumps(POD))
+        return web.Response(body=orjson.dumps(status_object(401, "Unauthorized", "Unauthorized")), status=401)
+
+    host = await host_of(handler)
+    async with HttpClient(Credentials(load, "test")) as client:
+        with pytest.raises(Unauthorized):
+            await client.get(PODS, "a", "default")
+        assert (await client.get(PODS, "a", "default")).metadata.name == "a"
+
+
+async def test_closing_twice_is_fine(serve: Serve) -> None:
+    client = await serve(answering(POD))
+    await client.get(PODS, "a", "default")
+    await client.close()
+    await client.close()
