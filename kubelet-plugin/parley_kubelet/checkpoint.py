@@ -81,8 +81,10 @@ class Checkpoint:
             content = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise self._damaged(f"it is not JSON ({error})") from None
-        if not isinstance(content, dict) or not isinstance(content.get("version"), int):
-            raise self._damaged("it has no version")
+        if not isinstance(content, dict):
+            raise self._damaged("it is not a JSON object")
+        if not isinstance(version := content.get("version"), int) or version < 1:
+            raise self._damaged(f"version={version!r} was never written")
         return content
 
     def _check(self, content: dict[str, Any]) -> None:

@@ -1,0 +1,59 @@
+"""The program `parley-kubelet`: settings, logging, signals, and one sentence where it cannot start.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot start or go on, 2 for wrong options.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+from parley.kube.credentials import NoConfiguration
+from parley.kube.http import HttpClient
+from parley_kubelet.checkpoint import CheckpointError
+from parley_kubelet.configuration import ConfigurationError, load
+from parley_kubelet.devices import NameTaken
+from parley_kubelet.plugin import run_plugin
+from parley_kubelet.settings import Settings, parse_arguments
+from parley_kubelet.sockets import SocketRefused
+
+_CANNOT_START = (ConfigurationError, NameTaken, CheckpointError, SocketRefused, NoConfiguration, OSError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit status."""
+    settings = parse_arguments(sys.argv[1:] if arguments is None else arguments, os.environ)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
+    try:
+        asyncio.run(_run(settings))
+    except _CANNOT_START as error:
+        print(f"parley-kubelet: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _run(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    configuration = load(settings.config)
+    async with _client(settings) as client:
+        await run_plugin(settings, configuration, client, stop)
+
+
+def _client(settings: Settings) -> HttpClient:
+    if settings.kubeconfig is None:
+        return HttpClient.in_cluster(user_agent="parley-kubelet")
+    return HttpClient.from_kubeconfig(str(settings.kubeconfig), user_agent="parley-kubelet")

@@ -1,0 +1,165 @@
+"""The whole plugin against a kubelet on its sockets, and an API server in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+
+from parley.api.resources import NODES, RESOURCE_SLICES
+from parley.kube.client import Client
+from parley.kube.memory import MemoryServer
+from parley_kubelet.checkpoint import CheckpointError
+from parley_kubelet.configuration import Configuration, ConfigurationError
+from parley_kubelet.plugin import run_plugin
+from parley_kubelet.settings import Settings
+from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
+
+CONFIGURATION = Configuration.model_validate(
+    {"devices": [{"name": "gpu-0", "model": "a100"}, {"name": "gpu-1", "model": "a100"}]}
+)
+
+
+@pytest.fixture
+def settings(folder: Path) -> Settings:
+    return Settings(
+        node="n1",
+        config=folder / "devices.yaml",
+        plugins=folder / "plugins",
+        registry=folder / "registry",
+        cdi=folder / "cdi",
+    )
+
+
+@asynccontextmanager
+async def running(settings: Settings, client: Client) -> AsyncIterator[Kubelet]:
+    """The plugin in operation, registered with a kubelet."""
+    stop = asyncio.Event()
+    plugin = asyncio.create_task(run_plugin(settings, CONFIGURATION, client, stop))
+    try:
+        await until(lambda: plugin.done() or registration_sockets(settings) != [])
+        async with Kubelet(registration_sockets(settings)[0]) as kubelet:
+            yield kubelet
+    finally:
+        stop.set()
+        await plugin
+
+
+def registration_sockets(settings: Settings) -> list[Path]:
+    """Where the kubelet would find plugins."""
+    return list(settings.registry.glob("*-reg.sock"))
+
+
+def specifications(settings: Settings) -> list[Path]:
+    """What the container runtime would read."""
+    return list(settings.cdi.glob("*.json"))
+
+
+async def test_the_kubelet_is_told_who_serves_where(settings: Settings, client: Client) -> None:
+    async with running(settings, client) as kubelet:
+        assert kubelet.info.type == "DRAPlugin"
+        assert kubelet.info.name == "device.parley.dev"
+        assert kubelet.info.endpoint == f"{settings.plugins}/device.parley.dev/dra.sock"
+        assert list(kubelet.info.supported_versions) == ["v1.DRAPlugin"]
+
+
+async def test_a_refused_registration_is_logged_and_the_plugin_stays(settings: Settings, client: Client) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with running(settings, client) as kubelet:
+            await kubelet.notify(registered=False, error="no such version")
+            await kubelet.notify(registered=True)
+    assert {
+        "event": "the kubelet refused the plugin",
+        "driver": "device.parley.dev",
+        "reason": "no such version",
+        "log_level": "error",
+    } in logs
+
+
+async def test_two_claims_in_a_call(settings: Settings, client: Client) -> None:
+    first = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    second = await create_claim(client, "b", offered_status("n1", ["gpu-1"]))
+    async with running(settings, client) as kubelet:
+        answers = await kubelet.prepare(first, second)
+        for claim, pool, device in ((first, "n1", "gpu-0"), (second, "parley.dev", "negotiated")):
+            answer = answers[claim.metadata.name]
+            assert answer.error == ""
+            (prepared,) = answer.devices
+            assert list(prepared.request_names) == ["exclusive"]
+            assert (prepared.pool_name, prepared.device_name) == (pool, device)
+            assert list(prepared.cdi_device_ids) == [f"device.parley.dev/claim={claim.metadata.uid}"]
+            assert not prepared.HasField("share_id")
+        assert len(specifications(settings)) == 2
+        assert await kubelet.unprepare(first, second) == {"a": "", "b": ""}
+        assert specifications(settings) == []
+
+
+async def test_a_claim_that_fails_does_not_hinder_the_others(settings: Settings, client: Client) -> None:
+    good = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    bad = await create_claim(client, "b")
+    async with running(settings, client) as kubelet:
+        answers = await kubelet.prepare(good, bad)
+    assert (answers["a"].error, len(answers["a"].devices)) == ("", 1)
+    assert list(answers["b"].devices) == []
+    assert answers["b"].error == (
+        "claim team/b: status.allocation is not set: wait until parley-controller has allocated it"
+    )
+
+
+async def test_a_plugin_that_was_restarted_knows_what_it_prepared(settings: Settings, client: Client) -> None:
+    claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    async with running(settings, client) as kubelet:
+        before = await kubelet.prepare(claim)
+    async with running(settings, client) as kubelet:
+        assert await kubelet.prepare(claim) == before
+
+
+async def test_devices_are_published_and_stay_so(settings: Settings, server: MemoryServer, client: Client) -> None:
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    before = server.resource_version
+    async with running(settings, client):
+        await until(lambda: server.resource_version > before)
+    (slice_,) = (await client.list(RESOURCE_SLICES)).items
+    assert [device.name for device in slice_.spec.devices] == ["gpu-0", "gpu-1"]
+
+
+async def test_no_socket_stays_behind(settings: Settings, client: Client) -> None:
+    async with running(settings, client):
+        pass
+    left = [path.name for path in (*settings.plugins.rglob("*.sock"), *settings.registry.iterdir())]
+    assert left == []
+
+
+async def test_a_plugin_over_a_damaged_checkpoint_does_not_register(settings: Settings, client: Client) -> None:
+    state = settings.plugins / "device.parley.dev"
+    state.mkdir(parents=True)
+    (state / "checkpoint.json").write_bytes(b"{")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        await run_plugin(settings, CONFIGURATION, client, asyncio.Event())
+    assert not settings.registry.exists()
+
+
+async def test_a_file_for_another_driver(settings: Settings, client: Client) -> None:
+    configuration = Configuration.model_validate({"driver": "gpu.example.com"})
+    mine = Settings(
+        "n1", settings.config, settings.plugins, settings.registry, settings.cdi, driver="device.parley.dev"
+    )
+    with pytest.raises(ConfigurationError) as error:
+        await run_plugin(mine, configuration, client, asyncio.Event())
+    assert str(error.value) == (
+        f"{settings.config}: driver='gpu.example.com' differs from --driver-name='device.parley.dev':"
+        " leave one of them out"
+    )
+
+
+async def test_a_disk_that_fails_is_told_per_claim(settings: Settings, client: Client) -> None:
+    claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    async with running(settings, client) as kubelet:
+        path = settings.cdi / f"parley.dev-device.parley.dev-claim-{claim.metadata.uid}.json"
+        path.mkdir()
+        answers = await kubelet.prepare(claim)
+    assert answers["a"].error == (
+        f"claim team/a: {path}: Is a directory: see to the node's disk, the kubelet will try again"
+    )

@@ -1,0 +1,310 @@
+"""Preparing and unpreparing claims: idempotent over restarts and crashes, and refusals word by word."""
+
+import asyncio
+import errno
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.resources import BUILTIN_CLAIMS, Resource
+from parley.kube.client import Client, Forbidden, OutcomeUnknown
+from parley.kube.memory import MemoryClient, MemoryServer
+from parley_kubelet.checkpoint import CheckpointError
+from parley_kubelet.devices import NodeDevice
+from parley_kubelet.durable import Folder
+from parley_kubelet.handle import Refused
+from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.testing import allocated_status, create_claim, offered_status
+
+DEVICES = (
+    NodeDevice(name="gpu-0", model="a100", device_nodes=("/dev/null",)),
+    NodeDevice(name="gpu-1", model="a100"),
+    NodeDevice(name="gpu-2", model="l4", shares=2),
+)
+
+
+class FullDisk(Folder):
+    """A folder on a disk without space."""
+
+    def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self.path / name))
+
+
+class Node:
+    """A node's folders; each call of `plugin` is a new start of the plugin over them."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self.state = folder / "state"
+        self.cdi = folder / "cdi"
+
+    def plugin(
+        self,
+        *,
+        devices: Iterable[NodeDevice] = DEVICES,
+        state: type[Folder] = Folder,
+        cdi: type[Folder] = Folder,
+        client: Client | None = None,
+    ) -> Preparation:
+        preparation = Preparation(
+            client or self.client,
+            driver="device.parley.dev",
+            node="n1",
+            devices=lambda: devices,
+            state=state(self.state),
+            cdi=cdi(self.cdi),
+        )
+        preparation.restore()
+        return preparation
+
+    def specifications(self) -> dict[str, Any]:
+        """What the container runtime sees, by claim UID."""
+        contents = [orjson.loads(path.read_bytes()) for path in self.cdi.glob("*.json")]
+        return {content["devices"][0]["name"]: content["devices"][0]["containerEdits"] for content in contents}
+
+
+@pytest.fixture
+def node(client: Client, folder: Path) -> Node:
+    return Node(client, folder)
+
+
+def name_of(claim: BuiltinClaim) -> ClaimName:
+    return ClaimName(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+
+
+async def allocated(node: Node, name: str, *devices: str, shared: bool = False) -> ClaimName:
+    return name_of(await create_claim(node.client, name, allocated_status("n1", devices, shared=shared)))
+
+
+async def test_a_claim_is_prepared_with_its_devices(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0", "gpu-1")
+    prepared = await node.plugin().prepare(claim)
+    assert [(result.request, result.pool, result.device) for result in prepared.results] == [
+        ("exclusive", "n1", "gpu-0"),
+        ("exclusive", "n1", "gpu-1"),
+    ]
+    assert node.specifications() == {
+        claim.uid: {
+            "env": ["PARLEY_DEVICE_GPU_0=a100", "PARLEY_DEVICE_GPU_1=a100"],
+            "deviceNodes": [{"path": "/dev/null"}],
+        }
+    }
+
+
+async def test_a_placeholder_is_answered_as_such_with_the_devices_behind_it(node: Node) -> None:
+    claim = name_of(await create_claim(node.client, "a", offered_status("n1", ["gpu-1"])))
+    prepared = await node.plugin().prepare(claim)
+    assert [(result.pool, result.device) for result in prepared.results] == [("parley.dev", "negotiated")]
+    assert node.specifications() == {claim.uid: {"env": ["PARLEY_DEVICE_GPU_1=a100"]}}
+
+
+async def test_prepared_again_after_a_restart_without_the_api(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    first = await node.plugin().prepare(claim)
+    await node.client.delete(BUILTIN_CLAIMS, claim.name, claim.namespace)
+    assert await node.plugin(devices=()).prepare(claim) == first
+
+
+async def test_specifications_are_back_after_a_restart_of_the_machine(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    await node.plugin().prepare(claim)
+    before = node.specifications()
+    for path in node.cdi.iterdir():
+        path.unlink()
+    node.plugin()
+    assert node.specifications() == before
+
+
+async def test_a_specification_that_somebody_removed_is_back_with_the_next_call(node: Node) -> None:
+    plugin = node.plugin()
+    claim = await allocated(node, "a", "gpu-0")
+    await plugin.prepare(claim)
+    before = node.specifications()
+    for path in node.cdi.iterdir():
+        path.unlink()
+    await plugin.prepare(claim)
+    assert node.specifications() == before
+
+
+async def test_unpreparing_gives_the_device_to_the_next_claim(node: Node) -> None:
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
+    await node.plugin().prepare(first)
+    await node.client.delete(BUILTIN_CLAIMS, first.name, first.namespace)
+    await node.plugin().unprepare(first)
+    await node.plugin().prepare(second)
+    assert list(node.specifications()) == [second.uid]
+
+
+async def test_unpreparing_again_and_what_was_never_prepared(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    plugin = node.plugin()
+    await plugin.prepare(claim)
+    for _ in range(2):
+        await plugin.unprepare(claim)
+    await plugin.unprepare(ClaimName("team", "unknown", "u0"))
+    assert node.specifications() == {}
+    assert node.plugin().restore() == {}
+
+
+async def test_a_crash_between_specification_and_checkpoint_counts_as_not_prepared(node: Node) -> None:
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
+    with pytest.raises(OSError, match="No space left"):
+        await node.plugin(state=FullDisk).prepare(first)
+    assert list(node.specifications()) == [first.uid]
+    restarted = node.plugin()
+    assert node.specifications() == {}
+    await restarted.prepare(second)
+    assert list(node.specifications()) == [second.uid]
+
+
+async def test_the_next_call_after_that_crash_finishes(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    with pytest.raises(OSError, match="No space left"):
+        await node.plugin(state=FullDisk).prepare(claim)
+    await node.plugin().prepare(claim)
+    assert list(node.specifications()) == [claim.uid]
+
+
+async def test_unpreparing_what_a_crash_left_removes_the_specification(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    crashed = node.plugin(state=FullDisk)
+    with pytest.raises(OSError, match="No space left"):
+        await crashed.prepare(claim)
+    await crashed.unprepare(claim)
+    assert node.specifications() == {}
+
+
+async def test_a_crash_while_unpreparing_keeps_the_device_until_it_is_done(node: Node) -> None:
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
+    await node.plugin().prepare(first)
+    with pytest.raises(OSError, match="No space left"):
+        await node.plugin(state=FullDisk).unprepare(first)
+    with pytest.raises(Refused, match="still prepared for claim team/a"):
+        await node.plugin().prepare(second)
+    await node.plugin().unprepare(first)
+    await node.plugin().prepare(second)
+
+
+async def test_a_specification_that_cannot_be_written_prepares_nothing(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    with pytest.raises(OSError, match="No space left"):
+        await node.plugin(cdi=FullDisk).prepare(claim)
+    assert node.plugin().restore() == {}
+
+
+async def test_two_plugins_on_one_node_see_each_others_claims(node: Node) -> None:
+    old, new = node.plugin(), node.plugin()
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-1")
+    await old.prepare(first)
+    await new.prepare(second)
+    await old.unprepare(second)
+    assert list(new.restore()) == [first.uid]
+
+
+async def test_calls_for_one_claim_at_once_prepare_it_once(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    plugin = node.plugin()
+    first, *others = await asyncio.gather(*(plugin.prepare(claim) for _ in range(5)))
+    assert others == [first] * 4
+
+
+async def test_claims_that_want_one_device_at_once_do_not_both_get_it(node: Node) -> None:
+    claims = [await allocated(node, name, "gpu-0") for name in "abc"]
+    plugin = node.plugin()
+    outcomes = await asyncio.gather(*map(plugin.prepare, claims), return_exceptions=True)
+    assert sum(isinstance(outcome, Refused) for outcome in outcomes) == 2
+    assert len(node.specifications()) == 1
+
+
+async def test_shares_are_given_up_to_their_number(node: Node) -> None:
+    plugin = node.plugin()
+    for name in "ab":
+        await plugin.prepare(await allocated(node, name, "gpu-2", shared=True))
+    with pytest.raises(Refused) as error:
+        await plugin.prepare(await allocated(node, "c", "gpu-2", shared=True))
+    assert str(error.value) == (
+        "claim team/c: device='gpu-2' has 2 shares, and claims team/a, team/b have them all:"
+        " wait until a pod that uses it is gone from this node"
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), [(False, False), (False, True), (True, False)])
+async def test_a_whole_device_is_not_shared(node: Node, first: bool, second: bool) -> None:
+    plugin = node.plugin()
+    await plugin.prepare(await allocated(node, "a", "gpu-2", shared=first))
+    with pytest.raises(Refused) as error:
+        await plugin.prepare(await allocated(node, "b", "gpu-2", shared=second))
+    assert str(error.value) == (
+        "claim team/b: device='gpu-2' is still prepared for claim team/a:"
+        " wait until the pods that use it are gone from this node"
+    )
+
+
+async def test_a_device_that_the_node_does_not_have(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-7")
+    with pytest.raises(Refused) as error:
+        await node.plugin().prepare(claim)
+    assert str(error.value) == (
+        "claim team/a: device='gpu-7' is not a device of node 'n1', which has gpu-0, gpu-1, gpu-2:"
+        " bring the device back, or delete the pod"
+    )
+
+
+async def test_a_claim_that_does_not_exist(node: Node) -> None:
+    with pytest.raises(Refused) as error:
+        await node.plugin().prepare(ClaimName("team", "a", "u0"))
+    assert str(error.value) == (
+        "claim team/a: does not exist: delete the pod, so that it is made again with its claims"
+    )
+
+
+async def test_a_claim_that_was_made_again_under_its_name(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    with pytest.raises(Refused, match="is another claim of that name, the pod was given 'u0'"):
+        await node.plugin().prepare(ClaimName(claim.namespace, claim.name, "u0"))
+
+
+class FailingServer(MemoryClient):
+    """A client whose reads fail."""
+
+    def __init__(self, server: MemoryServer, error: Exception) -> None:
+        super().__init__(server, "parley")
+        self._error = error
+
+    async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (Forbidden(403, "Forbidden", "not yours"), "403 Forbidden: not yours"),
+        (OutcomeUnknown("connection reset"), "connection reset"),
+        (TimeoutError(), "no answer within 20 s"),
+    ],
+)
+async def test_an_api_server_that_does_not_answer(
+    node: Node, server: MemoryServer, error: Exception, why: str
+) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    with pytest.raises(Refused) as refusal:
+        await node.plugin(client=FailingServer(server, error)).prepare(claim)
+    assert str(refusal.value) == (
+        f"claim team/a: cannot be read from the API server ({why}): the kubelet will try again"
+    )
+
+
+async def test_nothing_is_prepared_over_a_damaged_checkpoint(node: Node) -> None:
+    plugin = node.plugin()
+    claim = await allocated(node, "a", "gpu-0")
+    (node.state / "checkpoint.json").write_bytes(b"{")
+    for action in (plugin.prepare, plugin.unprepare):
+        with pytest.raises(CheckpointError, match="is damaged"):
+            await action(claim)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        node.plugin()
+    assert node.specifications() == {}

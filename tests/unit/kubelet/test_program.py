@@ -1,0 +1,149 @@
+"""The program itself: options, environment, SIGTERM, and one sentence where it cannot start."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from parley_kubelet.settings import Settings, parse_arguments
+from parley_kubelet.testing import Kubelet, until
+
+
+def test_options() -> None:
+    arguments = "--kubeconfig /k --node-name n1 --config /c --plugins-dir /p --plugins-registry-dir /r"
+    assert parse_arguments(
+        [*arguments.split(), *["--cdi-dir", "/cdi", "--state-dir", "/s", "--driver-name", "gpu.example.com"]], {}
+    ) == Settings(
+        node="n1",
+        config=Path("/c"),
+        plugins=Path("/p"),
+        registry=Path("/r"),
+        cdi=Path("/cdi"),
+        kubeconfig=Path("/k"),
+        state=Path("/s"),
+        driver="gpu.example.com",
+    )
+
+
+def test_the_environment_of_a_pod() -> None:
+    environment = {"NODE_NAME": "n1", "CONFIG": "/c", "POD_UID": "u1", "CDI_DIR": "/etc/cdi", "KUBECONFIG": ""}
+    assert parse_arguments([], environment) == Settings(
+        node="n1",
+        config=Path("/c"),
+        plugins=Path("/var/lib/kubelet/plugins"),
+        registry=Path("/var/lib/kubelet/plugins_registry"),
+        cdi=Path("/etc/cdi"),
+        instance="u1",
+    )
+
+
+def test_an_option_wins_over_the_environment() -> None:
+    assert parse_arguments(["--node-name", "n2", "--config", "/c"], {"NODE_NAME": "n1"}).node == "n2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "the following arguments are required: --node-name, --config"),
+        (
+            ["--node-name", "n1", "--config", "/c", "--driver-name", "GPU"],
+            "--driver-name='GPU': use a lower-case DNS name of at most 63 characters that starts with a letter,"
+            " such as device.parley.dev",
+        ),
+    ],
+)
+def test_wrong_options(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments(arguments, {})
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"parley-kubelet: error: {reason}"
+
+
+@pytest.fixture
+def options(folder: Path) -> dict[str, str]:
+    """A plugin whose API server does not answer."""
+    (folder / "devices.yaml").write_text("devices: [{name: gpu-0, model: a100}]")
+    server = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [server],
+        "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    return {
+        "--kubeconfig": str(folder / "kubeconfig"),
+        "--node-name": "n1",
+        "--config": str(folder / "devices.yaml"),
+        "--plugins-dir": str(folder / "plugins"),
+        "--plugins-registry-dir": str(folder / "registry"),
+        "--cdi-dir": str(folder / "cdi"),
+    }
+
+
+def sockets_in(folder: Path) -> list[str]:
+    return [path.name for path in sorted(folder.rglob("*.sock"))]
+
+
+def is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+@asynccontextmanager
+async def program(
+    options: Mapping[str, str], environment: Mapping[str, str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    arguments = [part for option in options.items() for part in option]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "parley_kubelet", *arguments),
+        env={**os.environ, **environment},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_sigterm_ends_it_and_removes_the_sockets(folder: Path, options: dict[str, str]) -> None:
+    async with program(options, {"POD_UID": "u1"}) as process:
+        path = folder / "registry/device.parley.dev-u1-reg.sock"
+        await until(path.exists)
+        async with Kubelet(path) as kubelet:
+            assert kubelet.info.endpoint == str(folder / "plugins/device.parley.dev/dra-u1.sock")
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 15) == 0
+    assert sockets_in(folder) == []
+
+
+async def test_after_a_kill_it_starts_over_the_sockets_that_stayed(folder: Path, options: dict[str, str]) -> None:
+    path = folder / "registry/device.parley.dev-reg.sock"
+    async with program(options, {}) as killed:
+        await until(path.exists)
+        killed.kill()
+    assert sockets_in(folder) == ["dra.sock", "device.parley.dev-reg.sock"]
+    async with program(options, {}):
+        await until(lambda: is_served(path))
+        async with Kubelet(path) as kubelet:
+            assert kubelet.info.name == "device.parley.dev"
+
+
+async def test_what_it_says_when_it_cannot_start(folder: Path, options: dict[str, str]) -> None:
+    (folder / "devices.yaml").write_text("devices: [{name: gpu-0}]")
+    async with program(options, {}) as process:
+        _, errors = await process.communicate()
+        assert process.returncode == 1
+    assert errors.decode() == (f"parley-kubelet: {folder}/devices.yaml: devices[0].model is missing: add it\n")

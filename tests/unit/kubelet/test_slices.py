@@ -1,0 +1,221 @@
+"""What a node publishes about its devices, and that it stays published. Time is virtual where it passes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from parley.api.builtin import ResourceSlice
+from parley.api.resources import NODES, RESOURCE_SLICES, Resource
+from parley.kube.client import Body, Client, NotFound
+from parley.kube.memory import MemoryClient, MemoryServer
+from parley_kubelet.devices import NameTaken, NodeDevice
+from parley_kubelet.slices import SlicePublisher, slice_specs
+
+DRIVER = "device.parley.dev"
+GPU = NodeDevice(name="gpu-0", model="a100", memory="40Gi", shares=2)
+FUSE = NodeDevice(name="fuse", model="fuse")
+
+
+class Node:
+    """A node whose devices come and go, and its publisher."""
+
+    def __init__(self, client: Client, *devices: NodeDevice) -> None:
+        self.client = client
+        self.devices = devices
+        self.publisher = self.another_publisher()
+
+    def another_publisher(self) -> SlicePublisher:
+        return SlicePublisher(self.client, driver=DRIVER, node="n1", devices=lambda: self.devices)
+
+    async def published(self) -> tuple[ResourceSlice, ...]:
+        return (await self.client.list(RESOURCE_SLICES)).items
+
+    async def names(self) -> list[str]:
+        return [device.name for item in await self.published() for device in item.spec.devices]
+
+    async def generations(self) -> set[tuple[int, int]]:
+        """Generation and number of slices, as each slice tells."""
+        return {(s.spec.pool.generation, s.spec.pool.resource_slice_count) for s in await self.published()}
+
+
+@pytest.fixture
+async def node(client: Client) -> Node:
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    return Node(client, GPU, FUSE)
+
+
+def test_what_a_slice_says() -> None:
+    assert slice_specs(DRIVER, "n1", [GPU, FUSE], 7) == (
+        {
+            "driver": DRIVER,
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 7, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": "gpu-0",
+                    "attributes": {"model": {"string": "a100"}, "index": {"int": 0}},
+                    "capacity": {"slices": {"value": "2"}, "memory": {"value": "40Gi"}},
+                    "taints": [{"key": "parley.dev/negotiated", "value": DRIVER, "effect": "NoSchedule"}],
+                },
+                {
+                    "name": "fuse",
+                    "attributes": {"model": {"string": "fuse"}, "index": {"int": 1}},
+                    "capacity": {"slices": {"value": "1"}},
+                    "taints": [{"key": "parley.dev/negotiated", "value": DRIVER, "effect": "NoSchedule"}],
+                },
+            ],
+        },
+    )
+
+
+async def test_the_slice_goes_with_its_node(node: Node) -> None:
+    await node.publisher.publish()
+    (published,) = await node.published()
+    (owner,) = published.metadata.owner_references
+    uid = (await node.client.get(NODES, "n1")).metadata.uid
+    assert (owner.api_version, owner.kind, owner.name, owner.uid) == ("v1", "Node", "n1", uid)
+
+
+async def test_nothing_is_written_when_nothing_changed(node: Node) -> None:
+    assert await node.publisher.publish()
+    assert not await node.publisher.publish()
+    assert not await node.another_publisher().publish()
+    assert await node.generations() == {(1, 1)}
+
+
+async def test_the_same_memory_in_other_words_is_no_change(node: Node) -> None:
+    await node.publisher.publish()
+    node.devices = (GPU.model_copy(update={"memory": "40960Mi"}), FUSE)
+    assert not await node.another_publisher().publish()
+
+
+async def test_a_device_that_came_raises_the_generation(node: Node) -> None:
+    await node.publisher.publish()
+    node.devices = (GPU, FUSE, NodeDevice(name="gpu-1", model="a100"))
+    assert await node.publisher.publish()
+    assert await node.names() == ["gpu-0", "fuse", "gpu-1"]
+    assert await node.generations() == {(2, 1)}
+
+
+async def test_many_devices_are_spread_over_slices_and_surplus_ones_go(node: Node) -> None:
+    node.devices = tuple(NodeDevice(name=f"gpu-{number}", model="a100") for number in range(130))
+    await node.publisher.publish()
+    assert sorted(len(item.spec.devices) for item in await node.published()) == [2, 64, 64]
+    assert await node.generations() == {(1, 3)}
+    node.devices = (GPU,)
+    await node.publisher.publish()
+    assert await node.names() == ["gpu-0"]
+    assert await node.generations() == {(2, 1)}
+
+
+async def test_a_node_without_devices_says_so(node: Node) -> None:
+    node.devices = ()
+    await node.publisher.publish()
+    assert await node.names() == []
+    assert await node.generations() == {(1, 1)}
+
+
+async def test_slices_of_other_nodes_and_drivers_are_left_alone(node: Node) -> None:
+    for name, driver, of in (("other-node", DRIVER, "n2"), ("other-driver", "gpu.example.com", "n1")):
+        (spec,) = slice_specs(driver, of, [], 5)
+        await node.client.create(RESOURCE_SLICES, {"metadata": {"name": name}, "spec": spec})
+    await node.publisher.publish()
+    kept = {item.metadata.name: item.spec.pool.generation for item in await node.published()}
+    assert kept["other-node"] == kept["other-driver"] == 5
+
+
+async def test_no_slice_without_its_node(client: Client) -> None:
+    with pytest.raises(NotFound):
+        await Node(client, GPU).publisher.publish()
+
+
+@asynccontextmanager
+async def running(publisher: SlicePublisher) -> AsyncIterator[None]:
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.looptime
+async def test_a_slice_that_somebody_deleted_is_back_within_seconds(node: Node) -> None:
+    async with running(node.publisher):
+        await asyncio.sleep(10)
+        (published,) = await node.published()
+        await node.client.delete(RESOURCE_SLICES, published.metadata.name)
+        await asyncio.sleep(5)
+        assert await node.names() == ["gpu-0", "fuse"]
+
+
+@pytest.mark.looptime
+async def test_a_slice_that_somebody_changed_is_put_right(node: Node) -> None:
+    async with running(node.publisher):
+        await asyncio.sleep(10)
+        (published,) = await node.published()
+        await node.client.patch(RESOURCE_SLICES, published.metadata.name, {"spec": {"devices": []}})
+        await asyncio.sleep(5)
+        assert await node.names() == ["gpu-0", "fuse"]
+
+
+@pytest.mark.looptime
+async def test_a_device_that_came_is_published_within_a_minute_or_so(node: Node) -> None:
+    async with running(node.publisher):
+        await asyncio.sleep(10)
+        node.devices = (GPU,)
+        await asyncio.sleep(65)
+        assert await node.names() == ["gpu-0"]
+
+
+@pytest.mark.looptime
+async def test_a_node_that_registers_later_is_waited_for(client: Client) -> None:
+    node = Node(client, GPU)
+    async with running(node.publisher):
+        await asyncio.sleep(20)
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        await asyncio.sleep(60)
+        assert await node.names() == ["gpu-0"]
+
+
+@pytest.mark.looptime
+async def test_devices_that_cannot_be_told_apart_are_published_once_they_can(node: Node) -> None:
+    faults = [NameTaken("two of one name")]
+
+    def devices() -> tuple[NodeDevice, ...]:
+        if faults:
+            raise faults.pop()
+        return node.devices
+
+    async with running(SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices)):
+        await asyncio.sleep(5)
+        assert await node.names() == ["gpu-0", "fuse"]
+
+
+class WithoutTaints(MemoryClient):
+    """A client of a server without the feature gate DRADeviceTaints: it drops the taints."""
+
+    async def create(self, resource: Resource[Any], body: Body, *arguments: Any, **options: Any) -> Any:
+        return await super().create(resource, _without_taints(body), *arguments, **options)
+
+    async def patch(self, resource: Resource[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
+        return await super().patch(resource, name, _without_taints(body), *arguments, **options)
+
+
+def _without_taints(body: Body) -> Body:
+    if "spec" not in body or "devices" not in body["spec"]:
+        return body
+    devices = [{**device, "taints": []} for device in body["spec"]["devices"]]
+    return {**body, "spec": {**body["spec"], "devices": devices}}
+
+
+@pytest.mark.looptime
+async def test_a_server_that_drops_the_taints_is_not_written_to_for_ever(node: Node, server: MemoryServer) -> None:
+    node.client = WithoutTaints(server, "parley")
+    async with running(node.another_publisher()):
+        await asyncio.sleep(300)
+    assert await node.names() == ["gpu-0", "fuse"]
+    assert await node.generations() == {(1, 1)}
