@@ -1,0 +1,51 @@
+"""Command line: one JSON line per workload on stdout, everything else on stderr."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measurement import measure
+from benchmarks.profile import show
+from benchmarks.stage import control_plane, stage
+from benchmarks.workloads import Workload, chosen
+from parley.devcluster import Cluster
+
+
+def main() -> None:
+    """Parse, then run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--workload", metavar="NAME", action="append", help="only this one; can be repeated")
+    profiling = "run the controller under cProfile (slower), keep its profile in FILE and print the top entries"
+    parser.add_argument("--profile", metavar="FILE", type=Path, help=profiling)
+    arguments = parser.parse_args()
+    try:
+        wanted = [workload for name in arguments.workload or [None] for workload in chosen(name)]
+    except ValueError as error:
+        parser.error(str(error))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
+    with control_plane() as cluster:
+        asyncio.run(_run(cluster, wanted, arguments.profile))
+    if arguments.profile:
+        show(arguments.profile, sys.stderr)
+
+
+async def _run(cluster: Cluster, wanted: Sequence[Workload], profile: Path | None) -> None:
+    plain: dict[int, float] = {}
+    async with stage(cluster, profile) as ready:
+        for workload in wanted:
+            result = await measure(ready, workload)
+            if not workload.claims:
+                plain[workload.nodes] = result.pods_per_second
+            elif workload.nodes in plain and not workload.one_by_one:
+                share = result.pods_per_second / plain[workload.nodes]
+                result = msgspec.structs.replace(result, of_plain=round(share, 2))
+            print(msgspec.json.encode(result).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

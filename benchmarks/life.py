@@ -1,0 +1,134 @@
+"""The life of one workload in a namespace of its own: prepared, run, ended. Nothing is counted here but time."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from benchmarks import workloads
+from benchmarks.latency import Times
+from benchmarks.stage import Stage
+from benchmarks.workloads import Workload
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, POD_SCHEDULINGS, PODS, TEMPLATES, Resource
+
+_CREATORS = 8
+"""Pods are created over so many connections."""
+
+_IDLE = 0.5
+"""Seconds between pods that are created one by one, so that nothing of the one before is still under way."""
+
+_POLL = 0.1
+_LIMIT = 300.0
+
+
+class _Watched(msgspec.Struct):
+    type: str
+    object: Pod
+
+
+class Life:
+    """One workload's. Every step raises TimeoutError if it does not come to its end within five minutes."""
+
+    def __init__(self, stage: Stage, workload: Workload) -> None:
+        self._stage = stage
+        self._api = stage.api
+        self._workload = workload
+        self.namespace = f"bench-{workload.name}"
+        self.times = Times()
+
+    async def prepare(self) -> None:
+        """Nodes, namespace and template are there, and Parley has seen the template."""
+        await self._stage.grow_to(self._workload.nodes)
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        await self._api.request("POST", "/api/v1/namespaces", body)
+        if self._workload.claims:
+            await self._api.request("POST", TEMPLATES.path(self.namespace), workloads.template())
+            await self._until(lambda: self._has(BUILTIN_TEMPLATES, 1), "the template has a mirror")
+
+    async def run(self) -> float:
+        """Create the pods and wait until they are bound and published; seconds from the first creation on."""
+        started = time.monotonic()
+        async with self._watching():
+            await (self._one_by_one() if self._workload.one_by_one else self._at_once())
+        if self._workload.claims:
+            count = self._workload.pods
+            await self._until(lambda: self._has(POD_SCHEDULINGS, count), f"{count} PodSchedulings are there")
+        return time.monotonic() - started
+
+    async def end(self) -> None:
+        """Delete the pods, and wait until what belonged to them is gone."""
+        await self._api.request("DELETE", f"{PODS.path(self.namespace)}?gracePeriodSeconds=0")
+        for kind in (PODS, BUILTIN_CLAIMS, POD_SCHEDULINGS):
+            await self._gone(kind)
+
+    async def tidy_up(self) -> None:
+        """Delete what is left, events above all, so that it does not burden the next workload."""
+        await self._api.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
+        await self._until(self._no_namespace, f"namespace {self.namespace} is gone")
+
+    async def _at_once(self) -> None:
+        numbers = iter(range(self._workload.pods))
+
+        async def create_some() -> None:
+            for number in numbers:
+                await self._create(number)
+
+        await asyncio.gather(*(create_some() for _ in range(_CREATORS)))
+        await self._bound(self._workload.pods)
+
+    async def _one_by_one(self) -> None:
+        for number in range(self._workload.pods):
+            await asyncio.sleep(_IDLE)
+            await self._create(number)
+            await self._bound(number + 1)
+
+    async def _create(self, number: int) -> None:
+        body = workloads.pod(number, self._workload.claims)
+        self.times.created[body["metadata"]["name"]] = time.monotonic()
+        await self._api.request("POST", PODS.path(self.namespace), body)
+
+    async def _bound(self, count: int) -> None:
+        async def enough() -> bool:
+            return len(self.times.bound) == count
+
+        await self._until(enough, f"{count} pods are bound")
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[None]:
+        watching = asyncio.create_task(self._note_bindings())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _note_bindings(self) -> None:
+        """Note when each pod is told to be bound; the server keeps unbound ones from this watch."""
+        decode = msgspec.json.Decoder(_Watched).decode
+        async for line in self._api.watch(PODS.path(self.namespace), {"fieldSelector": "spec.nodeName!="}):
+            now, event = time.monotonic(), decode(line)
+            if event.type != "DELETED":
+                self.times.bound.setdefault(event.object.metadata.name, now)
+
+    async def _gone(self, kind: Resource[Any]) -> None:
+        await self._until(lambda: self._has(kind, 0), f"all {kind.plural} are gone")
+
+    async def _has(self, kind: Resource[Any], count: int) -> bool:
+        return await self._api.count(kind.path(self.namespace)) == count
+
+    async def _no_namespace(self) -> bool:
+        found = await self._api.get(f"/api/v1/namespaces?fieldSelector=metadata.name={self.namespace}")
+        return not found["items"]
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]], goal: str) -> None:
+        deadline = time.monotonic() + _LIMIT
+        while not await holds():
+            self._stage.check_alive()
+            if time.monotonic() > deadline:
+                bound = f"{len(self.times.bound)} of {self._workload.pods} pods are bound"
+                raise TimeoutError(f"workload {self._workload.name}: not within {_LIMIT:.0f} s: {goal}; {bound}")
+            await asyncio.sleep(_POLL)
