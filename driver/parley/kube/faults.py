@@ -65,11 +65,12 @@ class FaultClient(Client):
         self._after = after
         self.calls: list[Call] = []
         """All calls so far, refused ones included."""
+        self._writes = 0
 
     @property
     def writes(self) -> int:
         """How many writes were asked for so far."""
-        return sum(1 for call in self.calls if call.write)
+        return self._writes
 
     def _begin(
         self,
@@ -82,8 +83,8 @@ class FaultClient(Client):
         *,
         write: bool = False,
     ) -> Call:
-        number = self.writes + 1 if write else 0
-        call = Call(verb, resource, namespace, name, subresource, number, body)
+        self._writes += write
+        call = Call(verb, resource, namespace, name, subresource, self._writes if write else 0, body)
         self.calls.append(call)
         self._before(call)
         return call

@@ -1,7 +1,7 @@
 """Generates the CustomResourceDefinitions from the models: `python -m parley.api.crd DIRECTORY`.
 
-`structural` turns a model into a schema, `definitions` puts names, columns and subresources around it. Nothing
-else of Parley uses this at run time.
+`structural` turns a model into a schema, `definitions` puts names, columns and subresources around it. At
+run time only the API server in memory uses this: it drops, fills in and checks by the same schemas.
 """
 
 from parley.api.crd.definitions import KINDS, Kind, definition, manifests

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 from parley.api import models
 from parley.api.names import GROUP
 from parley.api.resources import Resource
-from parley.kube.memory import builtin_claims, parley_claims, pods
+from parley.kube.memory import builtin_claims, pods
 from parley.kube.memory.refusals import Fault
+from parley.kube.memory.structure import broken_rules, list_maps, schema_of, settled
 
 Json = dict[str, Any]
 Fields = tuple[str, ...]
@@ -25,6 +26,15 @@ Fields = tuple[str, ...]
 
 Rule = Callable[[Json | None, Json], Sequence[Fault]]
 """What is wrong with the new object, given the old one, which is None for a creation."""
+
+
+def without_nulls(value: Any) -> Any:
+    """The same value without fields that are null: built-in kinds have none."""
+    if isinstance(value, dict):
+        return {name: without_nulls(child) for name, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [without_nulls(child) for child in value]
+    return value
 
 
 class Generation(Enum):
@@ -46,7 +56,10 @@ _EVERYWHERE: Mapping[Fields, Fields] = {
 
 @dataclass(frozen=True)
 class Traits:
-    """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do."""
+    """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do.
+
+    `settle` gives an object the form in which it is stored, `defaults` what a new one has besides.
+    """
 
     custom: bool = False
     status: bool = False
@@ -55,6 +68,7 @@ class Traits:
     list_maps: Mapping[Fields, Fields] = field(default_factory=lambda: _EVERYWHERE)
     atomic: frozenset[Fields] = frozenset()
     model: type[BaseModel] | None = None
+    settle: Callable[[Json], Json] = without_nulls
     defaults: Callable[[Json], Json] = lambda body: body
     rules: tuple[Rule, ...] = ()
 
@@ -63,9 +77,18 @@ def _maps(own: Mapping[Fields, Fields]) -> Mapping[Fields, Fields]:
     return {**_EVERYWHERE, **own}
 
 
-def _ours(model: type[BaseModel], *rules: Rule, status: bool = False, **own: Any) -> Traits:
-    generation = Generation.ALL_BUT_STATUS if status else Generation.ALL
-    return Traits(custom=True, status=status, generation=generation, model=model, rules=rules, **own)
+def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
+    """A kind of ours is described by its model."""
+    schema = schema_of(model)
+    return Traits(
+        custom=True,
+        status=status,
+        generation=Generation.ALL_BUT_STATUS if status else Generation.ALL,
+        list_maps=_maps(dict(list_maps(schema))),
+        model=model,
+        settle=lambda body: settled(body, schema),
+        rules=(lambda old, new: list(broken_rules(old, new, schema)),),
+    )
 
 
 _POD = Traits(
@@ -105,22 +128,23 @@ _KINDS: Mapping[tuple[str, str], Traits] = {
     ("resource.k8s.io", "resourceclaims"): _BUILTIN_CLAIM,
     ("resource.k8s.io", "resourceclaimtemplates"): Traits(rules=(builtin_claims.template_rules,)),
     ("resource.k8s.io", "resourceslices"): Traits(generation=Generation.SPEC),
-    (GROUP, "resourceclasses"): _ours(models.ResourceClass),
-    (GROUP, "resourceclaimtemplates"): _ours(models.ResourceClaimTemplate, parley_claims.template_rules),
-    (GROUP, "podschedulings"): _ours(models.PodScheduling, list_maps=_maps({("status", "claims"): ("name",)})),
-    (GROUP, "resourceclaims"): _ours(
-        models.ResourceClaim,
-        parley_claims.rules,
-        status=True,
-        list_maps=_maps({("status", "reservedFor"): ("uid",)}),
-    ),
 }
+_OURS: Mapping[str, Callable[[], Traits]] = {
+    "resourceclasses": lambda: _ours(models.ResourceClass),
+    "resourceclaimtemplates": lambda: _ours(models.ResourceClaimTemplate),
+    "podschedulings": lambda: _ours(models.PodScheduling),
+    "resourceclaims": lambda: _ours(models.ResourceClaim, status=True),
+}
+"""Made when they are first needed: a schema takes some milliseconds."""
+
 _BUILTIN = Traits()
 _CUSTOM = Traits(custom=True, generation=Generation.ALL)
 
 
 @cache
 def _traits(group: str, plural: str) -> Traits:
+    if group == GROUP and plural in _OURS:
+        return _OURS[plural]()
     known = _KINDS.get((group, plural))
     if known is not None:
         return known

@@ -73,14 +73,17 @@ def raised(body: Json) -> Json:
     return {**body, "metadata": {**meta, "generation": meta["generation"] + 1}}
 
 
-def check_preconditions(resource: Resource[Any], old: Json, given: Any) -> None:
-    """Raise Conflict if the given metadata has another UID or resourceVersion than the object."""
+def check_preconditions(resource: Resource[Any], old: Json, given: Any, *, uid_counts: bool) -> None:
+    """Raise Conflict if the given metadata has another resourceVersion than the object, Invalid if another UID.
+
+    With the status of a custom resource the UID does not count: the server restores all metadata before it looks.
+    """
     before, given = old["metadata"], given or {}
-    name, uid, version = before["name"], given.get("uid"), given.get("resourceVersion")
-    if uid and uid != before["uid"]:
-        raise other_uid(resource, name, uid, before["uid"])
+    uid, version = given.get("uid"), given.get("resourceVersion")
     if version and version != before["resourceVersion"]:
-        raise changed_meanwhile(resource, name)
+        raise changed_meanwhile(resource, before["name"])
+    if uid_counts and uid and uid != before["uid"]:
+        raise other_uid(resource, before["name"], uid)
 
 
 def check_identity(resource: Resource[Any], body: Any, name: str, namespace: str | None) -> None:

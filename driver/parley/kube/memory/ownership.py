@@ -96,7 +96,7 @@ def _merge(live: Any, config: Any, traits: Traits, fields: Fields = ()) -> Any:
             merged[name] = value if known is None else _merge(known, value, traits, (*fields, name))
         return merged
     keys = list_keys(traits, fields, config)
-    if keys is None or not isinstance(live, list):
+    if keys is None or not isinstance(live, list) or not isinstance(config, list):
         return config
     return _merge_list(live, config, keys, traits, fields)
 

@@ -24,15 +24,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def without_nulls(value: Any) -> Any:
-    """The same object without fields that are null: the server does not store them."""
-    if isinstance(value, dict):
-        return {name: without_nulls(child) for name, child in value.items() if child is not None}
-    if isinstance(value, list):
-        return [without_nulls(child) for child in value]
-    return value
-
-
 def strategic_patch(target: Any, patch: Any, traits: Traits, fields: Fields = ()) -> Any:
     """As a merge patch, but list maps are merged by their keys; `$patch: delete` removes an item.
 
@@ -99,7 +90,6 @@ def _operate(document: Any, operation: Any) -> Any:
     if name == "add":
         return _replace(document, path, lambda parent, key: _add(parent, key, value))
     if name == "replace":
-        _read(document, path)
         return _replace(document, path, lambda parent, key: _set(parent, key, value))
     raise bad_request(f"the JSON patch operation {name!r} does not exist")
 

@@ -50,16 +50,28 @@ def changed_meanwhile(resource: Resource[Any], name: str) -> Conflict:
     return conflict(resource, name, why)
 
 
-def other_uid(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
-    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
-    return conflict(resource, name, why)
+def other_uid(resource: Resource[Any], name: str, wanted: str) -> Invalid:
+    """A patch of an object with another UID."""
+    return invalid(resource, name, [Fault("metadata.uid", f'Invalid value: "{wanted}": field is immutable')])
+
+
+def replaced_meanwhile(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
+    """A deletion of an object with another UID."""
+    why = f"the UID in the precondition ({wanted}) does not match the UID in record ({actual})"
+    return _not_deleted(resource, name, f"{why}. The object might have been deleted and then recreated")
 
 
 def other_version(resource: Resource[Any], name: str, wanted: str, actual: str) -> Conflict:
+    """A deletion of an object that changed."""
     why = (
-        f"Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {actual}"
+        f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record"
+        f" ({actual}). The object might have been modified"
     )
-    return conflict(resource, name, why)
+    return _not_deleted(resource, name, why)
+
+
+def _not_deleted(resource: Resource[Any], name: str, why: str) -> Conflict:
+    return Conflict(409, "Conflict", f'Operation cannot be fulfilled on {_kind(resource)} "{name}": {why}')
 
 
 def invalid(resource: Resource[Any], name: str, faults: Sequence[Fault]) -> Invalid:
@@ -77,6 +89,12 @@ def forbidden(resource: Resource[Any], name: str, why: str) -> Forbidden:
 
 def expired(wanted: int, oldest: int) -> Expired:
     return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
+
+
+def no_manager() -> Invalid:
+    """An apply without `field_manager`."""
+    why = "fieldManager: Required value: is required for apply patch"
+    return Invalid(422, "Invalid", f'PatchOptions.meta.k8s.io "" is invalid: {why}')
 
 
 def unpatchable() -> Invalid:

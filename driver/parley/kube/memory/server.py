@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from parley.api.resources import Resource
-from parley.kube.client import PatchType
+from parley.kube.client import PatchType, ServerError
 from parley.kube.memory import metadata, ownership, patches, pods
 from parley.kube.memory.client import MemoryClient
 from parley.kube.memory.garbage import GarbageCollector
@@ -26,10 +26,11 @@ from parley.kube.memory.refusals import (
     bad_request,
     conflict,
     invalid,
+    no_manager,
     no_such_path,
     not_found,
-    other_uid,
     other_version,
+    replaced_meanwhile,
     unsupported_patch,
 )
 from parley.kube.memory.store import Collection, Name, Store
@@ -100,10 +101,8 @@ class MemoryServer:
         _check_scope(resource, namespace)
         metadata.check_identity(resource, body, "", namespace)
         about, meta = traits(resource), body.get("metadata") or {}
-        if about.custom and not (body.get("apiVersion") and body.get("kind")):
-            raise bad_request(f"Object 'Kind' or 'apiVersion' is missing in a {resource.plural} request")
         if meta.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise ServerError(500, "InternalError", "resourceVersion should not be set on objects to be created")
         name = meta.get("name") or self._generated(resource, meta)
         if (namespace or "", name) in self.store.collection(resource).objects:
             raise already_exists(resource, name)
@@ -134,7 +133,9 @@ class MemoryServer:
         stored = self.get(resource, name, namespace)
         asked = _patched(resource, about, stored.body, patch, patch_type)
         metadata.check_identity(resource, asked, name, namespace)
-        metadata.check_preconditions(resource, stored.body, asked.get("metadata"))
+        metadata.check_preconditions(
+            resource, stored.body, asked.get("metadata"), uid_counts=not (subresource and about.custom)
+        )
         new = _conformed(about, stored.body, asked, subresource)
         writer = Manager(manager, ownership.UPDATE, subresource)
         owners = ownership.after_update(stored.owners, writer, stored.body, new, about)
@@ -153,7 +154,7 @@ class MemoryServer:
         stored = self.get(resource, name, namespace)
         meta = stored.meta
         if uid and uid != meta["uid"]:
-            raise other_uid(resource, name, uid, meta["uid"])
+            raise replaced_meanwhile(resource, name, uid, meta["uid"])
         if resource_version and resource_version != meta["resourceVersion"]:
             raise other_version(resource, name, resource_version, meta["resourceVersion"])
         seconds = pods.grace(stored.body, grace) if _is_pod(resource) else 0
@@ -213,18 +214,16 @@ class MemoryServer:
         force: bool,
     ) -> Stored:
         if not manager.name:
-            raise bad_request(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            )
+            raise no_manager()
         metadata.check_identity(resource, config, name, namespace)
-        if not (config.get("apiVersion") and config.get("kind")):
-            raise bad_request(f"apiVersion and kind are required to apply a {resource.kind}")
         about = traits(resource)
         stored = self.store.collection(resource).objects.get((namespace or "", name))
-        config = _own_part(about, patches.without_nulls(config), manager.subresource)
+        config = _own_part(about, about.settle(config), manager.subresource)
         if stored is None:
             return self._apply_new(resource, about, name, config, namespace, manager)
-        metadata.check_preconditions(resource, stored.body, config.get("metadata"))
+        metadata.check_preconditions(
+            resource, stored.body, config.get("metadata"), uid_counts=not (manager.subresource and about.custom)
+        )
         merged, owners = ownership.apply(resource, about, stored.body, stored.owners, manager, config, force=force)
         new = _conformed(about, stored.body, merged, manager.subresource)
         return self._change(resource, about, stored, new, owners)
@@ -242,7 +241,9 @@ class MemoryServer:
             raise not_found(resource, name)
         if (config.get("metadata") or {}).get("uid"):
             raise conflict(
-                resource, name, "uid mismatch: the provided object specified uid, and no object was found"
+                resource,
+                name,
+                "uid mismatch: the provided object specified uid {wanted}, and no existing object was found",
             )
         new = self._initial(resource, about, config, name, namespace)
         _, owners = ownership.apply(resource, about, new, {}, manager, config, force=False)
@@ -251,7 +252,7 @@ class MemoryServer:
     def _initial(
         self, resource: Resource[Any], about: Traits, body: Json, name: str, namespace: str | None
     ) -> Json:
-        typed = {"apiVersion": resource.api_version, "kind": resource.kind, **patches.without_nulls(body)}
+        typed = {"apiVersion": resource.api_version, "kind": resource.kind, **about.settle(body)}
         if about.status and not about.status_on_create:
             typed.pop("status", None)
         typed.setdefault("metadata", {})
@@ -323,12 +324,12 @@ def _conformed(about: Traits, old: Json, asked: Json, subresource: str) -> Json:
     """What of the asked object this request may change: the status alone, or all but the status."""
     if subresource == "status":
         new = {name: value for name, value in old.items() if name != "status"}
-        return {**new, "status": asked["status"]} if "status" in asked else new
+        return {**new, "status": about.settle({"status": asked["status"]})["status"]} if "status" in asked else new
     if about.status:
         asked = {name: value for name, value in asked.items() if name != "status"}
         if "status" in old:
             asked["status"] = old["status"]
-    return metadata.updated(old, asked)
+    return metadata.updated(old, about.settle(asked))
 
 
 def _own_part(about: Traits, config: Json, subresource: str) -> Json:

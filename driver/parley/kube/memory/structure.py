@@ -1,0 +1,124 @@
+"""What the API server does by a CRD's structural schema: drop unknown fields, fill in defaults, check rules.
+
+The schemas are those of the CRDs, made from the models. The rules in them are CEL, which is not interpreted here:
+`_RULES` says each in Python, and a rule that it lacks is an error when the first object of its kind is checked.
+What a single field may hold is left to the models themselves.
+Source: "Specifying a structural schema" and "Validation rules" in the Kubernetes documentation (1.37).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from parley.api.crd import structural_schema
+from parley.api.markers import RULES
+from parley.kube.memory.refusals import Fault
+
+Json = dict[str, Any]
+Schema = Mapping[str, Any]
+Fields = tuple[str, ...]
+
+schema_of: Callable[[type[BaseModel]], Schema] = cache(structural_schema)
+"""The structural schema of a model, made once."""
+
+
+def settled(value: Any, schema: Schema) -> Any:
+    """The value as the server stores it: known fields only, none of them null, with defaults."""
+    if isinstance(value, dict) and "properties" in schema:
+        return _settled_object(value, schema["properties"])
+    if isinstance(value, list) and "items" in schema:
+        return [settled(child, schema["items"]) for child in value]
+    return value
+
+
+def _settled_object(value: Json, properties: Mapping[str, Schema]) -> Json:
+    known = {
+        name: settled(child, properties[name])
+        for name, child in value.items()
+        if child is not None and name in properties
+    }
+    for name, schema in properties.items():
+        if "default" in schema and name not in known:
+            known[name] = schema["default"]
+    return known
+
+
+def list_maps(schema: Schema, fields: Fields = ()) -> Iterator[tuple[Fields, Fields]]:
+    """The lists whose items have keys: their fields from the root, and the names of the keys."""
+    for name, inner in schema.get("properties", {}).items():
+        yield from list_maps(inner, (*fields, name))
+    if schema.get("x-kubernetes-list-type") == "map":
+        yield fields, tuple(schema["x-kubernetes-list-map-keys"])
+    if "items" in schema:
+        yield from list_maps(schema["items"], fields)
+
+
+def broken_rules(old: Any, new: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
+    """What is wrong with `new`, by the rules of its schema. `old` is None where it was not there before."""
+    for entry in schema.get(RULES, ()):
+        changes = "oldSelf" in entry["rule"]
+        if not (changes and old is None) and not _RULES[entry["rule"]](old, new):
+            field = f"{path}{entry.get('fieldPath', '')}"
+            yield Fault(field, f"Invalid value: {entry['message']}")
+    if isinstance(new, dict):
+        for name, inner in schema.get("properties", {}).items():
+            if name in new:
+                before = old.get(name) if isinstance(old, dict) else None
+                yield from broken_rules(before, new[name], inner, f"{path}.{name}" if path else name)
+    elif isinstance(new, list) and "items" in schema:
+        yield from _broken_in_list(old, new, schema, path)
+
+
+def _broken_in_list(old: Any, new: list[Any], schema: Schema, path: str) -> Iterator[Fault]:
+    """Items of a list map are compared with what they were; those of other lists are always new."""
+    keys = schema.get("x-kubernetes-list-map-keys", ())
+    known = {_identity(child, keys): child for child in old or ()} if keys else {}
+    for index, child in enumerate(new):
+        yield from broken_rules(known.get(_identity(child, keys)), child, schema["items"], f"{path}[{index}]")
+
+
+def _identity(child: Any, keys: Fields) -> Fields:
+    return tuple(str(child.get(key)) for key in keys)
+
+
+def _unchanged(old: Any, new: Any) -> bool:
+    return bool(old == new)
+
+
+def _requested(status: Json) -> bool:
+    return bool(status.get("deallocationRequested"))
+
+
+_REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
+_NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
+_RULES: Mapping[str, Callable[[Any, Any], bool]] = {
+    "self == oldSelf": _unchanged,
+    "!has(self.allocation) || has(self.driverName)": (
+        lambda _, status: "allocation" not in status or "driverName" in status
+    ),
+    f"has(self.allocation) || {_NO_USERS}": (
+        lambda _, status: "allocation" in status or not status.get("reservedFor")
+    ),
+    "!has(self.reservedFor) || size(self.reservedFor) <= 1 || !has(self.allocation) || "
+    "(has(self.allocation.shareable) && self.allocation.shareable)": (
+        lambda _, status: (
+            len(status.get("reservedFor", ())) <= 1
+            or "allocation" not in status
+            or bool(status["allocation"].get("shareable"))
+        )
+    ),
+    f"!{_REQUESTED.format('self')} || has(self.allocation)": (
+        lambda _, status: not _requested(status) or "allocation" in status
+    ),
+    f"!{_REQUESTED.format('self')} || {_NO_USERS}": (
+        lambda _, status: not _requested(status) or not status.get("reservedFor")
+    ),
+    f"!{_REQUESTED.format('oldSelf')} || {_REQUESTED.format('self')} || !has(self.allocation)": (
+        lambda old, status: not _requested(old) or _requested(status) or "allocation" not in status
+    ),
+    "!has(self.nodeSelector) || !has(self.nodes) || size(self.nodes) == 0": (
+        lambda _, alternatives: "nodeSelector" not in alternatives or not alternatives.get("nodes")
+    ),
+}

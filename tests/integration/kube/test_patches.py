@@ -1,0 +1,265 @@
+"""Changing objects: merge, JSON and strategic merge patches, and what of an object each may change."""
+
+from typing import Any
+
+import pytest
+from tests.integration.kube.objects import (
+    CONFIG_MAPS,
+    builtin_claim,
+    config_map,
+    parley_claim,
+    pod,
+    pod_scheduling,
+)
+
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, POD_SCHEDULINGS, PODS, Resource
+from parley.kube.client import ApiError, BadRequest, Client, Conflict, Invalid, NotFound, PatchType
+
+SCHEDULING = POD_SCHEDULINGS.untyped()
+
+
+async def test_a_merge_patch_sets_and_removes_fields(client: Client, namespace: str) -> None:
+    await client.create(CONFIG_MAPS, config_map("a", {"kept": "1", "gone": "2", "changed": "3"}), namespace)
+
+    patch = {"data": {"gone": None, "changed": "4", "added": "5", "never": None}}
+    changed = await client.patch(CONFIG_MAPS, "a", patch, namespace)
+
+    assert changed["data"] == {"kept": "1", "changed": "4", "added": "5"}
+    assert (await client.get(CONFIG_MAPS, "a", namespace)) == changed
+
+
+async def test_a_merge_patch_replaces_lists(client: Client, namespace: str) -> None:
+    await client.create(SCHEDULING, pod_scheduling("a", spec={"candidateNodes": ["node-1", "node-2"]}), namespace)
+
+    changed = await client.patch(SCHEDULING, "a", {"spec": {"candidateNodes": ["node-3"]}}, namespace)
+
+    assert changed["spec"]["candidateNodes"] == ["node-3"]
+
+
+async def test_a_patch_can_insist_on_the_state_it_was_made_for(client: Client, namespace: str) -> None:
+    made = await client.create(CONFIG_MAPS, config_map("a"), namespace)
+    version = made["metadata"]["resourceVersion"]
+    patch = {"metadata": {"resourceVersion": version}, "data": {"key": "1"}}
+    await client.patch(CONFIG_MAPS, "a", patch, namespace)
+
+    with pytest.raises(Conflict, match="the object has been modified; please apply your changes to the latest"):
+        await client.patch(CONFIG_MAPS, "a", patch, namespace)
+    with pytest.raises(Invalid, match=r'metadata\.uid: Invalid value: "another": field is immutable'):
+        await client.patch(CONFIG_MAPS, "a", {"metadata": {"uid": "another"}, "data": {"key": "2"}}, namespace)
+
+
+async def test_a_patch_that_changes_nothing_is_no_write(client: Client, namespace: str) -> None:
+    made = await client.create(CONFIG_MAPS, config_map("a", {"key": "1"}), namespace)
+
+    same = await client.patch(CONFIG_MAPS, "a", {"data": {"key": "1"}}, namespace)
+
+    assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+async def test_what_the_server_wrote_stays(client: Client, namespace: str) -> None:
+    made = (await client.create(SCHEDULING, pod_scheduling("a"), namespace))["metadata"]
+
+    patch = {"metadata": {"generation": 7, "creationTimestamp": "2001-01-01T00:00:00Z", "labels": {"a": "b"}}}
+    changed = (await client.patch(SCHEDULING, "a", patch, namespace))["metadata"]
+
+    assert changed["labels"] == {"a": "b"}
+    kept = ("uid", "generation", "creationTimestamp", "name", "namespace")
+    assert [changed[field] for field in kept] == [made[field] for field in kept]
+
+
+async def test_an_object_keeps_its_name(client: Client, namespace: str) -> None:
+    await client.create(CONFIG_MAPS, config_map("a"), namespace)
+
+    with pytest.raises(BadRequest, match=r"the name of the object \(b\) does not match the name on the URL \(a\)"):
+        await client.patch(CONFIG_MAPS, "a", {"metadata": {"name": "b"}}, namespace)
+
+
+async def test_json_patch_operations(client: Client, namespace: str) -> None:
+    spec = {"candidateNodes": ["node-1", "node-2"], "round": 1}
+    metadata = {"name": "a", "annotations": {"x.dev/note": "old"}}
+    await client.create(SCHEDULING, {**pod_scheduling("a", spec=spec), "metadata": metadata}, namespace)
+
+    changed = await client.patch(
+        SCHEDULING,
+        "a",
+        [
+            {"op": "test", "path": "/spec/round", "value": 1},
+            {"op": "replace", "path": "/spec/round", "value": 2},
+            {"op": "add", "path": "/spec/candidateNodes/-", "value": "node-3"},
+            {"op": "add", "path": "/spec/candidateNodes/0", "value": "node-0"},
+            {"op": "remove", "path": "/spec/candidateNodes/1"},
+            {"op": "add", "path": "/spec/selectedNode", "value": "node-3"},
+            {"op": "replace", "path": "/metadata/annotations/x.dev~1note", "value": "new"},
+        ],
+        namespace,
+        patch_type=PatchType.JSON,
+    )
+
+    assert changed["spec"] == {
+        "candidateNodes": ["node-0", "node-2", "node-3"],
+        "round": 2,
+        "selectedNode": "node-3",
+    }
+    assert changed["metadata"]["annotations"] == {"x.dev/note": "new"}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/data/key", "value": "2"},
+        {"op": "test", "path": "/data/missing", "value": "2"},
+        {"op": "remove", "path": "/data/missing"},
+        {"op": "add", "path": "/missing/deeper", "value": "2"},
+    ],
+)
+async def test_a_json_patch_that_does_not_fit_changes_nothing(
+    client: Client, namespace: str, operation: dict[str, Any]
+) -> None:
+    made = await client.create(CONFIG_MAPS, config_map("a", {"key": "1"}), namespace)
+    operations = [{"op": "add", "path": "/data/other", "value": "1"}, operation]
+
+    with pytest.raises(Invalid, match="the server rejected our request due to an error in our request"):
+        await client.patch(CONFIG_MAPS, "a", operations, namespace, patch_type=PatchType.JSON)
+
+    assert await client.get(CONFIG_MAPS, "a", namespace) == made
+
+
+async def test_a_json_patch_can_insist_on_the_uid(client: Client, namespace: str) -> None:
+    await client.create(CONFIG_MAPS, config_map("a"), namespace)
+    operations = [
+        {"op": "test", "path": "/metadata/uid", "value": "another"},
+        {"op": "add", "path": "/data", "value": {"key": "1"}},
+    ]
+
+    with pytest.raises(Invalid):
+        await client.patch(CONFIG_MAPS, "a", operations, namespace, patch_type=PatchType.JSON)
+
+
+async def test_a_strategic_patch_merges_conditions_by_type(client: Client, namespace: str) -> None:
+    await client.create(PODS, pod("a"), namespace)
+
+    async def patch(*conditions: dict[str, str]) -> dict[str, str]:
+        changed = await client.patch(
+            PODS,
+            "a",
+            {"status": {"conditions": list(conditions)}},
+            namespace,
+            patch_type=PatchType.STRATEGIC,
+            subresource="status",
+        )
+        return {condition.type: condition.status for condition in changed.status.conditions}
+
+    assert await patch({"type": "x.dev/one", "status": "False"}) == {"x.dev/one": "False"}
+    both = await patch({"type": "x.dev/two", "status": "True"}, {"type": "x.dev/one", "status": "True"})
+    assert both == {"x.dev/one": "True", "x.dev/two": "True"}
+    assert await patch({"type": "x.dev/one", "$patch": "delete"}) == {"x.dev/two": "True"}
+
+
+async def test_custom_resources_know_no_strategic_patch(client: Client, namespace: str) -> None:
+    await client.create(SCHEDULING, pod_scheduling("a"), namespace)
+
+    with pytest.raises(ApiError, match="accepted media types include") as refused:
+        await client.patch(SCHEDULING, "a", {"spec": {"round": 1}}, namespace, patch_type=PatchType.STRATEGIC)
+    assert refused.value.status == 415
+
+
+WITH_STATUS: list[tuple[Resource[Any], dict[str, Any], dict[str, Any]]] = [
+    (PODS, pod("a"), {"message": "hello"}),
+    (CLAIMS, parley_claim("a"), {"state": "pending"}),
+    (BUILTIN_CLAIMS, builtin_claim("a"), {"reservedFor": [{"resource": "pods", "name": "b", "uid": "u"}]}),
+]
+
+
+@pytest.mark.parametrize(("resource", "body", "status"), WITH_STATUS, ids=lambda value: getattr(value, "kind", ""))
+async def test_a_status_is_not_created_with_its_object(
+    client: Client, namespace: str, resource: Resource[Any], body: dict[str, Any], status: dict[str, Any]
+) -> None:
+    made = await client.create(resource.untyped(), {**body, "status": status}, namespace)
+
+    assert not made.get("status", {}).keys() & status.keys()
+
+
+async def test_a_status_and_the_rest_are_written_separately(client: Client, namespace: str) -> None:
+    claims = CLAIMS.untyped()
+    await client.create(claims, parley_claim("a"), namespace)
+    patch = {"metadata": {"labels": {"app": "web"}}, "status": {"state": "pending"}}
+
+    through_main = await client.patch(claims, "a", patch, namespace)
+    through_status = await client.patch(
+        claims, "a", {**patch, "metadata": {"labels": {"app": "db"}}}, namespace, subresource="status"
+    )
+
+    assert through_main["metadata"]["labels"] == {"app": "web"}
+    assert "status" not in through_main
+    assert through_status["metadata"]["labels"] == {"app": "web"}
+    assert through_status["status"] == {"state": "pending"}
+
+
+async def test_a_status_patch_leaves_the_spec_alone(client: Client, namespace: str) -> None:
+    await client.create(PODS, pod("a"), namespace)
+
+    patch = {"spec": {"nodeName": "node-1"}, "status": {"phase": "Running"}}
+    changed = await client.patch(PODS, "a", patch, namespace, subresource="status")
+
+    assert changed.status.phase == "Running"
+    assert changed.spec.node_name == ""
+
+
+async def test_a_status_patch_has_preconditions_too(client: Client, namespace: str) -> None:
+    made = await client.create(CLAIMS, parley_claim("a"), namespace)
+    await client.patch(CLAIMS, "a", {"metadata": {"labels": {"app": "web"}}}, namespace)
+
+    stale = {"metadata": {"resourceVersion": made.metadata.resource_version}, "status": {"state": "pending"}}
+    with pytest.raises(Conflict, match="the object has been modified"):
+        await client.patch(CLAIMS, "a", stale, namespace, subresource="status")
+
+
+async def test_the_uid_protects_no_status_of_a_custom_resource(client: Client, namespace: str) -> None:
+    await client.create(CLAIMS, parley_claim("a"), namespace)
+
+    merged = {"metadata": {"uid": "another"}, "status": {"state": "pending"}}
+    changed = await client.patch(CLAIMS, "a", merged, namespace, subresource="status")
+    tested = [
+        {"op": "test", "path": "/metadata/uid", "value": "another"},
+        {"op": "add", "path": "/status/state", "value": "allocated"},
+    ]
+
+    assert changed.status.state == "pending"
+    with pytest.raises(Invalid, match="the server rejected our request"):
+        await client.patch(CLAIMS, "a", tested, namespace, subresource="status", patch_type=PatchType.JSON)
+
+
+async def test_the_uid_protects_the_status_of_a_built_in_kind(client: Client, namespace: str) -> None:
+    await client.create(PODS, pod("a"), namespace)
+
+    patch = {"metadata": {"uid": "another"}, "status": {"phase": "Running"}}
+    with pytest.raises(Invalid, match=r'metadata\.uid: Invalid value: "another": field is immutable'):
+        await client.patch(PODS, "a", patch, namespace, subresource="status")
+
+
+async def test_a_kind_without_a_status_of_its_own_takes_it_with_the_rest(client: Client, namespace: str) -> None:
+    made = await client.create(SCHEDULING, pod_scheduling("a", status={"viable": 1}), namespace)
+    changed = await client.patch(SCHEDULING, "a", {"spec": {"round": 1}, "status": {"viable": 2}}, namespace)
+
+    assert made["status"] == {"viable": 1}
+    assert (changed["spec"], changed["status"]) == ({"round": 1}, {"viable": 2})
+    with pytest.raises(NotFound):
+        await client.patch(SCHEDULING, "a", {"status": {"viable": 3}}, namespace, subresource="status")
+
+
+async def test_a_node_is_created_with_its_status(client: Client, namespace: str) -> None:
+    node = f"node-{namespace}"
+    body = {"metadata": {"name": node}, "status": {"allocatable": {"cpu": "8"}}}
+
+    made = await client.create(NODES, body)
+    through_main = await client.patch(NODES, node, {"status": {"allocatable": {"cpu": "4"}}})
+    through_status = await client.patch(
+        NODES,
+        node,
+        {"spec": {"unschedulable": True}, "status": {"allocatable": {"cpu": "4"}}},
+        subresource="status",
+    )
+
+    assert [seen.status.allocatable["cpu"] for seen in (made, through_main, through_status)] == ["8", "8", "4"]
+    assert not through_status.spec.unschedulable
+    await client.delete(NODES, node)
