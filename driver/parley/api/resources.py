@@ -14,9 +14,37 @@ from parley.api.names import GROUP, VERSION
 T = TypeVar("T")
 
 
+def _struct_decoder(kind: type[T]) -> Callable[[bytes], T]:
+    """An API server writes some empty lists as null (a claim's `requests`, the `conditions` of a device that
+    another driver reported): that is the same as absent, and no user may stop a watch by it."""
+    strict = msgspec.json.Decoder(kind).decode
+
+    def decode(data: bytes) -> T:
+        try:
+            return strict(data)
+        except msgspec.ValidationError:
+            return msgspec.convert(_without_nulls(orjson.loads(data)), kind)
+
+    return decode
+
+
+_OPAQUE = frozenset({"parameters", "data"})
+"""What drivers wrote for each other: a null in there may mean something."""
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: inner if key in _OPAQUE else _without_nulls(inner)
+            for key, inner in value.items()
+            if inner is not None
+        }
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     if issubclass(kind, msgspec.Struct):
-        return msgspec.json.Decoder(kind).decode
+        return _struct_decoder(kind)
     if issubclass(kind, BaseModel):
         return kind.model_validate_json
     return orjson.loads

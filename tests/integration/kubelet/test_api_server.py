@@ -1,0 +1,120 @@
+"""The node plugin on a real API server, which checks and rewrites more than the one in memory."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from parley.api.builtin import ResourceSlice
+from parley.api.resources import NODES, RESOURCE_SLICES, Resource
+from parley.devcluster import Cluster
+from parley.kube.client import Client, EventType
+from parley.kube.http import HttpClient
+from parley_kubelet.devices import NodeDevice
+from parley_kubelet.durable import Folder
+from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.slices import SlicePublisher
+from parley_kubelet.testing import allocated_status, create_claim, offered_status
+
+pytestmark = pytest.mark.cluster
+
+DRIVER = "device.parley.dev"
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, dict)
+GPU = NodeDevice(name="gpu-0", model="a100", memory="40960Mi", shares=2)
+FUSE = NodeDevice(name="fuse", model="fuse", device_nodes=("/dev/fuse",))
+
+
+@pytest.fixture
+async def client(control_plane: Cluster) -> AsyncIterator[Client]:
+    async with HttpClient.from_kubeconfig(str(control_plane.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+async def node(client: Client) -> AsyncIterator[str]:
+    """A node of the test's own; its slices go with it."""
+    name = f"n-{uuid.uuid4().hex[:8]}.example.com"
+    await client.create(NODES, {"metadata": {"name": name}})
+    yield name
+    await client.delete(NODES, name)
+
+
+@pytest.fixture
+async def namespace(client: Client) -> str:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    return name
+
+
+async def published(client: Client, node: str) -> tuple[ResourceSlice, ...]:
+    selector = f"spec.driver={DRIVER},spec.nodeName={node}"
+    return (await client.list(RESOURCE_SLICES, field_selector=selector)).items
+
+
+async def test_slices_are_accepted_kept_as_they_are_and_written_once(client: Client, node: str) -> None:
+    publishers = [SlicePublisher(client, driver=DRIVER, node=node, devices=lambda: (GPU, FUSE)) for _ in range(2)]
+    assert await publishers[0].publish()
+    assert not await publishers[1].publish()
+    (slice_,) = await published(client, node)
+    gpu, fuse = slice_.spec.devices
+    assert (gpu.name, gpu.attributes["model"].string, gpu.attributes["index"].int_) == ("gpu-0", "a100", 0)
+    assert {name: capacity.value for name, capacity in gpu.capacity.items()} == {"memory": "40Gi", "slices": "2"}
+    (taint,) = fuse.taints
+    assert (taint.key, taint.value, taint.effect) == ("parley.dev/negotiated", DRIVER, "NoSchedule")
+
+
+async def test_as_many_devices_as_a_slice_may_have_and_one_more(client: Client, node: str) -> None:
+    devices = tuple(NodeDevice(name=f"gpu-{number}", model="a100") for number in range(65))
+    publisher = SlicePublisher(client, driver=DRIVER, node=node, devices=lambda: devices)
+    await publisher.publish()
+    assert sorted(len(slice_.spec.devices) for slice_ in await published(client, node)) == [1, 64]
+    devices = devices[:3]
+    await publisher.publish()
+    (slice_,) = await published(client, node)
+    assert (len(slice_.spec.devices), slice_.spec.pool.generation) == (3, 2)
+
+
+async def test_a_deleted_slice_is_back(client: Client, node: str) -> None:
+    publisher = SlicePublisher(client, driver=DRIVER, node=node, devices=lambda: (GPU,))
+    await publisher.publish()
+    (first,) = await published(client, node)
+    running = asyncio.create_task(publisher.run())
+    try:
+        await client.delete(RESOURCE_SLICES, first.metadata.name)
+        async with asyncio.timeout(30):
+            again = await next_slice(client, node, after=first)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert [device.name for device in again.spec.devices] == ["gpu-0"]
+
+
+async def next_slice(client: Client, node: str, after: ResourceSlice) -> ResourceSlice:
+    version = after.metadata.resource_version
+    async for event in client.watch(RESOURCE_SLICES, resource_version=version):
+        if event.type is EventType.ADDED and event.object and event.object.spec.node_name == node:
+            return event.object
+    raise AssertionError("the watch ended without a new slice")
+
+
+async def test_claims_allocated_either_way_are_prepared(
+    client: Client, node: str, namespace: str, tmp_path: Path
+) -> None:
+    preparation = Preparation(
+        client,
+        driver=DRIVER,
+        node=node,
+        devices=lambda: (GPU, FUSE),
+        state=Folder(tmp_path / "state"),
+        cdi=Folder(tmp_path / "cdi"),
+    )
+    for name, status in (
+        ("at-once", allocated_status(node, ["gpu-0"])),
+        ("later", offered_status(node, ["fuse"])),
+    ):
+        claim = await create_claim(client, name, status, namespace)
+        prepared = await preparation.prepare(ClaimName(namespace, name, claim.metadata.uid))
+        assert len(prepared.devices) == 1
+    assert len(list((tmp_path / "cdi").iterdir())) == 2
