@@ -25,7 +25,7 @@ from yarl import URL
 
 from parley.api.resources import Resource
 from parley.kube import answers, credentials
-from parley.kube.client import Body, Listing, OutcomeUnknown, PatchType, WatchEvent
+from parley.kube.client import Body, Client, Listing, OutcomeUnknown, PatchType, WatchEvent
 from parley.kube.credentials import Credentials
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
         raise aiohttp.ClientError(str(error) or type(error).__name__) from error
 
 
-class HttpClient:
+class HttpClient(Client):
     """A `Client` over HTTP/1.1; an async context manager, which reads the credentials at its start.
 
     `timeout` limits every request but lists (`list_timeout`) and watches, which the server ends after

@@ -1,0 +1,251 @@
+"""One of several processes leads: election by a Lease object, and the certainty not to write after losing it.
+
+    candidate --(lease free, released, or not renewed for its duration)--> leader --> run `lead`
+    leader    --(another holder, or no renewal for `renew_deadline`)-----> LeaseLost, `lead` is cancelled
+
+Only time that passes here counts, on a clock that goes on while the process is stopped or the machine sleeps.
+The times in the object are for people. A leader counts from the moment it *sent* its last good renewal, the
+others from when they *saw* it, which is later. It gives up `lease_seconds - renew_deadline` before anybody
+may follow, and no write takes longer than that (`LeasedClient`), so what it began is over by then.
+What stays possible is a write that the API server itself holds up for longer: send UIDs and resourceVersions.
+
+A lost lease is not won back: `run` raises, and the process should end. Its successor lists everything anew.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from parley.api.builtin import Lease
+from parley.api.resources import LEASES
+from parley.kube.client import AlreadyExists, ApiError, Client, Conflict, NotFound, OutcomeUnknown
+
+log = structlog.get_logger(__name__)
+
+
+class LeaseLost(Exception):
+    """Raised when something may be done by the leader only, and this process is not it, or no longer surely."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Seconds: how long a lease holds, after how long without renewal its holder gives up, and how often it
+    renews (a candidate: looks). Raises ValueError where they leave no time for a write."""
+
+    lease_seconds: float = 15
+    renew_deadline: float = 10
+    retry_seconds: float = 2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_seconds < self.renew_deadline < self.lease_seconds:
+            raise ValueError(
+                f"retry_seconds {self.retry_seconds:g} must be below renew_deadline {self.renew_deadline:g}, "
+                f"and that below lease_seconds {self.lease_seconds:g}"
+            )
+
+    @property
+    def write_seconds(self) -> float:
+        """How long a write may take, with a fifth to spare."""
+        return (self.lease_seconds - self.renew_deadline) * 0.8
+
+
+def boottime() -> float:
+    """Seconds that pass whatever happens to the process, the wall clock or (on Linux) the running machine."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def utc() -> datetime:
+    """Now, in UTC."""
+    return datetime.now(UTC)
+
+
+class LeaseElector:
+    """Takes part in the election for the Lease `namespace`/`name`.
+
+    `identity` must be new for every process: whoever finds its own in the object thinks it holds it.
+    `clock` gives what is written into the object, `monotonic` what is counted on, `jitter` (0 up to 1) keeps
+    candidates from looking at the same moment.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes | None = None,
+        *,
+        clock: Callable[[], datetime] = utc,
+        monotonic: Callable[[], float] = boottime,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._monotonic = monotonic
+        self._jitter = jitter
+        self._seen: Lease | None = None
+        self._seen_at = 0.0
+        self._renewed_at: float | None = None
+        self.times = times or LeaseTimes()
+
+    def held(self) -> bool:
+        """Whether a write may begin now."""
+        return self._remaining() > 0
+
+    def check(self) -> None:
+        """Raises LeaseLost unless a write may begin now."""
+        if not self.held():
+            raise LeaseLost(self._why_not())
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, then run `lead` as long as it holds.
+
+        Returns what ended it: `lead` itself (its end or its exception), a cancellation, or LeaseLost. `lead`
+        has ended by then, cancelled if need be, and the lease is released if it was still held.
+        """
+        await self._acquire()
+        leading = asyncio.ensure_future(lead())
+        try:
+            await self._renew_while(leading)
+            await leading
+        finally:
+            await _end(leading)
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._attempt():
+                log.info("lease acquired", lease=self._label, identity=self._identity)
+                return
+            await asyncio.sleep(self.times.retry_seconds * (1 + 0.2 * self._jitter()))
+
+    async def _renew_while(self, leading: asyncio.Future[None]) -> None:
+        while True:
+            pause = min(self.times.retry_seconds, max(self._remaining(), 0))
+            await asyncio.wait((leading,), timeout=pause)
+            if leading.done():
+                return
+            self.check()
+            await self._attempt()
+            self.check()
+
+    async def _attempt(self) -> bool:
+        """Acquire or renew once. False where another holds it or nothing could be learned."""
+        limit = self.times.write_seconds if self._renewed_at is None else self._remaining()
+        try:
+            async with asyncio.timeout(min(self.times.write_seconds, limit)):
+                return await self._acquire_or_renew()
+        except (ApiError, OutcomeUnknown, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            log.warning("lease not written", lease=self._label, identity=self._identity, error=reason)
+            return False
+
+    async def _acquire_or_renew(self) -> bool:
+        if self._renewed_at is None or self._seen is None:
+            await self._look()
+        holder = self._seen.spec.holder_identity if self._seen else ""
+        if holder not in ("", self._identity):
+            if self._renewed_at is not None:
+                self._renewed_at = None  # another one holds it: at once, whatever the clock says
+                return False
+            if self._monotonic() < self._seen_at + self._duration():
+                return False
+        return await self._write(holder)
+
+    async def _look(self) -> None:
+        """Read the object, and note when it was first seen as it is."""
+        try:
+            lease = await self._client.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            self._seen = None
+            return
+        # A changed label, say, is no renewal; but the version to write against is always the latest.
+        if self._seen is None or self._seen.spec != lease.spec:
+            self._seen_at = self._monotonic()
+        self._seen = lease
+
+    async def _write(self, holder: str) -> bool:
+        sent = self._monotonic()
+        spec = self._spec(holder)
+        seen, self._seen = self._seen, None  # unknown until the answer is there
+        try:
+            if seen is None:
+                body = {"metadata": {"name": self._name}, "spec": spec}
+                self._seen = await self._client.create(LEASES, body, self._namespace)
+            else:
+                body = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
+                self._seen = await self._client.patch(LEASES, self._name, body, self._namespace)
+        except (AlreadyExists, Conflict):
+            return False  # somebody else wrote: look again
+        self._seen_at = self._monotonic()
+        self._renewed_at = sent
+        return True
+
+    def _spec(self, holder: str) -> dict[str, Any]:
+        now = self._clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec: dict[str, Any] = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self.times.lease_seconds)),
+            "renewTime": now,
+        }
+        if holder != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = self._seen.spec.lease_transitions + 1 if self._seen else 0
+        return spec
+
+    async def _release(self) -> None:
+        """Let others lead at once. Only a lease that surely is ours is touched."""
+        if not self.held() or self._seen is None:
+            return
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
+        body = {"metadata": {"resourceVersion": self._seen.metadata.resource_version}, "spec": spec}
+        self._renewed_at = None
+        try:
+            async with asyncio.timeout(self.times.write_seconds):
+                await self._client.patch(LEASES, self._name, body, self._namespace)
+        except (ApiError, OutcomeUnknown, TimeoutError) as error:
+            log.warning("lease not released", lease=self._label, error=str(error) or "no answer in time")
+
+    def _remaining(self) -> float:
+        """Seconds for which the lease may still be relied on without renewal; 0 and less when not."""
+        if self._renewed_at is None:
+            return 0
+        return self._renewed_at + self.times.renew_deadline - self._monotonic()
+
+    def _duration(self) -> float:
+        """How long the present holder has without renewal: the longer of its and our settings."""
+        theirs = self._seen.spec.lease_duration_seconds if self._seen else 0
+        return max(self.times.lease_seconds, theirs)
+
+    @property
+    def _label(self) -> str:
+        return f"{self._namespace}/{self._name}"
+
+    def _why_not(self) -> str:
+        if self._renewed_at is not None:
+            since = self._monotonic() - self._renewed_at
+            limit = self.times.renew_deadline
+            return (
+                f"lease {self._label}: {self._identity} did not renew it for {since:.1f} s of at most {limit:g} s"
+            )
+        holder = self._seen.spec.holder_identity if self._seen else ""
+        return f"lease {self._label}: held by {holder or 'nobody'}, not by {self._identity}"
+
+
+async def _end(leading: asyncio.Future[None]) -> None:
+    """Cancel what runs and wait until it has ended. What it raises while ending is told, and not in the way."""
+    if leading.done():
+        return
+    leading.cancel()
+    await asyncio.wait((leading,))
+    if not leading.cancelled() and (error := leading.exception()) is not None:
+        log.warning("the leader's work ended badly", error=str(error), exc_info=error)
