@@ -43,7 +43,8 @@ def socket_paths(plugins: Path, registry: Path, driver: str, instance: str) -> S
 
 @asynccontextmanager
 async def serving(path: Path, add: Callable[[grpc.aio.Server], None], grace: float) -> AsyncIterator[None]:
-    """Serve on the socket what `add` adds to a server. In the end calls in progress have `grace` seconds.
+    """Serve on the socket what `add` adds to a server. In the end calls in progress have `grace` seconds; gRPC
+    removes the socket before it waits for them, so that no new ones come.
 
     Raises SocketRefused if another process serves there, OSError if the folder cannot be made.
     """
@@ -56,11 +57,6 @@ async def serving(path: Path, add: Callable[[grpc.aio.Server], None], grace: flo
         yield
     finally:
         await server.stop(grace)
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
 
 
 def _clear(path: Path) -> None:
@@ -72,7 +68,7 @@ def _clear(path: Path) -> None:
         except FileNotFoundError:
             return
         except ConnectionRefusedError:
-            _remove(path)
+            path.unlink(missing_ok=True)
             return
     raise SocketRefused(
         f"socket {path}: another parley-kubelet serves there: stop it, or set POD_UID to tell the two apart"

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
-from parley.api.resources import NODES, RESOURCE_SLICES
+from parley.api.resources import BUILTIN_CLAIMS, NODES, RESOURCE_SLICES, Resource
 from parley.kube.client import Client
-from parley.kube.memory import MemoryServer
+from parley.kube.memory import MemoryClient, MemoryServer
 from parley_kubelet.checkpoint import CheckpointError
 from parley_kubelet.configuration import Configuration, ConfigurationError
 from parley_kubelet.plugin import run_plugin
@@ -34,9 +35,9 @@ def settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def running(settings: Settings, client: Client) -> AsyncIterator[Kubelet]:
+async def running(settings: Settings, client: Client, stop: asyncio.Event | None = None) -> AsyncIterator[Kubelet]:
     """The plugin in operation, registered with a kubelet."""
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     plugin = asyncio.create_task(run_plugin(settings, CONFIGURATION, client, stop))
     try:
         await until(lambda: plugin.done() or registration_sockets(settings) != [])
@@ -50,6 +51,10 @@ async def running(settings: Settings, client: Client) -> AsyncIterator[Kubelet]:
 def registration_sockets(settings: Settings) -> list[Path]:
     """Where the kubelet would find plugins."""
     return list(settings.registry.glob("*-reg.sock"))
+
+
+def sockets(settings: Settings) -> list[str]:
+    return [path.name for path in (*settings.plugins.rglob("*.sock"), *registration_sockets(settings))]
 
 
 def specifications(settings: Settings) -> list[Path]:
@@ -125,11 +130,41 @@ async def test_devices_are_published_and_stay_so(settings: Settings, server: Mem
     assert [device.name for device in slice_.spec.devices] == ["gpu-0", "gpu-1"]
 
 
+class SlowServer(MemoryClient):
+    """A client whose reads of claims wait until they may go on."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        super().__init__(server, "parley")
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
+        if resource is BUILTIN_CLAIMS:
+            self.asked.set()
+            await self.may_answer.wait()
+        return await super().get(resource, name, namespace)
+
+
+async def test_a_call_in_progress_is_answered_before_the_plugin_ends(
+    settings: Settings, server: MemoryServer
+) -> None:
+    slow = SlowServer(server)
+    claim = await create_claim(slow, "a", allocated_status("n1", ["gpu-0"]))
+    stop = asyncio.Event()
+    async with running(settings, slow, stop) as kubelet:
+        call = asyncio.create_task(kubelet.prepare(claim))
+        await slow.asked.wait()
+        stop.set()
+        await until(lambda: sockets(settings) == [])
+        slow.may_answer.set()
+        assert (await call)["a"].error == ""
+    assert len(specifications(settings)) == 1
+
+
 async def test_no_socket_stays_behind(settings: Settings, client: Client) -> None:
     async with running(settings, client):
-        pass
-    left = [path.name for path in (*settings.plugins.rglob("*.sock"), *settings.registry.iterdir())]
-    assert left == []
+        assert sockets(settings) == ["dra.sock", "device.parley.dev-reg.sock"]
+    assert sockets(settings) == []
 
 
 async def test_a_plugin_over_a_damaged_checkpoint_does_not_register(settings: Settings, client: Client) -> None:

@@ -212,6 +212,12 @@ async def test_calls_for_one_claim_at_once_prepare_it_once(node: Node) -> None:
     assert others == [first] * 4
 
 
+async def test_two_plugins_asked_for_one_claim_at_once_prepare_it_once(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    first, second = await asyncio.gather(*(plugin.prepare(claim) for plugin in (node.plugin(), node.plugin())))
+    assert first == second
+
+
 async def test_claims_that_want_one_device_at_once_do_not_both_get_it(node: Node) -> None:
     claims = [await allocated(node, name, "gpu-0") for name in "abc"]
     plugin = node.plugin()
