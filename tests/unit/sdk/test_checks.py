@@ -1,0 +1,105 @@
+"""What a driver may answer and allocate; what it is told when it breaks its contract."""
+
+from typing import Any
+
+import pytest
+
+from parley.negotiation.answers import Answer
+from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters
+from parley.sdk.checks import BadParameters, DriverFault, check_allocations, check_answers, parse_parameters
+from parley.sdk.driver import PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.testing import request
+
+
+class Nothing(Driver[NoParameters, NoParameters]):
+    """Allocates what it is told to, so that a test can break the contract."""
+
+    name = "nothing.example.com"
+    parameters = class_parameters = NoParameters
+
+    def __init__(self, allocation: Allocation | None = None) -> None:
+        self.allocation = allocation
+        self.given_back: list[str] = []
+
+    def viable(self, request: Request[Any, Any], nodes: Any) -> dict[str, Answer]:
+        return {claim.name: Answer(tuple(nodes)) for claim in request.claims}
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> dict[str, Allocation]:
+        return {c.name: self.allocation for c in request.claims if self.allocation is not None}
+
+    async def deallocate(self, uid: str) -> None:
+        self.given_back.append(uid)
+
+
+WANTED = request(Nothing(), "p", {})
+
+ANSWERS: list[tuple[dict[str, Answer], str]] = [
+    ({}, "driver d gave no answer for claim 'claim-0'"),
+    ({"claim-0": Answer(("z",))}, "driver d calls node 'z' viable, which it was not asked about"),
+    (
+        {"claim-0": Answer((), tuple(f"n{i}" for i in range(33)))},
+        "driver d gave 33 alternatives for claim 'claim-0'; at most 32 are allowed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("answers", "message"), ANSWERS, ids=[case[1] for case in ANSWERS])
+def test_faulty_answers(answers: dict[str, Answer], message: str) -> None:
+    with pytest.raises(DriverFault) as caught:
+        check_answers("d", WANTED, ["a", "b"], answers)
+    assert str(caught.value) == message
+
+
+ALLOCATIONS = [
+    (
+        Allocation(tuple(Device("a", f"d{i}") for i in range(33))),
+        "33 devices; at most 32 are allowed in a claim",
+    ),
+    (Allocation((Device("a", "GPU_0"),)), "device name 'GPU_0' is not a lower-case DNS label"),
+    (Allocation((Device("A", "d"),)), "pool name 'A' is not made of lower-case DNS subdomains"),
+    (Allocation((), {"blob": "x" * 11000}), "data of 11011 bytes; at most 10240 are allowed"),
+]
+
+
+@pytest.mark.parametrize(("allocation", "message"), ALLOCATIONS, ids=[case[1] for case in ALLOCATIONS])
+async def test_a_faulty_allocation_is_given_back_and_told(allocation: Allocation, message: str) -> None:
+    driver = Nothing(allocation)
+    with pytest.raises(DriverFault) as caught:
+        await EmbeddedDriver(driver).allocate(WANTED, "a")
+    assert str(caught.value) == f"driver nothing.example.com, claim 'claim-0': {message}"
+    assert driver.given_back == ["p-claim-0"]
+
+
+def test_a_claim_without_allocation_is_a_fault() -> None:
+    with pytest.raises(DriverFault) as caught:
+        check_allocations("d", WANTED, {})
+    assert str(caught.value) == "driver d allocated nothing for claim 'claim-0'"
+
+
+def test_good_ones_pass() -> None:
+    check_answers("d", WANTED, ["a"], {"claim-0": Answer(("a",), ("z",))})
+    check_allocations("d", WANTED, {"claim-0": Allocation((Device("a.example.com/b", "gpu-0"),), {"k": 1})})
+
+
+class Size(Parameters):
+    disk_size: int
+
+
+def test_missing_and_unknown_parameters_are_all_told_at_once() -> None:
+    with pytest.raises(BadParameters) as caught:
+        parse_parameters(Size, {"size": 3}, "class disk")
+    assert str(caught.value) == (
+        "parameters of class disk: diskSize is missing; size=3 is not a parameter of this driver "
+        "(known parameters: diskSize)"
+    )
+
+
+def test_parameters_of_class_and_claim_are_typed_apart() -> None:
+    driver = EmbeddedDriver(Nothing())
+    raw = RawClaim("gpu", "u", "team", "p-gpu-x", "gpus", {}, {"speed": 1})
+    with pytest.raises(BadParameters) as caught:
+        driver.request(PodReference("team", "p", "u"), [raw])
+    assert str(caught.value) == (
+        "parameters of class gpus: speed=1 is not a parameter of this driver (known parameters: none)"
+    )
