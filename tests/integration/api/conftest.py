@@ -1,36 +1,28 @@
-"""A real API server with Parley's manifests applied, and a namespace for each test."""
+"""The control plane with Parley's manifests applied, and a namespace for each test."""
 
-import os
-import shutil
-import tempfile
+import asyncio
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from parley.devcluster import Cluster
 from parley.devcluster.parley import install
-from parley.devcluster.requirements import unmet
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_loop_that_nobody_closes() -> None:
+    """pytest-asyncio asks for the current event loop, to put it back later; asking makes one if none was set."""
+    asyncio.set_event_loop(None)
+
+
 @pytest.fixture(scope="session")
-def installed() -> Iterator[Cluster]:
-    """A control plane of its own: the admission policies must not surprise other tests."""
-    reasons = unmet(real_nodes=False)
-    if reasons and os.environ.get("CI") == "true":
-        pytest.fail(f"CI has to run the real control plane, but {'; '.join(reasons)}")
-    if reasons:
-        pytest.skip("; ".join(reasons))
-    place = Path(tempfile.mkdtemp(prefix="pdc-api-", dir="/tmp"))
-    try:
-        with Cluster.start(place / "c", fake_nodes=2) as cluster:
-            install(cluster, DEPLOY)
-            yield cluster
-    finally:
-        shutil.rmtree(place)
+def installed(control_plane: Cluster) -> Cluster:
+    """Accounts, permissions and admission policies are there."""
+    install(control_plane, DEPLOY)
+    return control_plane
 
 
 @pytest.fixture

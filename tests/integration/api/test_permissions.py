@@ -1,0 +1,131 @@
+"""What the accounts of the controller and the node plugin may do, asked of the real API server."""
+
+import pytest
+
+from parley.devcluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+CONTROLLER = "parley-controller"
+NODE_PLUGIN = "parley-kubelet"
+
+ALLOWED = [
+    (CONTROLLER, "watch", "pods", "default"),
+    (CONTROLLER, "list", "nodes", ""),
+    (CONTROLLER, "watch", "resourceslices.resource.k8s.io", ""),
+    (CONTROLLER, "create", "resourceclaims.resource.k8s.io", "default"),
+    (CONTROLLER, "patch", "resourceclaims.resource.k8s.io", "default"),
+    (CONTROLLER, "delete", "resourceclaimtemplates.resource.k8s.io", "default"),
+    (CONTROLLER, "patch", "resourceclaims.resource.k8s.io/status", "default"),
+    (CONTROLLER, "patch", "resourceclaims.resource.k8s.io/binding", "default"),
+    (CONTROLLER, "arbitrary-node:patch", "resourceclaims.resource.k8s.io/driver/device.parley.dev", "default"),
+    (CONTROLLER, "patch", "resourceclaims.parley.dev/status", "default"),
+    (CONTROLLER, "create", "podschedulings.parley.dev", "default"),
+    (CONTROLLER, "allocate", "resourceclaims.parley.dev", "default"),
+    (CONTROLLER, "create", "events.events.k8s.io", "default"),
+    (CONTROLLER, "update", "leases.coordination.k8s.io", "parley-system"),
+    (NODE_PLUGIN, "get", "resourceclaims.resource.k8s.io", "default"),
+    (NODE_PLUGIN, "create", "resourceslices.resource.k8s.io", ""),
+    (NODE_PLUGIN, "get", "nodes", ""),
+]
+
+DENIED = [
+    (CONTROLLER, "create", "pods", "default"),
+    (CONTROLLER, "patch", "pods", "default"),
+    (CONTROLLER, "patch", "pods/status", "default"),
+    (CONTROLLER, "delete", "pods", "default"),
+    (CONTROLLER, "create", "pods/binding", "default"),
+    (CONTROLLER, "patch", "nodes", ""),
+    (CONTROLLER, "get", "secrets", "default"),
+    (CONTROLLER, "get", "secrets", "parley-system"),
+    (CONTROLLER, "create", "deviceclasses.resource.k8s.io", ""),
+    (CONTROLLER, "create", "resourceslices.resource.k8s.io", ""),
+    (CONTROLLER, "patch", "resourceclasses.parley.dev", ""),
+    (CONTROLLER, "arbitrary-node:patch", "resourceclaims.resource.k8s.io/driver/gpu.example.org", "default"),
+    (CONTROLLER, "update", "leases.coordination.k8s.io", "kube-system"),
+    (CONTROLLER, "*", "*", ""),
+    (NODE_PLUGIN, "list", "resourceclaims.resource.k8s.io", "default"),
+    (NODE_PLUGIN, "patch", "resourceclaims.resource.k8s.io/status", "default"),
+    (NODE_PLUGIN, "list", "pods", "default"),
+    (NODE_PLUGIN, "get", "leases.coordination.k8s.io", "parley-system"),
+    (NODE_PLUGIN, "allocate", "resourceclaims.parley.dev", "default"),
+    (NODE_PLUGIN, "patch", "nodes", ""),
+]
+
+
+def allowed(cluster: Cluster, account: str, verb: str, what: str, namespace: str) -> bool:
+    """What a SubjectAccessReview says about `what`: resource.group/subresource/name, the last two optional."""
+    resource, subresource, name, *_ = [*what.split("/"), "", ""]
+    plural, _, group = resource.partition(".")
+    attributes = {
+        "verb": verb,
+        "group": group,
+        "resource": plural,
+        "subresource": subresource,
+        "name": name,
+        "namespace": namespace,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": f"system:serviceaccount:parley-system:{account}", "resourceAttributes": attributes},
+    }
+    answer = cluster.api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+@pytest.mark.parametrize(("account", "verb", "what", "namespace"), ALLOWED)
+def test_may(installed: Cluster, account: str, verb: str, what: str, namespace: str) -> None:
+    assert allowed(installed, account, verb, what, namespace)
+
+
+@pytest.mark.parametrize(("account", "verb", "what", "namespace"), DENIED)
+def test_may_not(installed: Cluster, account: str, verb: str, what: str, namespace: str) -> None:
+    assert not allowed(installed, account, verb, what, namespace)
+
+
+VIRTUAL = {"resourceclaims/binding", "resourceclaims/driver"}
+"""Asked about by the API server itself; no path of the API."""
+
+
+def served(cluster: Cluster, group: str) -> dict[str, set[str]]:
+    """The verbs of each resource of a group."""
+    prefix = f"/apis/{group}" if group else "/api"
+    version = cluster.api.get(prefix)["preferredVersion"]["version"] if group else "v1"
+    resources = cluster.api.get(f"{prefix}/{version}")["resources"]
+    return {resource["name"]: set(resource["verbs"]) for resource in resources}
+
+
+@pytest.mark.parametrize(
+    "role", ["clusterroles/parley-controller", "clusterroles/parley-kubelet", "roles/parley-leases"]
+)
+def test_every_permission_is_for_something_that_exists(installed: Cluster, role: str) -> None:
+    namespace = "/namespaces/parley-system" if role.startswith("roles") else ""
+    rules = installed.api.get(f"/apis/rbac.authorization.k8s.io/v1{namespace}/{role}")["rules"]
+
+    assert rules
+    for rule in rules:
+        (group,) = rule["apiGroups"]
+        known = served(installed, group)
+        for resource in set(rule["resources"]) - VIRTUAL:
+            assert set(rule["verbs"]) - {"allocate"} <= known[resource], f"{resource} of {group!r}"
+
+
+@pytest.mark.parametrize(
+    "policy", ["deleted-claims", "device-class", "exclusive-mirrors", "mirror-allocations", "node-slices"]
+)
+def test_every_policy_is_understood(installed: Cluster, policy: str) -> None:
+    name = f"{policy}.parley.dev"
+    judged = "--for=jsonpath={.status.observedGeneration}"
+    installed.kubectl("wait", judged, "--timeout=60s", f"validatingadmissionpolicy/{name}")
+
+    path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
+    assert installed.api.get(path)["status"]["typeChecking"] == {}
+
+
+def test_lease_renewals_have_a_lane_of_their_own(installed: Cluster) -> None:
+    lane = "flowschema/parley-leader-election"
+
+    waited = installed.kubectl("wait", "--for=condition=Dangling=False", "--timeout=60s", lane)
+
+    assert "condition met" in waited
