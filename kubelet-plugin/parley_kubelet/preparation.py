@@ -78,7 +78,7 @@ class Preparation:
         return prepared
 
     async def prepare(self, claim: ClaimName) -> PreparedClaim:
-        """Make the claim's devices ready. Raises Refused, CheckpointError or OSError."""
+        """Make the claim's devices ready. Raises Refused, NameTaken, CheckpointError or OSError."""
         async with self._lock(claim.uid):
             if (before := self._again(claim.uid)) is not None:
                 return before

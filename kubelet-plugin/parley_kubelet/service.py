@@ -14,6 +14,7 @@ import structlog
 
 from parley_kubelet.cdi import device_id
 from parley_kubelet.checkpoint import CheckpointError, PreparedClaim
+from parley_kubelet.devices import NameTaken
 from parley_kubelet.handle import Refused
 from parley_kubelet.preparation import ClaimName, Preparation
 from parley_kubelet.proto import dra_v1_pb2 as dra
@@ -76,7 +77,7 @@ async def _attempt(
         return "", await work
     except Refused as error:
         message = str(error)
-    except CheckpointError as error:
+    except (CheckpointError, NameTaken) as error:
         message = f"claim {claim}: {error}"
     except OSError as error:
         path = f"{error.filename}: " if error.filename else ""

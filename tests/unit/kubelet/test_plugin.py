@@ -14,7 +14,12 @@ from parley.kube.client import Client
 from parley.kube.memory import MemoryClient, MemoryServer
 from parley_kubelet.checkpoint import CheckpointError
 from parley_kubelet.configuration import Configuration, ConfigurationError
+from parley_kubelet.devices import NameTaken, NodeDevice
+from parley_kubelet.durable import Folder
 from parley_kubelet.plugin import run_plugin
+from parley_kubelet.preparation import Preparation
+from parley_kubelet.proto import dra_v1_pb2 as dra
+from parley_kubelet.service import DraService
 from parley_kubelet.settings import Settings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
 
@@ -111,6 +116,27 @@ async def test_a_claim_that_fails_does_not_hinder_the_others(settings: Settings,
     assert answers["b"].error == (
         "claim team/b: status.allocation is not set: wait until parley-controller has allocated it"
     )
+
+
+async def test_why_a_call_failed_is_told_per_claim(settings: Settings, client: Client, tmp_path: Path) -> None:
+    faults: list[Exception] = [NameTaken("two of one name"), ZeroDivisionError("a defect")]
+
+    def devices() -> tuple[NodeDevice, ...]:
+        raise faults.pop(0)
+
+    claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
+    state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
+    preparation = Preparation(client, driver="device.parley.dev", node="n1", devices=devices, state=state, cdi=cdi)
+    service = DraService(preparation, "device.parley.dev")
+    meta = claim.metadata
+    request = dra.NodePrepareResourcesRequest(
+        claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
+    )
+    told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(2)]
+    assert told == [
+        "claim team/a: two of one name",
+        "claim team/a: unexpected ZeroDivisionError: see the log of parley-kubelet on this node",
+    ]
 
 
 async def test_a_plugin_that_was_restarted_knows_what_it_prepared(settings: Settings, client: Client) -> None:
