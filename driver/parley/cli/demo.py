@@ -48,7 +48,7 @@ def demo(
 
 
 async def negotiated(manifests: Sequence[Manifest]) -> list[PodRecord]:
-    """What became of the pods, once nothing moves any more."""
+    """What became of the pods, once nothing moves any more, or after an hour of the cluster's time."""
     async with SimulatedCluster() as cluster:
         await cluster.apply(manifests)
         await cluster.settle()

@@ -4,7 +4,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, demo
+from parley.cli import cluster, controller, demo
 
 app = typer.Typer(
     help="Negotiated resource allocation for Kubernetes.",
@@ -13,7 +13,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
-
+app.command("controller")(controller.controller)
 app.add_typer(cluster.app, name="cluster")
 
 

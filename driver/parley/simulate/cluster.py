@@ -87,13 +87,19 @@ class SimulatedCluster:
             body = _equipped(manifest.body) if manifest.resource == NODES else manifest.body
             await self.client.create(manifest.resource, body, manifest.namespace)
 
-    async def settle(self, quiet: float = 60.0) -> None:
-        """Return when nothing was written for `quiet` seconds of the event loop's time."""
-        while True:
+    async def settle(self, quiet: float = 60.0, limit: float = 3600.0) -> bool:
+        """Return when nothing was written for `quiet` seconds of the event loop's time, or after `limit` seconds.
+
+        Whether it is quiet: something that is retried for ever never is.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit
+        while loop.time() < end:
             before = self._server.resource_version
             await asyncio.sleep(quiet)
             if self._server.resource_version == before:
-                return
+                return True
+        return False
 
 
 def _equipped(node: Mapping[str, Any]) -> dict[str, Any]:

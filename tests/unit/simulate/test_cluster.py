@@ -1,5 +1,7 @@
 """Whole negotiations in a simulated cluster: where pods end up, and what they hold, wait for and give back."""
 
+import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,10 +93,10 @@ def play(tmp_path: Path) -> Play:
         async def story() -> dict[str, PodRecord]:
             async with SimulatedCluster([DeviceDriver()]) as cluster:
                 await cluster.apply(read([tmp_path / "objects.yaml"]))
-                await cluster.settle()
+                assert await cluster.settle()
                 for change in then:
                     await change(cluster)
-                    await cluster.settle()
+                    assert await cluster.settle()
                 return {record.name: record for record in cluster.recording.pods}
 
         return virtual_time.run(story())
@@ -275,3 +277,21 @@ def test_a_part_that_fails_ends_the_simulation(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as raised:
         virtual_time.run(story())
     assert "broken driver" in repr(raised.value)
+
+
+def test_a_cluster_that_never_comes_to_rest_is_left_after_a_while() -> None:
+    async def write_for_ever(cluster: SimulatedCluster) -> None:
+        for number in itertools.count():
+            meta = {"metadata": {"labels": {"number": str(number)}}}
+            await cluster.client.patch(NODES, "n1", meta)
+            await asyncio.sleep(30)
+
+    async def story() -> tuple[bool, float]:
+        async with SimulatedCluster([]) as cluster:
+            await cluster.client.create(NODES, node("n1"))
+            writing = asyncio.create_task(write_for_ever(cluster))
+            quiet = await cluster.settle(limit=600)
+            writing.cancel()
+            return quiet, asyncio.get_running_loop().time()
+
+    assert virtual_time.run(story()) == (False, 600)

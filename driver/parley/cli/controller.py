@@ -1,0 +1,122 @@
+"""`parley controller`: take part in the election, lead, stop cleanly on SIGTERM.
+
+Everything that leads is made anew when the lease is acquired. A process that lost the lease ends with an error,
+and whoever started it starts it again.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from parley.cli import logs
+from parley.cli.endpoints import application, served
+from parley.cli.logs import LogFormat
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import Client
+from parley.kube.credentials import NoConfiguration
+from parley.kube.http import HttpClient
+from parley.kube.lease import LeaseElector, LeaseLost
+from parley.kube.leased import LeasedClient
+from parley.scheduler.controller import Controller, Settings
+
+log = structlog.get_logger(__name__)
+
+FAILED = 1
+WRONG_INPUT = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says. `identity` is this process's alone; without `metrics_port` nothing is served."""
+
+    identity: str
+    namespace: str = "parley-system"
+    lease_name: str = "parley-controller"
+    metrics_port: int | None = None
+
+
+def controller(
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="Default: the pod's service account, else $KUBECONFIG or ~/.kube/config.", show_default=False
+        ),
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="Where the lease is.")] = Options.namespace,
+    lease_name: Annotated[str, typer.Option(help="Controllers of one lease never work at the same time.")] = (
+        Options.lease_name
+    ),
+    identity: Annotated[
+        str,
+        typer.Option(help="Begins the holder's name in the lease. Default: the host name.", show_default=False),
+    ] = "",
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Serve /metrics, /healthz and /readyz there.", show_default=False),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="What log lines on stderr look like.")] = LogFormat.TEXT,
+) -> None:
+    """Run the controller: negotiate for the pods of a cluster, with the device driver."""
+    logs.configure(log_format)
+    options = Options(unique(identity), namespace, lease_name, metrics_port)
+    try:
+        asyncio.run(_run(_client(kubeconfig), options))
+    except NoConfiguration as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(WRONG_INPUT) from None
+    except LeaseLost as error:
+        log.error("lease lost", error=str(error))
+        raise typer.Exit(FAILED) from None
+
+
+def unique(identity: str) -> str:
+    """An identity that no other process has, not even an earlier one of the same pod."""
+    return f"{identity or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+
+
+def _client(kubeconfig: Path | None) -> HttpClient:
+    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return HttpClient.in_cluster()
+    return HttpClient.from_kubeconfig(str(kubeconfig) if kubeconfig else None)
+
+
+async def _run(client: HttpClient, options: Options) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    serving = asyncio.current_task()
+    assert serving is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    try:
+        async with client:
+            await serve(client, options)
+    except asyncio.CancelledError:
+        log.info("stopped", identity=options.identity)
+
+
+async def serve(client: Client, options: Options) -> None:
+    """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead."""
+    elector = LeaseElector(client, options.namespace, options.lease_name, options.identity)
+    leading: list[Controller] = []
+
+    async def lead() -> None:
+        settings = Settings(instance=options.identity)
+        leading.append(Controller(LeasedClient(client, elector), [DeviceDriver()], settings))
+        await leading[0].run()
+
+    def ready() -> bool:
+        return all(controller.ready.is_set() for controller in leading)
+
+    async with AsyncExitStack() as stack:
+        if options.metrics_port is not None:
+            await stack.enter_async_context(served(application(ready), options.metrics_port))
+        log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
+        await elector.run(lead)

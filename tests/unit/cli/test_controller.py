@@ -1,0 +1,102 @@
+"""`parley controller`: who leads, what is given up at the end, what it says when it can't start."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from parley.api.resources import LEASES
+from parley.cli.controller import Options, serve, unique
+from parley.cli.main import app
+from parley.kube.client import Client
+from parley.kube.memory import MemoryServer
+
+NAMESPACE, LEASE = Options.namespace, Options.lease_name
+
+
+@asynccontextmanager
+async def serving(client: Client, identity: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(serve(client, Options(identity)))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def holder_becomes(client: Client, identity: str) -> None:
+    async with asyncio.timeout(10):
+        async for event in client.watch(LEASES, NAMESPACE, resource_version="0"):
+            if event.object is not None and event.object.spec.holder_identity == identity:
+                return
+
+
+async def test_the_first_one_leads_and_gives_the_lease_back_when_it_ends() -> None:
+    client = MemoryServer().client()
+
+    async with serving(client, "a"):
+        await holder_becomes(client, "a")
+
+    assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.holder_identity == ""
+
+
+async def test_another_one_follows_only_when_the_first_has_ended() -> None:
+    client = MemoryServer().client()
+
+    async with serving(client, "b-later"):
+        await holder_becomes(client, "b-later")
+        async with serving(client, "a"):
+            await asyncio.sleep(0)
+            assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.holder_identity == "b-later"
+
+
+def test_identities_are_never_used_twice() -> None:
+    first, second = unique("parley-controller-0"), unique("parley-controller-0")
+
+    assert first != second
+    assert first.startswith("parley-controller-0_")
+
+
+def test_a_kubeconfig_that_does_not_exist(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["controller", "--kubeconfig", str(tmp_path / "none")])
+
+    assert result.exit_code == 2
+    assert f"error: kubeconfig {tmp_path / 'none'}, current context: no such file" in result.stderr
+
+
+@pytest.fixture
+def unreachable(tmp_path: Path) -> Path:
+    """A kubeconfig of an API server that does not answer."""
+    path = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {"token": "t"}}
+    config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "Config", **config}))
+    return path
+
+
+async def test_sigterm_ends_it_cleanly_and_its_log_is_json(unreachable: Path) -> None:
+    command = ("-m", "parley", "controller", "--kubeconfig", str(unreachable), "--log-format", "json")
+    environment = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, "--identity", "me", stderr=asyncio.subprocess.PIPE, env=environment
+    )
+    assert process.stderr is not None
+    started = orjson.loads(await process.stderr.readline())
+    process.send_signal(signal.SIGTERM)
+    _, rest = await process.communicate()
+
+    assert (started["event"], started["level"], started["lease"]) == ("started", "info", f"{NAMESPACE}/{LEASE}")
+    assert started["identity"].startswith("me_")
+    assert process.returncode == 0
+    assert orjson.loads(rest.splitlines()[-1])["event"] == "stopped"

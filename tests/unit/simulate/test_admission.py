@@ -1,0 +1,51 @@
+"""Admission in the simulated cluster: who may reserve a mirror, in the words of the real policy."""
+
+import orjson
+import pytest
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.resources import BUILTIN_CLAIMS
+from parley.simulate.admission import refusal
+
+
+def claim(request: str, *pods: str, class_name: str = "being-negotiated.parley.dev") -> BuiltinClaim:
+    requests = [{"name": request, "exactly": {"deviceClassName": class_name}}]
+    body = {
+        "metadata": {"name": "gate", "namespace": "team"},
+        "spec": {"devices": {"requests": requests}},
+        "status": {"reservedFor": reserved(*pods)},
+    }
+    return BUILTIN_CLAIMS.decode(orjson.dumps(body))
+
+
+def reserved(*pods: str) -> list[dict[str, str]]:
+    return [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (claim("exclusive"), reserved("a")),
+        (claim("exclusive", "a"), reserved("a")),
+        (claim("exclusive", "a"), []),
+        (claim("shareable", "a"), reserved("a", "b")),
+        (claim("exclusive", "a", class_name="gpu"), reserved("a", "b")),
+    ],
+    ids=["first pod", "same pod", "nobody", "shareable", "not a mirror"],
+)
+def test_what_is_allowed(before: BuiltinClaim, after: list[dict[str, str]]) -> None:
+    assert refusal(before, after) == ""
+
+
+def test_a_second_pod_is_refused() -> None:
+    assert refusal(claim("exclusive", "a"), reserved("a", "b")) == (
+        "ResourceClaim team/gate is exclusive, and status.reservedFor would hold 2 pods (a, b): wait until the "
+        "first pod is gone, or use a ResourceClass that has shareable: true."
+    )
+
+
+def test_a_reservation_does_not_pass_to_another_pod() -> None:
+    assert refusal(claim("exclusive", "a"), reserved("b")) == (
+        "ResourceClaim team/gate is exclusive and reserved for pod a (UID uid-a); status.reservedFor cannot pass "
+        "to pod b (UID uid-b) in one step: clear it first, when the first pod is gone."
+    )

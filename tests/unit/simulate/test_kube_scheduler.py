@@ -1,0 +1,164 @@
+"""The simulated kube-scheduler alone: the test plays claim controller, Parley and kubelet."""
+
+from typing import Any
+
+from parley.simulate.kube_scheduler import KubeScheduler
+
+
+def message(pod: Any) -> str:
+    return next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "")
+
+
+def users(claim: Any) -> list[str]:
+    return [consumer.name for consumer in claim.status.reserved_for]
+
+
+def test_a_pod_waits_in_silence_until_its_claims_exist(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        await world.pod("p", ["c"])
+        await world.settle()
+        assert (await world.the_pod("p")).status.conditions == []
+
+        await world.claim("c")
+        await world.settle()
+        assert message(await world.the_pod("p")) == (
+            "0/1 nodes are available: request r: device class being-negotiated.parley.dev does not exist."
+        )
+
+        await world.allocate("c", "n1")
+        await world.settle()
+        assert (await world.the_pod("p")).spec.node_name == "n1"
+        assert users(await world.the_claim("c")) == ["p"]
+
+    alone(KubeScheduler, story)
+
+
+def test_a_claim_on_a_node_that_is_full_is_taken_back(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="0")
+        await world.node("n2")
+        pod = await world.pod("p", ["c"])
+        await world.claim("c")
+        await world.allocate("c", "n1", pods=[pod])
+        await world.settle()
+
+        claim = await world.the_claim("c")
+        assert (claim.status.allocation, users(claim)) == (None, [])
+
+    alone(KubeScheduler, story)
+
+
+def test_a_claim_that_another_pod_reserved_is_left_alone(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.node("n2")
+        other = await world.pod("other", nodeName="n1")
+        await world.claim("c")
+        await world.allocate("c", "n1", pods=[other])
+        await world.pod("p", ["c"])
+        await world.settle()
+
+        assert users(await world.the_claim("c")) == ["other"]
+        assert message(await world.the_pod("p")) == (
+            "0/2 nodes are available: 1 node(s) has too little cpu left, "
+            "1 resourceclaim not available on the node."
+        )
+
+    alone(KubeScheduler, story)
+
+
+def test_no_claim_is_taken_back_where_every_node_is_full(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="0")
+        await world.claim("c")
+        await world.allocate("c", "n1")
+        await world.pod("p", ["c"])
+        await world.settle()
+        assert (await world.the_claim("c")).status.allocation is not None
+
+    alone(KubeScheduler, story)
+
+
+def test_an_offer_is_bound_once_its_condition_holds(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        await world.claim("c")
+        await world.allocate("c", "n1", conditions=True)
+        await world.pod("p", ["c"])
+        await world.settle()
+
+        pod = await world.the_pod("p")
+        assert (pod.spec.node_name, pod.status.nominated_node_name) == ("", "n1")
+        assert users(await world.the_claim("c")) == ["p"]
+
+        await world.answer("c", "ready")
+        await world.settle()
+        assert (await world.the_pod("p")).spec.node_name == "n1"
+
+    alone(KubeScheduler, story)
+
+
+def test_a_declined_offer_is_taken_back_and_the_nomination_with_it(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        await world.claim("c")
+        await world.allocate("c", "n1", conditions=True)
+        await world.pod("p", ["c"])
+        await world.settle()
+        await world.answer("c", "declined")
+        await world.settle()
+
+        claim, pod = await world.the_claim("c"), await world.the_pod("p")
+        assert (claim.status.allocation, claim.status.devices, users(claim)) == (None, [], [])
+        assert (pod.spec.node_name, pod.status.nominated_node_name) == ("", "")
+
+    alone(KubeScheduler, story)
+
+
+def test_a_pod_that_is_being_bound_counts_for_its_node(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.claim("c")
+        await world.allocate("c", "n1", conditions=True)
+        await world.pod("p", ["c"])
+        await world.settle()
+        await world.pod("web")
+        await world.settle()
+
+        assert message(await world.the_pod("web")) == (
+            "0/1 nodes are available: 1 node(s) has too little cpu left."
+        )
+
+    alone(KubeScheduler, story)
+
+
+def test_a_claim_of_another_pod_is_refused(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x", "controller": True}
+        other = await world.pod("x", schedulerName="none")
+        await world.claim("c", ownerReferences=[{**owner, "uid": other.metadata.uid}])
+        await world.pod("p", ["c"])
+        await world.settle()
+
+        assert message(await world.the_pod("p")) == (
+            '0/1 nodes are available: resourceclaim "c" was created for another pod.'
+        )
+
+    alone(KubeScheduler, story)
+
+
+def test_a_freed_node_is_tried_again(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1", cpu="1")
+        await world.pod("web", nodeName="n1")
+        await world.pod("p")
+        await world.settle()
+        assert (await world.the_pod("p")).spec.node_name == ""
+
+        await world.pod_status("web", {"phase": "Succeeded"})
+        await world.settle()
+        assert (await world.the_pod("p")).spec.node_name == "n1"
+
+    alone(KubeScheduler, story)
