@@ -1,0 +1,77 @@
+"""The manifests of what runs: the programs take the options given, and the pods ask for no more than they need."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from typer.core import TyperGroup
+
+from parley.cli.logs import LogFormat
+from parley.cli.main import app
+from parley_kubelet.configuration import load
+from parley_kubelet.settings import parse_arguments
+
+WORKLOADS = Path(__file__).parents[3] / "deploy" / "workloads"
+
+
+def pod_spec(file: str) -> dict[str, Any]:
+    workload = next(yaml.safe_load_all((WORKLOADS / file).read_text()))
+    spec: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def container(file: str) -> dict[str, Any]:
+    (only,) = pod_spec(file)["containers"]
+    return dict(only)
+
+
+def environment(file: str) -> set[str]:
+    return {variable["name"] for variable in container(file)["env"]}
+
+
+def test_the_controller_takes_its_options() -> None:
+    given = container("controller.yaml")
+    program, subcommand = given["command"]
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+
+    context = group.commands[subcommand].make_context(subcommand, list(given["args"]))
+
+    assert program == "parley"
+    (port,) = given["ports"]
+    assert context.params["metrics_port"] == port["containerPort"]
+    assert context.params["log_format"] is LogFormat.JSON
+
+
+def test_the_node_plugin_takes_its_options() -> None:
+    given = container("node-plugin.yaml")
+
+    settings = parse_arguments(given["args"], dict.fromkeys(environment("node-plugin.yaml"), "value"))
+
+    assert given["command"] == ["parley-kubelet"]
+    assert (settings.node, settings.instance) == ("value", "value")
+    mounted = {mount["mountPath"] for mount in given["volumeMounts"]}
+    folders = {settings.plugins, settings.registry, settings.cdi, settings.config.parent}
+    assert {str(folder) for folder in folders} <= mounted
+
+
+def test_the_devices_file_can_be_read() -> None:
+    assert load(WORKLOADS / "devices.yaml").devices == ()
+
+
+def test_every_volume_is_mounted() -> None:
+    volumes = {volume["name"] for volume in pod_spec("node-plugin.yaml")["volumes"]}
+
+    assert volumes == {mount["name"] for mount in container("node-plugin.yaml")["volumeMounts"]}
+
+
+@pytest.mark.parametrize("file", ["controller.yaml", "node-plugin.yaml"])
+def test_no_container_has_privileges(file: str) -> None:
+    security = container(file)["securityContext"]
+
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert pod_spec(file)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
