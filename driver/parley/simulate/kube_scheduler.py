@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from parley.api.builtin import BuiltinClaim
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Key
-from parley.kube.backoff import Backoff
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue, run_workers
 from parley.simulate.anti_affinity import Pod
@@ -25,7 +24,8 @@ from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
 
 UNSCHEDULABLE = "Unschedulable"
-FAILED_BINDINGS = Backoff(first=1, longest=10)
+AFTER_FAILED_BINDING = 1.0
+"""Seconds until the next attempt; upstream begins with this and doubles it up to 10."""
 
 
 class KubeScheduler:
@@ -34,7 +34,7 @@ class KubeScheduler:
     def __init__(self, client: Client, clock: Clock, name: str = "default-scheduler") -> None:
         self._client = client
         self._clock = clock
-        self._queue: WorkQueue[Key] = WorkQueue(FAILED_BINDINGS)
+        self._queue: WorkQueue[Key] = WorkQueue()
         self._cache = SchedulerCache(client, name, self._queue.add)
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class KubeScheduler:
         if failure := await bind(self._client, self._cache, pod, node):
             self._cache.forget(pod)
             await self._tell(pod, "SchedulerError", failure)
-            self._queue.retry((pod.metadata.namespace, pod.metadata.name))
+            self._queue.add_after((pod.metadata.namespace, pod.metadata.name), AFTER_FAILED_BINDING)
 
     async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         """Clear the first allocation that nobody else reserved. Its change leads to the next attempt."""

@@ -1,0 +1,55 @@
+"""The command's own words: version, help, and what `parley cluster` says where there is no cluster."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from parley.cli.main import app
+
+
+def parley(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", parley("version").stdout)
+
+
+@pytest.mark.parametrize("command", ["demo", "controller", "cluster", "version"])
+def test_help_lists_every_command(command: str) -> None:
+    assert f" {command} " in parley("--help").stdout
+
+
+def test_status_where_no_cluster_is(tmp_path: Path) -> None:
+    result = parley("cluster", "status", "--directory", tmp_path)
+
+    assert result.exit_code == 1
+    assert result.stderr == f"error: no cluster runs in {tmp_path}: start one with `make cluster`\n"
+
+
+def test_down_where_no_cluster_is(tmp_path: Path) -> None:
+    result = parley("cluster", "down", "--directory", tmp_path)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "there was no cluster\n")
+
+
+def test_up_with_a_kubeconfig_that_does_not_exist(tmp_path: Path) -> None:
+    result = parley("cluster", "up", "--directory", tmp_path, "--kubeconfig", tmp_path / "none")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert str(tmp_path / "none") in result.stderr
+
+
+def test_up_with_a_cluster_of_ones_own_prints_its_kubeconfig_and_what_comes_next(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("{}")
+
+    result = parley("cluster", "up", "--directory", tmp_path, "--kubeconfig", mine)
+
+    assert result.exit_code == 0
+    assert result.stdout == f"{mine}\n"
+    assert f"export KUBECONFIG={mine}" in result.stderr
+    assert "kubectl apply -k " in result.stderr
