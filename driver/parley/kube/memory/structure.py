@@ -1,7 +1,7 @@
 """What the API server does by a CRD's structural schema: drop unknown fields, fill in defaults, check rules.
 
 The schemas are those of the CRDs, made from the models. The rules in them are CEL, which is not interpreted here:
-`_RULES` says each in Python, and a rule that it lacks is an error when the first object of its kind is checked.
+`RULES_IN_PYTHON` says each in Python, and a unit test that none is missing there: an unknown rule always holds.
 What a single field may hold is left to the models themselves.
 Source: "Specifying a structural schema" and "Validation rules" in the Kubernetes documentation (1.37).
 """
@@ -58,8 +58,9 @@ def list_maps(schema: Schema, fields: Fields = ()) -> Iterator[tuple[Fields, Fie
 def broken_rules(old: Any, new: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
     """What is wrong with `new`, by the rules of its schema. `old` is None where it was not there before."""
     for entry in schema.get(RULES, ()):
-        changes = "oldSelf" in entry["rule"]
-        if not (changes and old is None) and not _RULES[entry["rule"]](old, new):
+        holds = RULES_IN_PYTHON.get(entry["rule"])
+        applies = old is not None or "oldSelf" not in entry["rule"]
+        if holds is not None and applies and not holds(old, new):
             field = f"{path}{entry.get('fieldPath', '')}"
             yield Fault(field, f"Invalid value: {entry['message']}")
     if isinstance(new, dict):
@@ -93,7 +94,7 @@ def _requested(status: Json) -> bool:
 
 _REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
 _NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
-_RULES: Mapping[str, Callable[[Any, Any], bool]] = {
+RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
     "self == oldSelf": _unchanged,
     "!has(self.allocation) || has(self.driverName)": (
         lambda _, status: "allocation" not in status or "driverName" in status
@@ -120,5 +121,10 @@ _RULES: Mapping[str, Callable[[Any, Any], bool]] = {
     ),
     "!has(self.nodeSelector) || !has(self.nodes) || size(self.nodes) == 0": (
         lambda _, alternatives: "nodeSelector" not in alternatives or not alternatives.get("nodes")
+    ),
+    "(self.operator in ['Exists', 'DoesNotExist']) != (has(self.values) && size(self.values) > 0)": (
+        lambda _, requirement: (
+            (requirement["operator"] in ("Exists", "DoesNotExist")) != bool(requirement.get("values"))
+        )
     ),
 }
