@@ -14,7 +14,8 @@ credentials, and is exact: who must not write after a deadline (`lease`) relies 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -24,7 +25,7 @@ import orjson
 from yarl import URL
 
 from parley.api.resources import Resource
-from parley.kube import answers, credentials
+from parley.kube import answers, credentials, fence
 from parley.kube.client import Body, Client, Listing, OutcomeUnknown, PatchType, WatchEvent
 from parley.kube.credentials import Credentials
 
@@ -39,6 +40,19 @@ SILENT_SECONDS = 150.0
 
 _QUICK = aiohttp.ClientTimeout(total=None)  # the limit is asyncio.timeout's: aiohttp rounds up to whole seconds
 _NAME_CHARACTERS = ":@!$&'()*+,;=~"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """The connections. Writes have their own where they are fenced; watches are not limited in number."""
+
+    reads: aiohttp.ClientSession
+    writes: aiohttp.ClientSession
+    watches: aiohttp.ClientSession
+
+    async def close(self) -> None:
+        for session in (self.reads, self.writes, self.watches):
+            await session.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +110,8 @@ class HttpClient(Client):
         self._silence = aiohttp.ClientTimeout(total=None, sock_read=silent_seconds)
         self._connections = connections
         self._headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": user_agent}
-        self._requests: aiohttp.ClientSession | None = None
-        self._watches: aiohttp.ClientSession | None = None
+        self._may_write: Callable[[], bool] | None = None
+        self._sessions: _Sessions | None = None
 
     @classmethod
     def from_kubeconfig(cls, path: str | None = None, context: str | None = None, **options: Any) -> Self:
@@ -109,10 +123,15 @@ class HttpClient(Client):
         """By the service account of the pod in which this runs. `options` are the constructor's."""
         return cls(credentials.in_cluster(), **options)
 
-    @property
-    def timeout(self) -> float:
-        """Seconds after which a write has been sent, or never will be."""
-        return self._timeout
+    def fenced(self, may_write: Callable[[], bool]) -> "HttpClient":
+        """A client of the same server that sends no byte of a write unless `may_write()` is true at that moment.
+
+        A write that was kept back so raises OutcomeUnknown. It has connections of its own: close both.
+        """
+        other = copy.copy(self)
+        other._may_write = may_write
+        other._sessions = None
+        return other
 
     async def __aenter__(self) -> Self:
         """Raises NoConfiguration when there is none that could be used. The server is not asked yet."""
@@ -124,9 +143,8 @@ class HttpClient(Client):
 
     async def close(self) -> None:
         """Close all connections; streams that are still open break."""
-        for session in (self._requests, self._watches):
-            if session is not None:
-                await session.close()
+        if self._sessions is not None:
+            await self._sessions.close()
 
     async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         call = _Call("GET", resource, namespace, name)
@@ -173,7 +191,7 @@ class HttpClient(Client):
                 async for line in _lines(call, response.content):
                     yield decode(line)
             finally:
-                response.close()
+                _give_up(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _no_answer(call, error) from error
         except ValueError as error:
@@ -238,18 +256,23 @@ class HttpClient(Client):
         call = _Call("POST", resource.untyped(), namespace, name, subresource)
         return _decoded(call, await self._answer(call, body=body))
 
-    async def _open(self) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-        """The sessions for requests and for watches, with credentials that are not older than they may be."""
+    async def _open(self) -> _Sessions:
+        """The sessions, with credentials that are not older than they may be."""
         if not self._credentials.current():
             await self._credentials.refresh()
-        if self._requests is None or self._watches is None:
-            self._requests = self._session(self._connections)
-            self._watches = self._session(0)
-        return self._requests, self._watches
+        if self._sessions is None:
+            plain = self._session(self._connections)
+            writes = self._session(self._connections, self._may_write) if self._may_write else plain
+            self._sessions = _Sessions(plain, writes, self._session(0))
+        return self._sessions
 
-    def _session(self, limit: int) -> aiohttp.ClientSession:
+    def _session(self, limit: int, may_send: Callable[[], bool] | None = None) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._credentials.tls or False, limit=limit),
+            connector=aiohttp.TCPConnector(
+                ssl=self._credentials.tls or False,
+                limit=limit,
+                socket_factory=fence.sockets(may_send) if may_send else None,
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             timeout=_QUICK,
@@ -279,7 +302,8 @@ class HttpClient(Client):
         data = None if body is None else orjson.dumps(body, default=_plain)
         try:
             async with asyncio.timeout(timeout or self._timeout):
-                session, _ = await self._open()
+                sessions = await self._open()
+                session = sessions.reads if call.method == "GET" else sessions.writes
                 arguments = self._arguments(call, query)
                 if data is not None:
                     arguments["headers"]["Content-Type"] = media_type
@@ -295,7 +319,7 @@ class HttpClient(Client):
 
     async def _open_stream(self, call: _Call[Any], query: str) -> aiohttp.ClientResponse:
         async with asyncio.timeout(self._timeout):
-            _, session = await self._open()
+            session = (await self._open()).watches
             response = await session.request("GET", timeout=self._silence, **self._arguments(call, query))
             if response.status < 300:
                 return response
@@ -310,6 +334,13 @@ class HttpClient(Client):
         if call.method not in ("GET", "WATCH") and answers.leaves_write_open(error):
             return OutcomeUnknown(f"{call}: {error}")
         return error
+
+
+def _give_up(response: aiohttp.ClientResponse) -> None:
+    """End a stream at once: a TLS goodbye would outlive this client, whose connector forgets closing sockets."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 async def _lines(call: _Call[Any], content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

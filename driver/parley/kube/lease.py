@@ -6,8 +6,9 @@
 Only time that passes here counts, on a clock that goes on while the process is stopped or the machine sleeps.
 The times in the object are for people. A leader counts from the moment it *sent* its last good renewal, the
 others from when they *saw* it, which is later. It gives up `lease_seconds - renew_deadline` before anybody
-may follow, and no write takes longer than that (`LeasedClient`), so what it began is over by then.
-What stays possible is a write that the API server itself holds up for longer: send UIDs and resourceVersions.
+may follow, and no write takes longer than that (`leased`), so what it began is over by then.
+What stays possible is a write that the network or the API server holds up for longer: send UIDs and
+resourceVersions, which let the server refuse it.
 
 A lost lease is not won back: `run` raises, and the process should end. Its successor lists everything anew.
 """
@@ -116,10 +117,10 @@ class LeaseElector:
         leading = asyncio.ensure_future(lead())
         try:
             await self._renew_while(leading)
-            await leading
         finally:
             await _end(leading)
             await self._release()
+        leading.result()
 
     async def _acquire(self) -> None:
         while True:
@@ -136,7 +137,6 @@ class LeaseElector:
                 return
             self.check()
             await self._attempt()
-            self.check()
 
     async def _attempt(self) -> bool:
         """Acquire or renew once. False where another holds it or nothing could be learned."""
@@ -247,5 +247,6 @@ async def _end(leading: asyncio.Future[None]) -> None:
         return
     leading.cancel()
     await asyncio.wait((leading,))
-    if not leading.cancelled() and (error := leading.exception()) is not None:
+    error = None if leading.cancelled() else leading.exception()
+    if error is not None and not isinstance(error, LeaseLost):
         log.warning("the leader's work ended badly", error=str(error), exc_info=error)

@@ -14,7 +14,8 @@ T = TypeVar("T")
 class LeasedClient(Client):
     """A `Client` around another one. Reads pass; a write without a valid lease raises LeaseLost and is not sent.
 
-    A write that takes longer than the lease allows is given up with OutcomeUnknown.
+    A write that takes longer than the lease allows is given up with OutcomeUnknown. Over HTTP, give it
+    `client.fenced(elector.held)`: that closes the gap between the check here and the sending.
     """
 
     def __init__(self, client: Client, elector: LeaseElector) -> None:
