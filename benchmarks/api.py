@@ -6,7 +6,7 @@ client, whose cost is part of what is measured.
 
 import base64
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,8 +14,6 @@ from typing import Any, Self
 import aiohttp
 import orjson
 import yaml
-
-from parley.kube.answers import Lines
 
 _CONNECTIONS = 16
 
@@ -61,14 +59,6 @@ class Api:
         """How many objects a collection has, without reading them all."""
         listing = await self.get(f"{path}?limit=1")
         return len(listing["items"]) + int(listing["metadata"].get("remainingItemCount", 0))
-
-    async def watch(self, path: str, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Each change as one line of JSON, from now on."""
-        async with self._session.get(path, params={"watch": "true", **parameters}) as response:
-            lines = Lines()
-            async for chunk in response.content.iter_any():
-                for line in lines.feed(chunk):
-                    yield line
 
 
 def _tls(kubeconfig: Path, document: Any) -> ssl.SSLContext:

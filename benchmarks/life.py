@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from benchmarks import workloads
 from benchmarks.latency import Times
 from benchmarks.stage import Stage
 from benchmarks.workloads import Workload
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, POD_SCHEDULINGS, PODS, TEMPLATES, Resource
+from parley.kube.reflector import Reflector
 
 _CREATORS = 8
 """Pods are created over so many connections."""
@@ -23,11 +22,6 @@ _IDLE = 0.5
 
 _POLL = 0.1
 _LIMIT = 300.0
-
-
-class _Watched(msgspec.Struct):
-    type: str
-    object: Pod
 
 
 class Life:
@@ -99,20 +93,20 @@ class Life:
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:
-        watching = asyncio.create_task(self._note_bindings())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-
-    async def _note_bindings(self) -> None:
         """Note when each pod is told to be bound; the server keeps unbound ones from this watch."""
-        decode = msgspec.json.Decoder(_Watched).decode
-        async for line in self._api.watch(PODS.path(self.namespace), {"fieldSelector": "spec.nodeName!="}):
-            now, event = time.monotonic(), decode(line)
-            if event.type != "DELETED":
-                self.times.bound.setdefault(event.object.metadata.name, now)
+        bound = "spec.nodeName!="
+        pods = Reflector(
+            self._stage.watcher, PODS, self.namespace, field_selector=bound, on_change=self._note_binding
+        )
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(pods.run())
+            await pods.synced.wait()
+            yield
+            watching.cancel()
+
+    def _note_binding(self, _: Pod | None, pod: Pod | None) -> None:
+        if pod is not None:
+            self.times.bound.setdefault(pod.metadata.name, time.monotonic())
 
     async def _gone(self, kind: Resource[Any]) -> None:
         await self._until(lambda: self._has(kind, 0), f"all {kind.plural} are gone")

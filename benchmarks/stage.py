@@ -17,6 +17,8 @@ from benchmarks.usage import Process, busy_seconds, cpu_seconds
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.devcluster import Cluster
 from parley.devcluster.parley import CONTROLLER, run_parley
+from parley.kube.client import Client
+from parley.kube.http import HttpClient
 
 _DEPLOY = Path(__file__).parents[1] / "deploy"
 _CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -42,10 +44,11 @@ def _say(text: str) -> None:
 class Stage:
     """The cluster, and what the benchmark does to it between the measurements."""
 
-    def __init__(self, cluster: Cluster, api: Api) -> None:
+    def __init__(self, cluster: Cluster, api: Api, watcher: Client) -> None:
         self._cluster = cluster
         self._nodes = 0
         self.api = api
+        self.watcher = watcher
 
     def start_parley(self, profile: Path | None) -> None:
         """Start the controller; it writes its profile into that file when it ends."""
@@ -54,7 +57,6 @@ class Stage:
             self._cluster,
             deploy=_DEPLOY,
             controller=(sys.executable, *under, "-m", "parley", "controller"),
-            controller_arguments=("--log-level", "warning"),
         )
 
     def stop_parley(self) -> None:
@@ -101,8 +103,9 @@ class Stage:
 @asynccontextmanager
 async def stage(cluster: Cluster, profile: Path | None) -> AsyncIterator[Stage]:
     """Parley running in the cluster, and stopped at the end."""
-    async with Api(cluster.kubeconfig_for("benchmark", ["system:masters"])) as api:
-        ready = Stage(cluster, api)
+    account = cluster.kubeconfig_for("benchmark", ["system:masters"])
+    async with Api(account) as api, HttpClient.from_kubeconfig(str(account)) as watcher:
+        ready = Stage(cluster, api, watcher)
         ready.start_parley(profile)
         await ready.create_class()
         try:
