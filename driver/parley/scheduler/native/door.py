@@ -188,7 +188,8 @@ class NativeDoor:
         try:
             asked = question(self._drivers, reference(pod), pending)
         except BadParameters as error:
-            topics = [("class", claim.class_.metadata.name) for claim in pending if claim.class_]
+            topics: list[Topic] = [("class", claim.class_.metadata.name) for claim in pending if claim.class_]
+            topics += [("claim", pod.metadata.namespace, claim.name) for claim in pending]
             await self._wait(key, pod, reasons.PARAMETERS_INVALID, str(error), str(error), topics)
             return
         only = {claim.holding.node for claim in claims if claim.holding is not None}
