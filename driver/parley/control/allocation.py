@@ -117,11 +117,13 @@ class Allocator:
     def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
         users = {user.uid: mirrors.consumer(user) for user in holding.pods.values()}
         body: dict[str, Any] = {"reservedFor": list(users.values())}
+        now = rfc3339(self._clock())
         if mirror.status.allocation is None:
             holding.offered = False
-            body["allocation"] = mirrors.allocation_body(mirror, holding.driver, holding.allocation, holding.node)
+            body["allocation"] = mirrors.allocation_body(
+                mirror, holding.driver, holding.allocation, holding.node, now
+            )
         elif holding.offered:
-            now = rfc3339(self._clock())
             body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
         return body
 

@@ -19,9 +19,10 @@ from parley.control.gathering import (
     mirror_follows,
     mode_unsupported,
     name_taken,
+    too_large,
 )
 from parley.control.ledger import Ledger
-from parley.control.mirror import claim_mirror, is_mirror
+from parley.control.mirror import claim_mirror, is_mirror, parameters_too_large
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
@@ -70,6 +71,8 @@ class Claims:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         if claim.spec.allocation_mode == "Immediate":
             return reasons.MODE_UNSUPPORTED, mode_unsupported(full)
+        if size := parameters_too_large(claim.spec):
+            return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
         if class_ is None:
             return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
         if class_.driver_name not in self._drivers:

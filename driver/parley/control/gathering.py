@@ -13,7 +13,15 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import Asked, asked, is_mirror, offer_ended, offer_stands
+from parley.control.mirror import (
+    MAX_PARAMETERS_BYTES,
+    Asked,
+    asked,
+    is_mirror,
+    offer_ended,
+    offer_stands,
+    parameters_too_large,
+)
 from parley.negotiation.states import ClaimState
 
 Topic = tuple[str, ...]
@@ -137,6 +145,10 @@ def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) 
     if builtin is not None and ours.metadata.uid not in {o.uid for o in builtin.metadata.owner_references}:
         message = name_taken("ResourceClaimTemplate", namespace, template)
         return _problem(entry, "", reasons.NAME_TAKEN, message, topic)
+    if size := parameters_too_large(ours.spec.spec):
+        return _problem(
+            entry, "", reasons.PARAMETERS_INVALID, too_large(f"template {namespace}/{template}", size), topic
+        )
     return _soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
 
 
@@ -178,8 +190,9 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
 
 def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:
     """Whether a mirror is made for a named claim: not before its class tells whether it is shareable."""
-    known = cluster.class_(claim.spec.resource_class_name) is not None
-    return known and claim.spec.allocation_mode != "Immediate" and not claim.metadata.deletion_timestamp
+    if claim.metadata.deletion_timestamp or claim.spec.allocation_mode == "Immediate":
+        return False
+    return cluster.class_(claim.spec.resource_class_name) is not None and not parameters_too_large(claim.spec)
 
 
 def _named_problem(
@@ -191,6 +204,8 @@ def _named_problem(
         return reasons.MODE_UNSUPPORTED, mode_unsupported(full)
     if claim.metadata.deletion_timestamp and not mine:
         return reasons.CLAIM_BEING_DELETED, f"claim {full} is being deleted: name another one"
+    if size := parameters_too_large(claim.spec):
+        return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
     if mirror is None:
         return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
     if not is_mirror(mirror) or claim.metadata.uid not in {o.uid for o in mirror.metadata.owner_references}:
@@ -208,6 +223,11 @@ def _named_problem(
 def mode_unsupported(claim: str) -> str:
     """The sentence about a claim with allocationMode Immediate."""
     return f"claim {claim}: spec.allocationMode=Immediate is not served yet: use WaitForFirstConsumer"
+
+
+def too_large(whose: str, size: int) -> str:
+    """The sentence about parameters that don't fit into a mirror."""
+    return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"
 
 
 def class_not_found(class_name: str, claim: str) -> str:

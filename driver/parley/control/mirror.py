@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from parley.api.builtin import BuiltinAllocation, BuiltinClaim, DeviceConfig
 from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from parley.api.names import (
@@ -34,6 +36,16 @@ class Asked:
 
     class_name: str
     parameters: Mapping[str, Any] | None
+
+
+MAX_PARAMETERS_BYTES = 10_000
+"""Opaque parameters may have 10 KiB as JSON; the rest is for what Parley wraps them in."""
+
+
+def parameters_too_large(spec: ClaimSpec) -> int:
+    """The parameters' size in bytes if they don't fit into a mirror, otherwise 0."""
+    size = len(orjson.dumps(spec.parameters))
+    return size if size > MAX_PARAMETERS_BYTES else 0
 
 
 def claim_spec(spec: ClaimSpec, *, shareable: bool) -> dict[str, Any]:
@@ -144,8 +156,14 @@ def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def allocation_body(claim: BuiltinClaim, driver: str, allocation: Allocation, node: str) -> dict[str, Any]:
-    """`status.allocation` for devices on one node."""
+def allocation_body(
+    claim: BuiltinClaim, driver: str, allocation: Allocation, node: str, now: str
+) -> dict[str, Any]:
+    """`status.allocation` for devices on one node.
+
+    `now` (RFC 3339) must be set by the writer: when the scheduler reserves the claim and has to add it itself, it
+    fails for ever, because an allocation can't be changed.
+    """
     request = claim.spec.devices.requests[0].name
     return {
         "devices": {
@@ -162,14 +180,12 @@ def allocation_body(claim: BuiltinClaim, driver: str, allocation: Allocation, no
             ],
         },
         "nodeSelector": node_selector([node]),
+        "allocationTimestamp": now,
     }
 
 
 def offer_body(claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str) -> dict[str, Any]:
-    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions.
-
-    `now` (RFC 3339) must be set by the writer: the scheduler fails for ever when it has to add it itself.
-    """
+    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions."""
     result = {
         "request": claim.spec.devices.requests[0].name,
         "driver": driver,

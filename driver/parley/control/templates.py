@@ -8,7 +8,7 @@ from parley.api.resources import BUILTIN_TEMPLATES
 from parley.control.cluster import Cluster, Key
 from parley.control.events import Recorder
 from parley.control.gathering import name_taken
-from parley.control.mirror import template_mirror
+from parley.control.mirror import parameters_too_large, template_mirror
 from parley.kube.client import AlreadyExists, Client
 
 
@@ -26,9 +26,9 @@ class Templates:
         if template is None or template.metadata.deletion_timestamp:
             return
         mirror = self._cluster.template_mirror(key)
-        if mirror is None:
+        if mirror is None and not parameters_too_large(template.spec.spec):
             await self._create(key, template)
-        elif template.metadata.uid not in _owners(mirror):
+        elif mirror is not None and template.metadata.uid not in _owners(mirror):
             await self._replace(template, mirror)
 
     async def _create(self, key: Key, template: ResourceClaimTemplate) -> None:

@@ -404,3 +404,19 @@ def test_a_pod_that_fits_nowhere_else_does_not_make_claims_go_in_circles(play: A
         assert await world.node_of("p") == "b"
 
     play(scenario)
+
+
+def test_parameters_that_do_not_fit_into_a_mirror_are_told(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await two_nodes(world)
+        await world.add_template("huge", model="x" * 10_000)
+        await world.add_claim("huge", model="x" * 10_000)
+        await world.add_pod("p", "huge")
+        await world.add_pod("q", claims=["huge"])
+        await world.settle()
+        rest = "have 10012 bytes as JSON, at most 10000 fit: shorten them"
+        assert await world.events_on("p") == [("ParametersInvalid", f"parameters of template default/huge {rest}")]
+        assert await world.events_on("q") == [("ParametersInvalid", f"parameters of claim default/huge {rest}")]
+        assert (await world.claim("huge")).status.conditions[0].reason == "ParametersInvalid"
+
+    play(scenario)
