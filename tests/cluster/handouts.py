@@ -1,0 +1,86 @@
+"""Watches every claim of the cluster from beginning to end: no device may ever be two claims' at once.
+
+A generated claim of a pod that is done may still show what it held, because nobody spends a write on clearing
+what vanishes by itself. So where two claims show one device, the pods of all but the latest must have ended.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from tests.cluster.namespace import devices_of
+from tests.cluster.watching import collections
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.control.cluster import done
+from parley.control.mirror import is_mirror, is_shareable
+from parley.kube.client import Client, NotFound
+from parley.sdk import Device
+
+
+@asynccontextmanager
+async def nothing_handed_out_twice(client: Client) -> AsyncGenerator[None, None]:
+    """Fails at the end of the block if a device was handed out twice within it."""
+    watcher = Handouts(client)
+    watching = asyncio.create_task(watcher.run())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    assert not watcher.twice, "\n".join(watcher.twice)
+    assert watching.cancelled(), f"the watch of claims ended by itself: {watching}"
+
+
+class Handouts:
+    """Who was seen with which device, in the order in which it was seen."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._holders: Mapping[Device, Mapping[str, BuiltinClaim]] = {}
+        self.twice: list[str] = []
+
+    async def run(self) -> None:
+        """Look at every state of all claims, until cancelled."""
+        async with aclosing(collections(self._client, BUILTIN_CLAIMS)) as states:
+            async for claims in states:
+                before, self._holders = self._holders, _holders(claims.values())
+                for device, holding in self._holders.items():
+                    await self._look(device, before.get(device, {}), holding)
+
+    async def _look(
+        self, device: Device, before: Mapping[str, BuiltinClaim], now: Mapping[str, BuiltinClaim]
+    ) -> None:
+        newcomers = [claim for uid, claim in now.items() if uid not in before]
+        if not newcomers:
+            return
+        others = [claim for uid, claim in now.items() if uid in before and await self._in_use(claim)]
+        if len(newcomers) + len(others) > 1:
+            self.twice.append(
+                f"{device.pool}/{device.device} was given to {_names(newcomers)}, held by {_names(others)}"
+            )
+
+    async def _in_use(self, claim: BuiltinClaim) -> bool:
+        for user in claim.status.reserved_for:
+            try:
+                pod = await self._client.get(PODS, user.name, claim.metadata.namespace)
+            except NotFound:
+                continue
+            if pod.metadata.uid == user.uid and not done(pod):
+                return True
+        return False
+
+
+def _names(claims: Iterable[BuiltinClaim]) -> str:
+    return ", ".join(f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in claims) or "nobody"
+
+
+def _holders(claims: Iterable[BuiltinClaim]) -> Mapping[Device, Mapping[str, BuiltinClaim]]:
+    holders: dict[Device, dict[str, BuiltinClaim]] = {}
+    for claim in claims:
+        if is_mirror(claim) and is_shareable(claim):
+            continue
+        for device in devices_of(claim):
+            holders.setdefault(device, {})[claim.metadata.uid] = claim
+    return holders

@@ -1,0 +1,66 @@
+"""A cluster for a whole test run: whether this machine can have one, and Parley's objects in it."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from parley.devcluster import Cluster, ClusterError, clean
+from parley.devcluster.control_plane import CONTROLLER_MANAGER
+from parley.devcluster.requirements import unmet
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+_GUARD_LIMIT = 60.0
+_FORBIDDEN = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: being-negotiated.parley.dev}
+spec: {}
+"""
+
+
+def require_machine(*, real_nodes: bool) -> None:
+    """Skip with the reasons where no cluster can run; under CI that is a failure."""
+    reasons = unmet(real_nodes=real_nodes)
+    if reasons and os.environ.get("CI") == "true":
+        pytest.fail(f"CI has to run the real cluster, but {'; '.join(reasons)}")
+    if reasons:
+        pytest.skip("; ".join(reasons))
+
+
+@contextmanager
+def directory() -> Generator[Path, None, None]:
+    """A short directory, since unix sockets lie in it; whatever a failed test left there is taken down."""
+    place = Path(tempfile.mkdtemp(prefix="pt-", dir="/tmp"))
+    try:
+        yield place / "c"
+    finally:
+        clean(place / "c")
+        shutil.rmtree(place)
+
+
+def settle(cluster: Cluster) -> None:
+    """Return when all of Kubernetes knows what was just installed.
+
+    The garbage collector looks for new kinds every 30 s and at its start; admission policies are in force a
+    moment after they were created.
+    """
+    cluster.component(CONTROLLER_MANAGER).stop()
+    cluster.component(CONTROLLER_MANAGER).start()
+    deadline = time.monotonic() + _GUARD_LIMIT
+    while not _guarded(cluster):
+        assert time.monotonic() < deadline, "Parley's admission policies did not come into force"
+
+
+def _guarded(cluster: Cluster) -> bool:
+    try:
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=_FORBIDDEN)
+    except ClusterError as error:
+        return "must not exist" in str(error)
+    return False
