@@ -97,20 +97,24 @@ async def _run(client: HttpClient, options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     try:
         async with client:
-            await serve(client, options)
+            await serve(client, options, client.fenced)
     except asyncio.CancelledError:
         log.info("stopped", identity=options.identity)
 
 
-async def serve(client: Client, options: Options) -> None:
-    """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead."""
+async def serve(client: Client, options: Options, fenced: Callable[[Callable[[], bool]], Client]) -> None:
+    """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead.
+
+    `fenced` makes the client of the controller: it asks before the bytes of a write leave.
+    """
     elector = LeaseElector(client, options.namespace, options.lease_name, options.identity)
     leading: list[Controller] = []
 
     async def lead() -> None:
         settings = Settings(instance=options.identity)
-        leading.append(Controller(LeasedClient(client, elector), [DeviceDriver()], settings))
-        await leading[0].run()
+        async with aclosing(LeasedClient(fenced(elector.held), elector)) as leased:
+            leading.append(Controller(leased, [DeviceDriver()], settings))
+            await leading[0].run()
 
     def ready() -> bool:
         return all(controller.ready.is_set() for controller in leading)

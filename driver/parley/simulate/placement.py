@@ -33,12 +33,12 @@ class Placement:
 
 def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> Placement:
     """Judge all nodes for a pod whose claims are all allocated."""
-    needs = needs_of(pod)
+    needs, forbidden = needs_of(pod), _forbidden(pod, nodes.values())
     fitting: list[str] = []
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
     for name, occupied in nodes.items():
-        if reason := _misfit(needs, occupied) or _repelled(pod, occupied.node, nodes.values()):
+        if reason := _misfit(needs, occupied) or _repelled(occupied.node, forbidden):
             refusals[f"node(s) {reason}"] += 1
         elif elsewhere := [claim for claim in claims if not _usable(claim, occupied.node)]:
             refusals["resourceclaim not available on the node"] += 1
@@ -63,14 +63,21 @@ def _misfit(needs: Needs, occupied: Occupied) -> str:
     return misfit(needs, occupied.node, amounts(occupied.node.status.allocatable), used, len(occupied.pods))
 
 
-def _repelled(pod: Pod, node: Node, all_nodes: Iterable[Occupied]) -> str:
-    for occupied in all_nodes:
-        for other in occupied.pods:
-            for key in kept_apart(pod, other):
-                value = node.metadata.labels.get(key)
-                if value is not None and value == occupied.node.metadata.labels.get(key):
-                    return "didn't match pod anti-affinity rules"
-    return ""
+def _forbidden(pod: Pod, nodes: Iterable[Occupied]) -> frozenset[tuple[str, str]]:
+    """Labels, with their values, of nodes that pods are on which the pod must be kept apart from."""
+    return frozenset(
+        (key, occupied.node.metadata.labels[key])
+        for occupied in nodes
+        for other in occupied.pods
+        for key in kept_apart(pod, other)
+        if key in occupied.node.metadata.labels
+    )
+
+
+def _repelled(node: Node, forbidden: frozenset[tuple[str, str]]) -> str:
+    if forbidden.isdisjoint(node.metadata.labels.items()):
+        return ""
+    return "didn't match pod anti-affinity rules"
 
 
 def _usable(claim: BuiltinClaim, node: Node) -> bool:

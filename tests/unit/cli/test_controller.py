@@ -35,7 +35,10 @@ async def serving(client: Client, identity: str) -> AsyncIterator[None]:
 
 async def holder_becomes(client: Client, identity: str) -> None:
     async with asyncio.timeout(10):
-        async for event in client.watch(LEASES, NAMESPACE, resource_version="0"):
+        known = await client.list(LEASES, NAMESPACE)
+        if any(lease.spec.holder_identity == identity for lease in known.items):
+            return
+        async for event in client.watch(LEASES, NAMESPACE, resource_version=known.resource_version):
             if event.object is not None and event.object.spec.holder_identity == identity:
                 return
 
