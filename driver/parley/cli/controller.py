@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import uuid
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +113,12 @@ async def serve(client: Client, options: Options, fenced: Callable[[Callable[[],
 
     async def lead() -> None:
         settings = Settings(instance=options.identity)
-        async with aclosing(LeasedClient(fenced(elector.held), elector)) as leased:
+        leased = LeasedClient(fenced(elector.held), elector)
+        try:
             leading.append(Controller(leased, [DeviceDriver()], settings))
             await leading[0].run()
+        finally:
+            await leased.close()
 
     def ready() -> bool:
         return all(controller.ready.is_set() for controller in leading)

@@ -24,7 +24,7 @@ NAMESPACE, LEASE = Options.namespace, Options.lease_name
 
 @asynccontextmanager
 async def serving(client: Client, identity: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(serve(client, Options(identity)))
+    task = asyncio.create_task(serve(client, Options(identity), lambda _: client))
     try:
         yield
     finally:
