@@ -1,6 +1,5 @@
 """The control plane with Parley's manifests applied, and a namespace for each test."""
 
-import asyncio
 import uuid
 from pathlib import Path
 
@@ -10,12 +9,6 @@ from parley.devcluster import Cluster
 from parley.devcluster.parley import install
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_loop_that_nobody_closes() -> None:
-    """pytest-asyncio asks for the current event loop, to put it back later; asking makes one if none was set."""
-    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")

@@ -20,13 +20,6 @@ Story = Callable[["World"], Awaitable[None]]
 Alone = Callable[[Model, Story], None]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_event_loop_of_nobody() -> None:
-    """looptime asks for the current event loop around plain tests too; the first one would make a loop that nobody
-    closes."""
-    asyncio.set_event_loop(None)
-
-
 class World:
     """What a test does to the API, in the namespace `team`."""
 
