@@ -1,0 +1,53 @@
+"""Two real nodes with kubelets and containerd, Parley running beside them as it would at a user's.
+
+One cluster serves the whole run: node-a has one device, node-b two. Every test has its own namespace, and at
+its end nothing may be left anywhere: no claim, no file of the container runtime's, no entry of a node's plugin.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.cluster.handouts import nothing_handed_out_twice
+from tests.cluster.manifests import resource_class, template
+from tests.cluster.namespace import Namespace
+from tests.cluster.nodes import configure, prepared, specifications, wait_for_registration
+from tests.cluster.starting import DEPLOY, directory, require_machine, settle
+
+from parley.devcluster import Cluster, NodeOptions
+from parley.devcluster.parley import run_parley
+from parley.kube.client import Client
+from parley.kube.http import HttpClient
+
+DEVICES = {"node-a": ["a-0"], "node-b": ["b-0", "b-1"]}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster, with Parley's controller and node plugins running."""
+    require_machine(real_nodes=True)
+    files = configure(tmp_path_factory.mktemp("devices"), DEVICES)
+    with directory() as place, Cluster.start(place, nodes=[NodeOptions(name) for name in DEVICES]) as started:
+        run_parley(started, deploy=DEPLOY, devices=files)
+        settle(started)
+        for name in DEVICES:
+            wait_for_registration(started, name)
+        yield started
+
+
+@pytest.fixture
+async def admin(cluster: Cluster) -> AsyncIterator[Client]:
+    """The API server as the tests' user sees it."""
+    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+async def team(cluster: Cluster, admin: Client) -> AsyncIterator[Namespace]:
+    """A namespace with a class `gpu` and a template `one` of one device."""
+    async with nothing_handed_out_twice(admin), Namespace(admin, f"team-{uuid.uuid4().hex[:6]}") as mine:
+        await mine.create(resource_class("gpu"), template("one"))
+        yield mine
+    for node in cluster.nodes:
+        assert prepared(node) == {}
+        assert specifications(node) == []
