@@ -31,6 +31,8 @@ def control_plane() -> Iterator[Cluster]:
         with Cluster.start(place / "c", node_lifecycle=False) as cluster:
             cluster.kubectl("apply", "-k", str(CRDS))
             cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+            # Established is not yet served: kubectl waits while the server says 429.
+            cluster.kubectl("get", "--all-namespaces", "podschedulings,prclaims,prtemplates,prclasses")
             yield cluster
     finally:
         clean(place / "c")

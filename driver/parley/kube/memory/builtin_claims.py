@@ -51,8 +51,8 @@ def _spec(new: Json) -> Iterator[Fault]:
 def _changes(old: Json, new: Json) -> Iterator[Fault]:
     yield from _unchanged("spec", old.get("spec", {}), new.get("spec", {}))
     before, after = _allocation(old), _allocation(new)
-    if before is not None and after is not None:
-        yield from _unchanged("status.allocation", before, after)
+    if before is not None and after is not None and before != after:
+        yield Fault("status.allocation", "Invalid value: null: field cannot be modified once set")
 
 
 def _status(old: Json, new: Json) -> Iterator[Fault]:
@@ -124,11 +124,12 @@ def _names(where: str, device: Json) -> Iterator[Fault]:
 
 
 def _config(where: str, config: Json, names: set[Any]) -> Iterator[Fault]:
-    if config.get("source") not in ("FromClass", "FromClaim"):
-        yield Fault(
-            f"{where}.source",
-            f'Unsupported value: "{config.get("source", "")}": supported values: "FromClaim", "FromClass"',
-        )
+    source = config.get("source")
+    if not source:
+        yield Fault(f"{where}.source", "Required value")
+    elif source not in ("FromClass", "FromClaim"):
+        why = f'Unsupported value: "{source}": supported values: "FromClaim", "FromClass"'
+        yield Fault(f"{where}.source", why)
     for index, request in enumerate(config.get("requests") or []):
         if request.split("/")[0] not in names:
             yield Fault(

@@ -14,7 +14,7 @@ from parley.api.resources import Resource
 from parley.kube.client import Body, Client, EventType, Listing, PatchType, WatchEvent
 from parley.kube.memory.history import Change, History, Stored
 from parley.kube.memory.kinds import Json
-from parley.kube.memory.refusals import bad_request
+from parley.kube.memory.refusals import no_version
 from parley.kube.memory.selectors import Predicate, selector
 
 if TYPE_CHECKING:
@@ -147,9 +147,7 @@ async def _woken(history: History, limit: float) -> bool:
 
 def _version(text: str) -> int:
     if not text.isdigit():
-        raise bad_request(
-            f"Invalid value: {text!r}: a resourceVersion to watch from is the one of a list or event"
-        )
+        raise no_version(text)
     return int(text)
 
 

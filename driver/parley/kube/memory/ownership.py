@@ -53,30 +53,28 @@ def apply(
 ) -> tuple[Json, Owners]:
     """The object and its owners after the manager applied `config`. Raises Conflict, naming the other managers."""
     wanted = frozenset(leaves(config, traits))
-    taken = _taken(live, owners, manager, config, wanted)
+    merged = _merge(live, config, traits)
+    changed = {path for path in wanted if isinstance(path[-1], str) and lookup(live, path) != lookup(merged, path)}
+    taken = _overlaps(owners, manager, changed)
     if taken and not force:
         raise _conflict(resource, taken)
     others = {
         other: paths - frozenset(taken.get(other, ())) for other, paths in owners.items() if other != manager
     }
-    merged = _merge(live, config, traits)
-    for path in _abandoned(owners.get(manager, frozenset()) - wanted, others.values()):
+    for path in _abandoned(owners.get(manager, frozenset()) - wanted, [wanted, *others.values()]):
         merged = without(merged, path)
     return merged, {other: paths for other, paths in {**others, manager: wanted}.items() if paths}
 
 
-def _taken(
-    live: Json, owners: Owners, manager: Manager, config: Json, wanted: frozenset[Path]
-) -> dict[Manager, list[Path]]:
-    """What others own and the manager would change."""
-    changed = {path for path in wanted if isinstance(path[-1], str) and lookup(live, path) != lookup(config, path)}
-    overlaps = {other: sorted(paths & changed, key=spelled) for other, paths in owners.items() if other != manager}
-    return {other: paths for other, paths in overlaps.items() if paths}
+def _overlaps(owners: Owners, manager: Manager, changed: set[Path]) -> dict[Manager, list[Path]]:
+    """What others own of that which the manager would change."""
+    found = {other: sorted(paths & changed, key=spelled) for other, paths in owners.items() if other != manager}
+    return {other: paths for other, paths in found.items() if paths}
 
 
-def _abandoned(left: Iterable[Path], others: Iterable[frozenset[Path]]) -> Sequence[Path]:
-    """What nobody wants any more, whole items first. An item stays, with its keys, if others own a part of it."""
-    kept = {path[:length] for paths in others for path in paths for length in range(1, len(path) + 1)}
+def _abandoned(left: Iterable[Path], wanted: Iterable[frozenset[Path]]) -> Sequence[Path]:
+    """What nobody wants any more, whole items first. An item stays, with its keys, if a part of it is wanted."""
+    kept = {path[:length] for paths in wanted for path in paths for length in range(1, len(path) + 1)}
     gone = [path for path in sorted(left, key=len) if path not in kept]
     return [path for path in gone if not _is_key_of(path, kept)]
 

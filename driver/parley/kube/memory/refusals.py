@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.resources import Resource
-from parley.kube.client import AlreadyExists, ApiError, BadRequest, Conflict, Expired, Forbidden, Invalid, NotFound
+from parley.kube.client import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Invalid,
+    NotFound,
+    ServerError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +92,19 @@ def bad_request(message: str) -> BadRequest:
     return BadRequest(400, "BadRequest", message)
 
 
-def forbidden(resource: Resource[Any], name: str, why: str) -> Forbidden:
-    return Forbidden(403, "Forbidden", f'{_plural(resource)} "{name}" is forbidden: {why}')
-
-
 def expired(wanted: int, oldest: int) -> Expired:
     return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
+
+
+def no_version(text: str) -> ServerError:
+    """A resourceVersion that is no number; the real server does call this its own error."""
+    why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+    return ServerError(500, "InternalError", f"resourceVersion: {why}")
+
+
+def version_at_creation() -> ServerError:
+    """A resourceVersion in an object to be created; called its own error too."""
+    return ServerError(500, "InternalError", "resourceVersion should not be set on objects to be created")
 
 
 def no_manager() -> Invalid:

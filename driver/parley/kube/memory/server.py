@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from parley.api.resources import Resource
-from parley.kube.client import PatchType, ServerError
+from parley.kube.client import PatchType
 from parley.kube.memory import metadata, ownership, patches, pods
 from parley.kube.memory.client import MemoryClient
 from parley.kube.memory.garbage import GarbageCollector
@@ -32,6 +32,7 @@ from parley.kube.memory.refusals import (
     other_version,
     replaced_meanwhile,
     unsupported_patch,
+    version_at_creation,
 )
 from parley.kube.memory.store import Collection, Name, Store
 from parley.kube.memory.validation import check
@@ -102,7 +103,7 @@ class MemoryServer:
         metadata.check_identity(resource, body, "", namespace)
         about, meta = traits(resource), body.get("metadata") or {}
         if meta.get("resourceVersion"):
-            raise ServerError(500, "InternalError", "resourceVersion should not be set on objects to be created")
+            raise version_at_creation()
         name = meta.get("name") or self._generated(resource, meta)
         if (namespace or "", name) in self.store.collection(resource).objects:
             raise already_exists(resource, name)
@@ -150,7 +151,7 @@ class MemoryServer:
         resource_version: str = "",
         grace: int | None = None,
     ) -> None:
-        """Delete an object, or mark it as being deleted."""
+        """Delete an object, or mark it as being deleted. Pods are marked in any case, as everybody sees."""
         stored = self.get(resource, name, namespace)
         meta = stored.meta
         if uid and uid != meta["uid"]:
@@ -158,9 +159,9 @@ class MemoryServer:
         if resource_version and resource_version != meta["resourceVersion"]:
             raise other_version(resource, name, resource_version, meta["resourceVersion"])
         seconds = pods.grace(stored.body, grace) if _is_pod(resource) else 0
-        if seconds or meta.get("finalizers"):
+        if meta.get("finalizers") or _is_pod(resource):
             self._mark(resource, stored, seconds)
-        else:
+        if not seconds and not meta.get("finalizers"):
             self.store.remove(self.store.collection(resource), _name(meta))
 
     def post(
