@@ -18,6 +18,7 @@ from parley.cli.controller import Options, serve, unique
 from parley.cli.main import app
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
+from parley.simulate.virtual_time import run
 
 NAMESPACE, LEASE = Options.namespace, Options.lease_name
 
@@ -43,23 +44,30 @@ async def holder_becomes(client: Client, identity: str) -> None:
                 return
 
 
-async def test_the_first_one_leads_and_gives_the_lease_back_when_it_ends() -> None:
-    client = MemoryServer().client()
-
-    async with serving(client, "a"):
-        await holder_becomes(client, "a")
-
-    assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.holder_identity == ""
-
-
-async def test_another_one_follows_only_when_the_first_has_ended() -> None:
-    client = MemoryServer().client()
-
-    async with serving(client, "b-later"):
-        await holder_becomes(client, "b-later")
+def test_the_first_one_leads_and_gives_the_lease_back_when_it_ends() -> None:
+    async def story() -> None:
+        client = MemoryServer().client()
         async with serving(client, "a"):
-            await asyncio.sleep(0)
-            assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.holder_identity == "b-later"
+            await holder_becomes(client, "a")
+
+        assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.holder_identity == ""
+
+    run(story())
+
+
+def test_another_one_leads_only_when_the_first_has_ended() -> None:
+    async def story() -> None:
+        client = MemoryServer().client()
+        first = asyncio.create_task(serve(client, Options("first")))
+        await holder_becomes(client, "first")
+        async with serving(client, "second"):
+            await asyncio.sleep(60)
+            assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.holder_identity == "first"
+
+            first.cancel()
+            await holder_becomes(client, "second")
+
+    run(story())
 
 
 def test_identities_are_never_used_twice() -> None:
