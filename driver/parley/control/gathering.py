@@ -4,7 +4,7 @@ One `PodClaim` per entry of `spec.resourceClaims` that is Parley's. What stands 
 class, claim in use, ...) is its `problem`: a stable code, a sentence with the remedy, and what would change it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
@@ -18,6 +18,7 @@ from parley.control.mirror import (
     Asked,
     asked,
     is_mirror,
+    nodes_of,
     offer_ended,
     offer_stands,
     parameters_too_large,
@@ -72,7 +73,7 @@ class PodClaim:
             return ClaimState.PENDING
         if holding is None:
             return ClaimState.OFFERED if offer_stands(self.mirror) else ClaimState.UNKNOWN
-        if int(self.mirror.metadata.resource_version or 0) < holding.version:
+        if self.version < holding.version:
             return ClaimState.STALE
         if pod.metadata.uid not in holding.pods:
             return ClaimState.JOINABLE
@@ -86,7 +87,27 @@ class PodClaim:
         assert self.mirror is not None
         if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
             return False
-        return pod.metadata.uid in {user.uid for user in self.mirror.status.reserved_for}
+        return self.is_reserved(pod)
+
+    @property
+    def version(self) -> int:
+        """The mirror's resourceVersion in the cache, 0 without a mirror."""
+        return int(self.mirror.metadata.resource_version or 0) if self.mirror is not None else 0
+
+    @property
+    def offered_nodes(self) -> Sequence[str]:
+        """The nodes that the mirror's allocation names."""
+        allocation = self.mirror.status.allocation if self.mirror is not None else None
+        return nodes_of(allocation) if allocation is not None else ()
+
+    @property
+    def offer_ended(self) -> bool:
+        """Whether a driver allocated for the offer, or declined it."""
+        return self.mirror is not None and bool(offer_ended(self.mirror))
+
+    def is_reserved(self, pod: Pod) -> bool:
+        """Whether the API shows that the pod may use the claim."""
+        return self.mirror is not None and pod.metadata.uid in {u.uid for u in self.mirror.status.reserved_for}
 
 
 def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:

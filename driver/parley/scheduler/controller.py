@@ -30,6 +30,7 @@ from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.native.telling import Telling
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -84,8 +85,7 @@ class Controller:
             self.ledger,
             self._drivers,
             self._allocator,
-            self._publisher,
-            recorder,
+            Telling(self._publisher, recorder),
             self._pods,
             settings.candidates,
         )

@@ -420,3 +420,30 @@ def test_parameters_that_do_not_fit_into_a_mirror_are_told(play: Any) -> None:
         assert (await world.claim("huge")).status.conditions[0].reason == "ParametersInvalid"
 
     play(scenario)
+
+
+def test_pods_that_want_the_same_beside_different_shared_claims_do_not_wait_in_one_line(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, devices=2, labels={"name": node})
+            term = {"matchExpressions": [{"key": "name", "operator": "In", "values": [node]}]}
+            await world.add_class(node, shareable=True, suitableNodes={"nodeSelectorTerms": [term]})
+            await world.add_claim(f"on-{node}", node)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        for node in ("a", "b"):
+            await world.add_pod(f"holds-{node}", "one", claims=[f"on-{node}"])
+        await world.settle()
+        for node in ("a", "b"):
+            await world.add_pod(f"waits-{node}", "one", claims=[f"on-{node}"])
+        await world.settle()
+        before = int(world.server.resource_version)
+        await world.settle(600)
+        assert int(world.server.resource_version) == before
+        await world.delete_pod("holds-b")
+        await world.settle()
+        assert await world.node_of("waits-a") == ""
+        assert await world.node_of("waits-b") == "b"
+
+    play(scenario)

@@ -24,7 +24,7 @@ class CandidateNodes:
         self._needs = needs_of(pod)
         self._uid = pod.metadata.uid
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := _suitable_nodes(c))]
-        self._only = only
+        self.only = only
         self.misfits: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -38,7 +38,7 @@ class CandidateNodes:
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
             return (self._needs.node_name,)
-        return sorted(self._only) if self._only is not None else self._cluster.node_names()
+        return sorted(self.only) if self.only is not None else self._cluster.node_names()
 
     def fits(self, node: str) -> bool:
         """Whether the node comes into question; remembers why not."""
@@ -53,7 +53,7 @@ class CandidateNodes:
         node = self._cluster.node(name)
         if node is None:
             return "does not exist"
-        if self._only is not None and name not in self._only:
+        if self.only is not None and name not in self.only:
             return "another claim of the pod is allocated elsewhere"
         if reason := self._unsuitable(node):
             return reason

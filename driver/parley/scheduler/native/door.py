@@ -13,21 +13,20 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, reference
-from parley.control.events import Recorder
 from parley.control.gathering import NODES, PodClaim, Problem, Topic, gather
 from parley.control.ledger import Ledger
-from parley.control.mirror import is_offer, nodes_of, offer_ended
-from parley.control.podscheduling import Publisher, Report
+from parley.control.mirror import is_offer
 from parley.control.restoring import adopt
 from parley.kube.client import BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import in_words
-from parley.negotiation.rounds import MAX_CANDIDATES, Outcome, negotiate
+from parley.negotiation.rounds import MAX_CANDIDATES, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.native.attempts import Attempt
 from parley.scheduler.native.candidates import CandidateNodes
 from parley.scheduler.native.questions import Question, ask, question, scores
+from parley.scheduler.native.telling import Telling
 from parley.scheduler.native.waiting import WaitingLines
 from parley.sdk import PermanentError, PodReference
 from parley.sdk.checks import BadParameters
@@ -44,8 +43,7 @@ class NativeDoor:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         allocator: Allocator,
-        publisher: Publisher,
-        recorder: Recorder,
+        telling: Telling,
         queue: WorkQueue[Key],
         candidates: int,
     ) -> None:
@@ -54,8 +52,7 @@ class NativeDoor:
         self._ledger = ledger
         self._drivers = drivers
         self._allocator = allocator
-        self._publisher = publisher
-        self._recorder = recorder
+        self._telling = telling
         self._queue = queue
         self._candidates = candidates
         self._attempts: dict[PodReference, Attempt] = {}
@@ -107,8 +104,7 @@ class NativeDoor:
     def pod_gone(self, pod: PodReference) -> None:
         """Forget what was remembered of the pod; `sync` releases what it holds."""
         self._attempts.pop(pod, None)
-        self._publisher.forget(pod)
-        self._recorder.forget(pod.uid)
+        self._telling.gone(pod)
 
     def _line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
         if (following := self._lines.wait(key, line, topics)) is not None:
@@ -158,30 +154,18 @@ class NativeDoor:
         self, key: Key, pod: Pod, code: str, message: str, line: Hashable, topics: Sequence[Topic]
     ) -> None:
         self._line_up(key, line, topics)
-        attempt = self._attempt(reference(pod))
-        report = Report(attempt.outcome, attempt.drivers, "", code, message)
-        if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
-            self._publisher.want(reference(pod), report)
-        meta = pod.metadata
-        await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
+        await self._telling.waits(pod, self._attempt(reference(pod)), code, message)
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Everything is recorded; tell how it went once the binding is there."""
-        user = reference(pod)
-        if not pod.spec.node_name or not all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
-            return
-        attempt = self._attempts.pop(user, None)
-        if attempt is None and self._publisher.known(user):
-            return
-        drivers = {c.entry: c.holding.driver for c in claims if c.holding is not None}
-        outcome = attempt.outcome if attempt and attempt.outcome.candidates else _only(pod.spec.node_name)
-        self._publisher.want(user, Report(outcome, drivers, pod.spec.node_name))
-        self._recorder.forget(user.uid)
+        if pod.spec.node_name and all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
+            drivers = {c.entry: c.holding.driver for c in claims if c.holding is not None}
+            self._telling.bound(pod, drivers, self._attempts.pop(reference(pod), None))
 
     async def _negotiate(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         attempt = self._attempt(reference(pod))
         if attempt.offered:
-            if any(_version(claim) < attempt.offer_version for claim in claims):
+            if any(claim.version < attempt.offer_version for claim in claims):
                 return
             attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
@@ -217,7 +201,7 @@ class NativeDoor:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: CandidateNodes, asked: Question
     ) -> None:
         attempt = self._attempt(reference(pod))
-        if any(claim.holding is not None for claim in claims) and not pod.spec.node_name:
+        if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
             await self._give_back_all(pod)
             self._queue.retry(key)
             return
@@ -227,7 +211,8 @@ class NativeDoor:
         remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
         message = f"0 of {len(self._cluster.node_names())} nodes will do: {words}. To help: {remedy}"
         topics = [("driver", driver) for driver in asked.requests] + [NODES]
-        await self._wait(key, pod, code, message, _line(pod, asked, attempt), topics)
+        line = _line(pod, asked, attempt, nodes)
+        await self._wait(key, pod, code, message, line, topics)
 
     async def _proceed(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, *, exact: bool
@@ -286,9 +271,7 @@ class NativeDoor:
             await self._failed(key, pod, f"the API server refused the allocation: {error.message}")
 
     async def _failed(self, key: Key, pod: Pod, message: str) -> None:
-        meta = pod.metadata
-        code = reasons.ALLOCATION_FAILED
-        await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
+        await self._telling.warn(pod, reasons.ALLOCATION_FAILED, message)
         self._queue.retry(key)
 
     async def _offer(
@@ -305,14 +288,12 @@ class NativeDoor:
             )
         attempt.offered = tuple(nodes)
         attempt.offer_version = max(int(mirror.metadata.resource_version) for mirror in written)
-        message = f"the scheduler is choosing among {len(nodes)} viable nodes"
-        report = Report(attempt.outcome, attempt.drivers, "", reasons.SCHEDULER_CHOOSES, message)
-        self._publisher.want(reference(pod), report)
+        self._telling.chooses(pod, attempt)
         self._leave_line(key)
 
     async def _follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         chosen = pod.spec.node_name or pod.status.nominated_node_name
-        if not chosen or not all(_reserved(claim, pod) for claim in claims) or any(map(_ended, claims)):
+        if not chosen or not all(claim.is_reserved(pod) for claim in claims) or any(c.offer_ended for c in claims):
             return
         live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         if live.metadata.uid != pod.metadata.uid or chosen != (
@@ -322,7 +303,7 @@ class NativeDoor:
         attempt = self._attempt(reference(pod))
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
         asked = question(self._drivers, reference(pod), offered)
-        if not all(chosen in _offered_nodes(claim) for claim in offered):
+        if not all(chosen in claim.offered_nodes for claim in offered):
             await self._allocator.decline(offered, f"node {chosen} was not among those offered")
         elif not await self._allocate(key, pod, claims, asked, chosen, offered=True):
             attempt.offered = (chosen,)
@@ -344,28 +325,8 @@ class NativeDoor:
         self._queue.add(key)
 
 
-def _only(node: str) -> Outcome:
-    return Outcome(candidates=(node,), viable=(node,))
-
-
-def _version(claim: PodClaim) -> int:
-    return int(claim.mirror.metadata.resource_version) if claim.mirror is not None else 0
-
-
-def _reserved(claim: PodClaim, pod: Pod) -> bool:
-    return claim.mirror is not None and pod.metadata.uid in {u.uid for u in claim.mirror.status.reserved_for}
-
-
-def _ended(claim: PodClaim) -> bool:
-    return claim.mirror is not None and bool(offer_ended(claim.mirror))
-
-
-def _offered_nodes(claim: PodClaim) -> Sequence[str]:
-    allocation = claim.mirror.status.allocation if claim.mirror is not None else None
-    return nodes_of(allocation) if allocation is not None else ()
-
-
-def _line(pod: Pod, asked: Question, attempt: Attempt) -> Hashable:
+def _line(pod: Pod, asked: Question, attempt: Attempt, nodes: CandidateNodes) -> Hashable:
+    """Pods in one line are alike in all that decides: what can't serve the first can't serve the others."""
     if attempt.excluded or attempt.refused:
         return pod.metadata.uid
-    return asked.signature(pod)
+    return asked.signature(pod), nodes.only
