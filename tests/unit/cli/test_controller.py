@@ -58,7 +58,7 @@ def test_the_first_one_leads_and_gives_the_lease_back_when_it_ends() -> None:
 def test_another_one_leads_only_when_the_first_has_ended() -> None:
     async def story() -> None:
         client = MemoryServer().client()
-        first = asyncio.create_task(serve(client, Options("first")))
+        first = asyncio.create_task(serve(client, Options("first"), lambda _: client))
         await holder_becomes(client, "first")
         async with serving(client, "second"):
             await asyncio.sleep(60)
