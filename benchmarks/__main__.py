@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from benchmarks.measurement import measure
-from benchmarks.profile import show
 from benchmarks.stage import control_plane, stage
 from benchmarks.workloads import Workload, chosen
 from parley.devcluster import Cluster
@@ -20,18 +20,19 @@ def main() -> None:
     """Parse, then run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--workload", metavar="NAME", action="append", help="only this one; can be repeated")
-    profiling = "run the controller under cProfile (slower), keep its profile in FILE and print the top entries"
+    profiling = "sample where the controller's CPU time goes; FILE gets the profile, and it is printed"
     parser.add_argument("--profile", metavar="FILE", type=Path, help=profiling)
     arguments = parser.parse_args()
     try:
         wanted = [workload for name in arguments.workload or [None] for workload in chosen(name)]
     except ValueError as error:
         parser.error(str(error))
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
     with control_plane() as cluster:
         asyncio.run(_run(cluster, wanted, arguments.profile))
     if arguments.profile:
-        show(arguments.profile, sys.stderr)
+        print(arguments.profile.read_text(), file=sys.stderr)
 
 
 async def _run(cluster: Cluster, wanted: Sequence[Workload], profile: Path | None) -> None:

@@ -1,7 +1,6 @@
 """What everything is measured on: a local control plane with fake nodes that have devices, and Parley in it.
 
-Parley's controller is a process of its own with the identity that it has at a user's. Under the profiler it is
-several times slower: numbers of such a run are of no use, only its profile is.
+Parley's controller is a process of its own with the identity that it has at a user's.
 """
 
 import asyncio
@@ -51,12 +50,12 @@ class Stage:
         self.watcher = watcher
 
     def start_parley(self, profile: Path | None) -> None:
-        """Start the controller; it writes its profile into that file when it ends."""
-        under = ("-m", "cProfile", "-o", str(profile)) if profile else ()
+        """Start the controller; it writes a profile of all its life into that file when it ends."""
+        under = ("-m", "benchmarks.sampled", str(profile)) if profile else ("-m",)
         run_parley(
             self._cluster,
             deploy=_DEPLOY,
-            controller=(sys.executable, *under, "-m", "parley", "controller"),
+            controller=(sys.executable, *under, "parley", "controller"),
         )
 
     def stop_parley(self) -> None:
