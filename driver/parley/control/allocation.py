@@ -36,7 +36,7 @@ class AllocationFailed(Exception):
 
 
 class Busy(Exception):
-    """Raised when one of the claims is being allocated for another pod at this moment."""
+    """Raised when one of the claims is being allocated for another pod, or given back, at this moment."""
 
 
 class Allocator:
@@ -95,6 +95,14 @@ class Allocator:
             uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
             await self._drivers[driver].deallocate(uid)
 
+    def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """The pod uses what is allocated already. Raises Busy if that is being given back."""
+        holdings = [claim.holding for claim in claims if claim.holding is not None]
+        if any(holding.leaving for holding in holdings):
+            raise Busy
+        for holding in holdings:
+            self._ledger.join(holding, reference(pod))
+
     async def write(self, claims: Sequence[PodClaim]) -> None:
         """Record each claim's holding and its users. Safe to repeat."""
         held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
@@ -103,6 +111,8 @@ class Allocator:
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
         async with holding.lock:
+            if holding.leaving:
+                raise Busy
             if holding.named:
                 await self._write_claim(holding)
             body = self._status(claim.mirror, holding)
@@ -195,6 +205,7 @@ class Allocator:
                 self._ledger.leave(holding, pod)
                 await self._unreserve(holding)
                 return
+            holding.leaving = True
             if holding.named or not departed:
                 await self._clear_mirror(holding)
             await self._free(holding)
@@ -203,6 +214,7 @@ class Allocator:
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""
         async with holding.lock:
+            holding.leaving = True
             await self._clear_mirror(holding)
             await self._free(holding)
         self._freed(holding)

@@ -200,7 +200,7 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
     holding = ledger.get(claim.metadata.uid)
     if mirror is None and mirror_follows(cluster, claim):
         return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
-    if holding is None and claim.status.allocation is not None:
+    if holding.leaving if holding is not None else claim.status.allocation is not None:
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     if problem := _named_problem(pod, claim, mirror, holding):
         code, message = problem

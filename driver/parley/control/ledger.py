@@ -17,10 +17,11 @@ from parley.sdk import Allocation, PodReference
 class Holding:
     """What one claim holds.
 
-    `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim
-    that was generated first (one that is made anew for a running pod keeps the holding). `version` is the
+    `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
+    was generated first (one that is made anew for a running pod keeps the holding). `version` is the
     resourceVersion of the mirror after our write, 0 while it is not known to be written. `offered` is set while
-    the allocation in the API leaves the node to the scheduler, `uncertain` while a write may still arrive.
+    the allocation in the API leaves the node to the scheduler, `uncertain` while a write may still arrive,
+    `leaving` once it is being given back: nobody may join it then.
     """
 
     uid: str
@@ -36,6 +37,7 @@ class Holding:
     version: int = 0
     offered: bool = False
     uncertain: bool = False
+    leaving: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
 

@@ -252,9 +252,7 @@ class NativeDoor:
                 self._attempt(reference(pod)).excluded[node] = str(failure.__cause__)
             await self._failed(key, pod, str(failure))
             return False
-        for claim in claims:
-            if claim.holding is not None:
-                self._ledger.join(claim.holding, reference(pod))
+        self._allocator.join(pod, claims)
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
         self._leave_line(key)
