@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from parley.kube.backoff import Backoff
 from parley.kube.queue import QueueStatistics, WorkQueue, run_workers
 

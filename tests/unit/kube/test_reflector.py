@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+
 from parley.api.builtin import ObjectMeta, Pod, PodSpec
 from parley.api.resources import PODS, Resource
 from parley.kube.backoff import Backoff

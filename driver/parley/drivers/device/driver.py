@@ -1,7 +1,8 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -10,9 +11,12 @@ from parley.api.builtin import ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import RESOURCE_SLICES, Resource
 from parley.drivers.device.inventory import Inventory
-from parley.drivers.device.packing import Demand, pack
+from parley.drivers.device.packing import Demand, Stock, pack
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
+
+_KEPT = 256
+"""So many different demands are remembered with the nodes that can serve them."""
 
 
 def _quantity(text: str) -> str:
@@ -52,6 +56,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
 
     def __init__(self) -> None:
         self._inventory = Inventory(self.name)
+        self._found: dict[tuple[Demand, ...], dict[str, tuple[Stock, bool]]] = {}
 
     def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
         """Learn of devices; waiting pods are worth another look if any of ours changed."""
@@ -69,7 +74,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if it has devices for all claims of the request together."""
         demands = _demands(request)
-        viable = tuple(node for node in nodes if self._packed(demands, node) is not None)
+        viable = tuple(self._has_room(demands, nodes))
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes))
         refused = [node for node in nodes if node not in frozenset(viable)]
         return {
@@ -95,6 +100,23 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         """The claim's devices are free at once."""
         self._inventory.release(uid)
 
+    def _has_room(self, demands: tuple[Demand, ...], nodes: Iterable[str]) -> Iterator[str]:
+        """Those of the nodes that have devices for all demands.
+
+        Many pods ask for the same of nodes of which few have changed: what was found is kept together with the
+        stock that it was found in, which the inventory replaces whenever it changes.
+        """
+        if len(self._found) > _KEPT:
+            self._found.clear()
+        found = self._found.setdefault(demands, {})
+        for node in nodes:
+            stock = self._inventory.stock(node)
+            known = found.get(node)
+            if known is None or known[0] is not stock:
+                known = found[node] = (stock, self._packed(demands, node) is not None)
+            if known[1]:
+                yield node
+
     def _packed(self, demands: tuple[Demand, ...], node: str) -> tuple[tuple[str, ...], ...] | None:
         stock = self._inventory.stock(node)
         return pack(demands, stock) if stock else None
@@ -106,13 +128,8 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         return Allocation(devices, handle)
 
     def _alternatives(self, demands: tuple[Demand, ...], asked: frozenset[str]) -> tuple[str, ...]:
-        found: list[str] = []
-        for node in self._inventory.nodes():
-            if node not in asked and self._packed(demands, node) is not None:
-                found.append(node)
-                if len(found) == MAX_ALTERNATIVES:
-                    break
-        return tuple(found)
+        others = (node for node in self._inventory.nodes() if node not in asked)
+        return tuple(islice(self._has_room(demands, others), MAX_ALTERNATIVES))
 
     def _reason(self, demand: Demand, demands: tuple[Demand, ...], node: str) -> str:
         kinds = self._inventory.kinds(node)

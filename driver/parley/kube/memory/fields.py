@@ -1,13 +1,14 @@
 """Paths to the fields of an object, and the differences between two objects as sets of such paths.
 
 A path element is a field's name, or for an item of a list map the values of its key fields. Lists that are no
-list maps are single values, as are empty objects. Facts: sigs.k8s.io/structured-merge-diff, fieldpath.
+list maps are single values, as are empty objects.
+Facts: sigs.k8s.io/structured-merge-diff, fieldpath and typed (tofieldset.go, compare.go, remove.go).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from parley.kube.memory.kinds import Fields, Json, Traits
+from parley.kube.memory.kinds import Fields, Traits
 
 Item = tuple[tuple[str, Any], ...]
 """An item's key fields and their values; of a set, the one pair of "" and the value itself."""
@@ -56,14 +57,14 @@ def list_keys(traits: Traits, fields: Fields, value: Any) -> Fields | None:
 
 
 def leaves(value: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> Iterator[Path]:
-    """The paths of all values, and those of the items of list maps."""
+    """The paths of all values, and those of the items of list maps; none for a list map without items."""
     keys = list_keys(traits, fields, value)
     if fields in _OF_THE_SERVER:
         return
     if isinstance(value, dict) and (value or not path) and fields not in traits.atomic:
         for name, child in value.items():
             yield from leaves(child, traits, (*path, name), (*fields, name))
-    elif keys is not None and value:
+    elif keys is not None:
         for child in value:
             inner = (*path, item_of(child, keys))
             yield inner
@@ -74,27 +75,28 @@ def leaves(value: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> 
 
 
 def differing(old: Any, new: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> Iterator[Path]:
-    """The paths of what `new` has and `old` has not, or has otherwise."""
-    if old is new or old == new:
+    """The paths of what `new` has and `old` has not, or has otherwise; of what is all new, those of its parents."""
+    if old is new or old == new or fields in _OF_THE_SERVER:
         return
+    if path and (old is MISSING or not _same_form(old, new, traits, fields)):
+        yield path
     keys = list_keys(traits, fields, new)
-    if isinstance(new, dict) and isinstance(old, dict) and new and fields not in traits.atomic:
+    if isinstance(new, dict) and fields not in traits.atomic:
+        before = old if isinstance(old, dict) else {}
         for name, child in new.items():
-            inner_fields = (*fields, name)
-            if inner_fields not in _OF_THE_SERVER:
-                yield from differing(old.get(name, MISSING), child, traits, (*path, name), inner_fields)
-    elif keys and isinstance(old, list):
-        known = {item_of(child, keys): child for child in old}
+            yield from differing(before.get(name, MISSING), child, traits, (*path, name), (*fields, name))
+    elif keys is not None:
+        known = {item_of(child, keys): child for child in old} if isinstance(old, list) else {}
         for child in new:
             item = item_of(child, keys)
-            if item not in known:
-                yield from leaves([child], traits, path, fields)
-            else:
-                yield from differing(known[item], child, traits, (*path, item), fields)
-    elif keys is not None and isinstance(old, list):
-        yield from ((*path, item_of(child, keys)) for child in new if child not in old)
-    else:
-        yield from leaves(new, traits, path, fields)
+            yield from differing(known.get(item, MISSING), child, traits, (*path, item), fields)
+
+
+def _same_form(old: Any, new: Any, traits: Traits, fields: Fields) -> bool:
+    """Whether both are objects or list maps, so that only their parts can differ."""
+    if isinstance(new, dict):
+        return isinstance(old, dict) and fields not in traits.atomic
+    return isinstance(old, list) and list_keys(traits, fields, new) is not None
 
 
 def lookup(body: Any, path: Path) -> Any:
@@ -122,25 +124,28 @@ def is_item(child: Any, item: Item) -> bool:
     return isinstance(child, dict) and all(child.get(key) == value for key, value in item)
 
 
-def without(body: Json, path: Path) -> Json:
-    """The object without that value. What held nothing else goes too."""
-    changed = _without(body, path)
-    return changed if isinstance(changed, dict) else {}
+def without(value: Any, paths: Set[Path]) -> Any:
+    """The value without what the paths name; None if that was all it had."""
+    inner: dict[str | Item, set[Path]] = {}
+    for path in paths:
+        inner.setdefault(path[0], set()).add(path[1:])
+    if isinstance(value, dict):
+        kept = {
+            name: _part(child, inner.get(name)) for name, child in value.items() if () not in inner.get(name, ())
+        }
+        return kept or None
+    children = [(child, _named(child, inner)) for child in value]
+    return [_part(child, named) for child, named in children if named is None or () not in named] or None
 
 
-def _without(body: Any, path: Path) -> Any:
-    element, rest = path[0], path[1:]
-    child = _child(body, element)
-    if child is MISSING:
-        return body
-    kept = _without(child, rest) if rest else MISSING
-    empty = kept is MISSING or kept in ({}, [])
-    if isinstance(element, str):
-        others = {name: value for name, value in body.items() if name != element}
-        return others if empty else {**body, element: kept}
-    if empty:
-        return [value for value in body if not is_item(value, element)]
-    return [kept if is_item(value, element) else value for value in body]
+def _named(child: Any, inner: Mapping[str | Item, set[Path]]) -> set[Path] | None:
+    return next(
+        (paths for item, paths in inner.items() if not isinstance(item, str) and is_item(child, item)), None
+    )
+
+
+def _part(child: Any, paths: set[Path] | None) -> Any:
+    return without(child, paths) if paths and isinstance(child, dict | list) else child
 
 
 def spelled(path: Path) -> str:

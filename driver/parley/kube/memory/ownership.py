@@ -6,7 +6,8 @@ another manager set otherwise is a conflict, unless forced.
 Facts: sigs.k8s.io/structured-merge-diff/merge/update.go and apimachinery/pkg/util/managedfields (1.37).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from parley.api.resources import Resource
@@ -61,9 +62,9 @@ def apply(
     others = {
         other: paths - frozenset(taken.get(other, ())) for other, paths in owners.items() if other != manager
     }
-    for path in _abandoned(owners.get(manager, frozenset()) - wanted, [wanted, *others.values()]):
-        merged = without(merged, path)
-    return merged, {other: paths for other, paths in {**others, manager: wanted}.items() if paths}
+    after = {other: paths for other, paths in {**others, manager: wanted}.items() if paths}
+    gone = _with_parents(owners.get(manager, frozenset())) - _with_parents(chain.from_iterable(after.values()))
+    return without(merged, gone) or {}, after
 
 
 def _overlaps(owners: Owners, manager: Manager, changed: set[Path]) -> dict[Manager, list[Path]]:
@@ -72,18 +73,13 @@ def _overlaps(owners: Owners, manager: Manager, changed: set[Path]) -> dict[Mana
     return {other: paths for other, paths in found.items() if paths}
 
 
-def _abandoned(left: Iterable[Path], wanted: Iterable[frozenset[Path]]) -> Sequence[Path]:
-    """What nobody wants any more, whole items first. An item stays, with its keys, if a part of it is wanted."""
-    kept = {path[:length] for paths in wanted for path in paths for length in range(1, len(path) + 1)}
-    gone = [path for path in sorted(left, key=len) if path not in kept]
-    return [path for path in gone if not _is_key_of(path, kept)]
-
-
-def _is_key_of(path: Path, kept: set[Path]) -> bool:
-    if len(path) < 2 or path[:-1] not in kept:
-        return False
-    item = path[-2]
-    return not isinstance(item, str) and any(key == path[-1] for key, _ in item)
+def _with_parents(paths: Iterable[Path]) -> set[Path]:
+    """The paths and those of the fields that they are in; an item of a list is there by itself only."""
+    found = set()
+    for path in paths:
+        found.add(path)
+        found.update(path[:length] for length in range(1, len(path)) if isinstance(path[length - 1], str))
+    return found
 
 
 def _merge(live: Any, config: Any, traits: Traits, fields: Fields = ()) -> Any:
