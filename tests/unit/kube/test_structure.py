@@ -1,4 +1,4 @@
-"""The server in memory knows every rule that the CRDs have; the conformance tests show that it knows them right."""
+"""The server in memory knows every rule that the CRDs have; the conformance tests show that it has them right."""
 
 from collections.abc import Iterator
 from typing import Any
