@@ -99,6 +99,16 @@ def test_a_device_that_ordinary_dra_took_is_in_use_until_it_is_given_back() -> N
     assert driver.viable(wanted, ["a"])["claim-0"].viable == ("a",)
 
 
+async def test_the_same_question_gets_another_answer_when_devices_were_taken_or_given_back() -> None:
+    driver = stocked()
+    asked, other = request(driver, "p", {}), request(driver, "other", {})
+    assert driver.viable(asked, ["a"])["claim-0"].viable == ("a",)
+    await driver.allocate(other, "a")
+    assert driver.viable(asked, ["a"])["claim-0"].viable == ()
+    await driver.deallocate(other.claims[0].uid)
+    assert driver.viable(asked, ["a"])["claim-0"].viable == ("a",)
+
+
 def test_only_the_newest_generation_of_a_pool_counts() -> None:
     driver = DeviceDriver()
     old = slice_of("a", device("gpu-0"), generation=1, name="one")
