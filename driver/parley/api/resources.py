@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_origin
 
 import msgspec
 import orjson
@@ -43,6 +43,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    if get_origin(kind) is dict:
+        return orjson.loads
     if issubclass(kind, msgspec.Struct):
         return _struct_decoder(kind)
     if issubclass(kind, BaseModel):
