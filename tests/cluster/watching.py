@@ -13,7 +13,9 @@ from parley.kube.client import Client, EventType, Expired, OutcomeUnknown
 
 T = TypeVar("T")
 
-LIMIT = 60.0
+LIMIT = 150.0
+"""Seconds; more than the 60 to 90 after which a kubelet tries again to prepare a claim. It fails when it is so
+quick to ask for a new pod's claim that the API server's node authorizer has not heard of the binding yet."""
 
 Identity = tuple[str, str]
 """Namespace and name."""
