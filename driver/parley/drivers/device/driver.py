@@ -76,7 +76,8 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         demands = _demands(request)
         viable = tuple(self._has_room(demands, nodes))
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes))
-        refused = [node for node in nodes if node not in frozenset(viable)]
+        with_room = frozenset(viable)
+        refused = [node for node in nodes if node not in with_room]
         return {
             claim.name: Answer(
                 viable, alternatives, {node: self._reason(demand, demands, node) for node in refused}
