@@ -75,7 +75,7 @@ def leaves(value: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> 
 
 
 def differing(old: Any, new: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> Iterator[Path]:
-    """The paths of what `new` has and `old` has not, or has otherwise; of what is all new, those of its parents."""
+    """The paths of what `new` has and `old` has not, or has otherwise; of all that is new, parents included."""
     if old is new or old == new or fields in _OF_THE_SERVER:
         return
     if path and (old is MISSING or not _same_form(old, new, traits, fields)):

@@ -18,7 +18,7 @@ from parley.api.names import GROUP
 from parley.api.resources import Resource
 from parley.kube.memory import builtin_claims, pods
 from parley.kube.memory.refusals import Fault
-from parley.kube.memory.structure import broken_rules, list_maps, schema_of, settled
+from parley.kube.memory.structure import broken_rules, list_maps, nulls, schema_of, settled
 
 Json = dict[str, Any]
 Fields = tuple[str, ...]
@@ -58,7 +58,8 @@ _EVERYWHERE: Mapping[Fields, Fields] = {
 class Traits:
     """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do.
 
-    `settle` gives an object the form in which it is stored, `defaults` what a new one has besides.
+    `settle` gives an object the form in which it is stored, `defaults` what a new one has besides. `nulls` tells
+    what an apply must not leave null.
     """
 
     custom: bool = False
@@ -69,6 +70,7 @@ class Traits:
     atomic: frozenset[Fields] = frozenset()
     model: type[BaseModel] | None = None
     settle: Callable[[Json], Json] = without_nulls
+    nulls: Callable[[Json], Sequence[Fault]] = lambda _: ()
     defaults: Callable[[Json], Json] = lambda body: body
     rules: tuple[Rule, ...] = ()
 
@@ -87,6 +89,7 @@ def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
         list_maps=_maps(dict(list_maps(schema))),
         model=model,
         settle=lambda body: settled(body, schema),
+        nulls=lambda body: list(nulls(body, schema)),
         rules=(lambda old, new: list(broken_rules(old, new, schema)),),
     )
 

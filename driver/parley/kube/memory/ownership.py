@@ -6,13 +6,14 @@ another manager set otherwise is a conflict, unless forced.
 Facts: sigs.k8s.io/structured-merge-diff/merge/update.go and apimachinery/pkg/util/managedfields (1.37).
 """
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from parley.api.resources import Resource
 from parley.kube.client import Conflict
-from parley.kube.memory.fields import Path, differing, item_of, leaves, list_keys, lookup, spelled, without
+from parley.kube.memory.fields import Item, Path, differing, item_of, leaves, list_keys, spelled, without
 from parley.kube.memory.kinds import Fields, Json, Traits
 
 
@@ -55,16 +56,27 @@ def apply(
     """The object and its owners after the manager applied `config`. Raises Conflict, naming the other managers."""
     wanted = frozenset(leaves(config, traits))
     merged = _merge(live, config, traits)
-    changed = {path for path in wanted if isinstance(path[-1], str) and lookup(live, path) != lookup(merged, path)}
-    taken = _overlaps(owners, manager, changed)
+    taken = _overlaps(owners, manager, set(differing(live, merged, traits)))
     if taken and not force:
         raise _conflict(resource, taken)
     others = {
         other: paths - frozenset(taken.get(other, ())) for other, paths in owners.items() if other != manager
     }
     after = {other: paths for other, paths in {**others, manager: wanted}.items() if paths}
-    gone = _with_parents(owners.get(manager, frozenset())) - _with_parents(chain.from_iterable(after.values()))
-    return without(merged, gone) or {}, after
+    before = owners.get(manager, frozenset())
+    return (_pruned(merged, before, after, traits) if before - wanted else merged), after
+
+
+def _pruned(merged: Json, before: frozenset[Path], owners: Owners, traits: Traits) -> Json:
+    """The object without what the manager had before and nobody owns now.
+
+    First goes what would be left without the manager and has no owner, then what of the manager's this emptied.
+    """
+    held, named = _with_parents(before), _with_parents(leaves(merged, traits))
+    owned = _with_parents(chain.from_iterable(owners.values()))
+    others = _with_parents(leaves(without(merged, held), traits))
+    left = without(merged, named - others - owned)
+    return without(merged, (named - _with_parents(leaves(left, traits))) & held) or {}
 
 
 def _overlaps(owners: Owners, manager: Manager, changed: set[Path]) -> dict[Manager, list[Path]]:
@@ -96,12 +108,31 @@ def _merge(live: Any, config: Any, traits: Traits, fields: Fields = ()) -> Any:
 
 
 def _merge_list(live: list[Any], config: list[Any], keys: Fields, traits: Traits, fields: Fields) -> list[Any]:
+    known = {item_of(child, keys): child for child in live}
     wanted = {item_of(child, keys): child for child in config}
-    merged = []
-    for child in live:
-        item = item_of(child, keys)
-        merged.append(_merge(child, wanted.pop(item), traits, fields) if item in wanted else child)
-    return [*merged, *wanted.values()]
+    return [
+        _merge(known[item], wanted[item], traits, fields)
+        if item in known and item in wanted
+        else wanted.get(item, known.get(item))
+        for item in _order(list(known), list(wanted))
+    ]
+
+
+def _order(known: Sequence[Item], wanted: Sequence[Item]) -> Iterator[Item]:
+    """The items of both lists: the wanted ones as applied, the others after those that they followed."""
+    rest = deque(known)
+    shared = deque(item for item in wanted if item in known)
+    for item in wanted:
+        while rest and not (shared and rest[0] == shared[0]):
+            other = rest.popleft()
+            if other not in wanted:
+                yield other
+        yield item
+        if shared and shared[0] == item:
+            shared.popleft()
+            if rest:
+                rest.popleft()
+    yield from (item for item in rest if item not in wanted)
 
 
 def _conflict(resource: Resource[Any], taken: Mapping[Manager, list[Path]]) -> Conflict:

@@ -226,6 +226,9 @@ class MemoryServer:
             resource, stored.body, config.get("metadata"), uid_counts=not (manager.subresource and about.custom)
         )
         merged, owners = ownership.apply(resource, about, stored.body, stored.owners, manager, config, force=force)
+        # What is left of a field that lost all its parts is null, which the server of a CRD does not take.
+        if faults := about.nulls(merged):
+            raise invalid(resource, name, faults)
         new = _conformed(about, stored.body, merged, manager.subresource)
         return self._change(resource, about, stored, new, owners)
 

@@ -45,6 +45,21 @@ def _settled_object(value: Json, properties: Mapping[str, Schema]) -> Json:
     return known
 
 
+def nulls(value: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
+    """The known fields that are null, each of which makes an object invalid if it was not dropped before."""
+    if isinstance(value, dict):
+        for name, inner in schema.get("properties", {}).items():
+            where = f"{path}.{name}" if path else name
+            if name in value and value[name] is None:
+                why = f'Invalid value: "null": {where} in body must be of type {inner["type"]}: "null"'
+                yield Fault(where, why)
+            elif name in value:
+                yield from nulls(value[name], inner, where)
+    elif isinstance(value, list) and "items" in schema:
+        for index, child in enumerate(value):
+            yield from nulls(child, schema["items"], f"{path}[{index}]")
+
+
 def list_maps(schema: Schema, fields: Fields = ()) -> Iterator[tuple[Fields, Fields]]:
     """The lists whose items have keys: their fields from the root, and the names of the keys."""
     for name, inner in schema.get("properties", {}).items():
