@@ -48,13 +48,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Pods per second as a share of those of plain pods on as many nodes in the same run."""
 
 
-async def measure(stage: Stage, workload: Workload) -> Result:
-    """Run the workload to its end. Raises TimeoutError if that does not come."""
+async def measure(stage: Stage, workload: Workload, *, first: bool) -> Result:
+    """Run the workload to its end, before other work of the machine if `first`.
+
+    Raises TimeoutError if it does not end.
+    """
     life = Life(stage, workload)
     await life.prepare()
     await asyncio.sleep(_SETTLE)
     cpu_before, before = stage.cpu_seconds(), await _writes(stage)
-    complete = await life.run()
+    with stage.running_first(first):
+        complete = await life.run()
     cpu = usage.spent(cpu_before, stage.cpu_seconds())
     others = cpu.pop(OTHERS)
     await asyncio.sleep(_SETTLE)

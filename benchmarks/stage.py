@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import workloads
 from benchmarks.api import Api
-from benchmarks.usage import Process, busy_seconds, cpu_seconds
+from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.devcluster import Cluster
 from parley.devcluster.parley import CONTROLLER, run_parley
@@ -21,6 +21,8 @@ from parley.kube.http import HttpClient
 
 _DEPLOY = Path(__file__).parents[1] / "deploy"
 _CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+
+_SELF = Process("benchmark", "self")
 
 OTHERS = "others"
 """What the machine did beside the benchmark: if it is not small, the numbers of the run say little."""
@@ -76,6 +78,19 @@ class Stage:
         """The class that all workloads name."""
         await self.api.request("POST", CLASSES.path(), workloads.resource_class())
 
+    @contextmanager
+    def running_first(self, wanted: bool) -> Iterator[None]:
+        """Inside, what is measured does not wait for other work on the machine, if that is wanted."""
+        names = (*_CONTROL_PLANE, CONTROLLER) if wanted else ()
+        processes = [*map(self._process, names), *([_SELF] if wanted else [])]
+        for process in processes:
+            put_first(process, True)
+        try:
+            yield
+        finally:
+            for process in processes:
+                put_first(process, False)
+
     def check_alive(self) -> None:
         """Raises RuntimeError, with its last words, if a process has ended that should run."""
         for name in (*_CONTROL_PLANE, CONTROLLER):
@@ -89,7 +104,7 @@ class Stage:
     def cpu_seconds(self) -> dict[str, float]:
         """What each process of the cluster, this one and all others of the machine used so far, by name."""
         used = {name: cpu_seconds(self._process(name)) for name in (*_CONTROL_PLANE, CONTROLLER)}
-        used["benchmark"] = cpu_seconds(Process("benchmark", "self"))
+        used["benchmark"] = cpu_seconds(_SELF)
         return {**used, OTHERS: busy_seconds() - sum(used.values())}
 
     def _process(self, name: str) -> Process:

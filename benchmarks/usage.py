@@ -24,6 +24,14 @@ def cpu_seconds(process: Process) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def put_first(process: Process, first: bool) -> None:
+    """Let the process's session run before all others of the machine, or like them again; root may do that.
+
+    `nice` has no effect across sessions where the kernel groups processes by them (sched_autogroup).
+    """
+    (Path("/proc") / process.pid / "autogroup").write_text("-19" if first else "0")
+
+
 def busy_seconds() -> float:
     """CPU time that the whole machine used since it was started, all processors together."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
