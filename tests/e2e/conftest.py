@@ -15,7 +15,7 @@ from tests.cluster.nodes import configure, prepared, specifications, wait_for_re
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
 from parley.devcluster import Cluster, NodeOptions
-from parley.devcluster.parley import run_parley
+from parley.devcluster.parley import CONTROLLER, NODE_PLUGIN, run_parley
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
@@ -33,6 +33,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for name in DEVICES:
             wait_for_registration(started, name)
         yield started
+        programs = [CONTROLLER, *(f"{NODE_PLUGIN}-{name}" for name in DEVICES)]
+        for log in (started.component(name).log for name in programs):
+            assert "Forbidden" not in log.read_text(), f"an account lacks a right, see {log}"
 
 
 @pytest.fixture

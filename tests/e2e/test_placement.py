@@ -72,7 +72,11 @@ async def kubelet_refused(team: Namespace, name: str) -> None:
 
     def refusal(event: Event) -> bool:
         about = (event.regarding or {}).get("name") == name
-        return about and event.reason == "FailedPrepareDynamicResources" and "reserved" in event.note
+        return (
+            about
+            and event.reason == "FailedPrepareDynamicResources"
+            and "is not allowed to use ResourceClaim mine" in event.note
+        )
 
     await until(
         team.client,
