@@ -1,6 +1,7 @@
 """The plugin as a whole: what it consists of, and the order in which that starts and stops.
 
-    start   checkpoint read, CDI folder restored; own socket; registration socket; devices published
+    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has taken the
+            plugin, devices published: before that a pod would be refused, and tried again a minute later only
     stop    devices no longer published; registration socket removed, so that the kubelet sends nothing new;
             calls in progress end within a grace period; own socket removed
 
@@ -9,6 +10,8 @@ removes the slices by itself, and containers keep what they were given.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 
@@ -76,13 +79,18 @@ async def run_plugin(
             paths.registration, lambda server: add_RegistrationServicer_to_server(registration, server), GRACE
         ),
     ):
-        await _until(stop, publisher)
+        await _until(stop, _publish(registration, publisher))
         log.info("stopping", driver=driver, node=settings.node)
 
 
-async def _until(stop: asyncio.Event, publisher: SlicePublisher) -> None:
+async def _publish(registration: RegistrationService, publisher: SlicePublisher) -> None:
+    await registration.registered.wait()
+    await publisher.run()
+
+
+async def _until(stop: asyncio.Event, publication: Coroutine[Any, Any, None]) -> None:
     """Publish until `stop` is set; an unexpected error of the publisher ends the plugin."""
-    publishing = asyncio.create_task(publisher.run())
+    publishing = asyncio.create_task(publication)
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)

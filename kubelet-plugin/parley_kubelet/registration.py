@@ -5,6 +5,7 @@ The kubelet sees the socket in its registration folder and comes by itself, agai
 restarts. Its refusal is logged and not acted on: it tries again while the socket is there.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ log = structlog.get_logger(__name__)
 
 
 class RegistrationService(RegistrationServicer):
-    """Answers who serves at `endpoint`. `registered` is the kubelet's latest word, None before the first."""
+    """Answers who serves at `endpoint`. `registered` is set once the kubelet has taken the plugin."""
 
     def __init__(self, driver: str, endpoint: Path) -> None:
         self._driver = driver
         self._endpoint = endpoint
-        self.registered: bool | None = None
+        self.registered = asyncio.Event()
 
     async def GetInfo(self, request: registration.InfoRequest, context: Any) -> registration.PluginInfo:
         """From memory: the kubelet waits a second at most."""
@@ -39,8 +40,8 @@ class RegistrationService(RegistrationServicer):
         self, request: registration.RegistrationStatus, context: Any
     ) -> registration.RegistrationStatusResponse:
         """Take note of it."""
-        self.registered = request.plugin_registered
         if request.plugin_registered:
+            self.registered.set()
             log.info("registered with the kubelet", driver=self._driver)
         else:
             log.error("the kubelet refused the plugin", driver=self._driver, reason=request.error)

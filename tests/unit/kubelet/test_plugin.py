@@ -156,6 +156,23 @@ async def test_devices_are_published_and_stay_so(settings: Settings, server: Mem
     assert [device.name for device in slice_.spec.devices] == ["gpu-0", "gpu-1"]
 
 
+async def test_nothing_is_published_before_the_kubelet_took_the_plugin(
+    settings: Settings, server: MemoryServer, client: Client
+) -> None:
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    stop = asyncio.Event()
+    before = server.resource_version
+    plugin = asyncio.create_task(run_plugin(settings, CONFIGURATION, client, stop))
+    await until(lambda: registration_sockets(settings) != [])
+    kubelet = Kubelet(registration_sockets(settings)[0])
+    await kubelet.notify(registered=False, error="not yet")
+    assert server.resource_version == before
+    async with kubelet:
+        await until(lambda: server.resource_version > before)
+    stop.set()
+    await plugin
+
+
 class SlowServer(MemoryClient):
     """A client whose reads of claims wait until they may go on."""
 
