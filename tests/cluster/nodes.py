@@ -41,7 +41,7 @@ def _configure(folder: Path, node: str, names: Sequence[str]) -> Path:
 
 
 def wait_for_registration(cluster: Cluster, node: str) -> None:
-    """Return when the kubelet knows the node's plugin: a pod before that would wait for a minute or more."""
+    """Return when the kubelet has taken the node's plugin, which then publishes the devices."""
     deadline = time.monotonic() + _LIMIT
     log = cluster.component(f"{NODE_PLUGIN}-{node}").log
     while "registered with the kubelet" not in log.read_text():

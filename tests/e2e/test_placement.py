@@ -66,6 +66,10 @@ async def test_a_second_pod_with_an_exclusive_claim_never_runs_beside_the_first(
     assert [user.name for user in mirror.status.reserved_for] == ["first"]
     assert prepared(cluster.node(node)).keys() == {uid}
 
+    await team.delete(PODS, "bound")
+    await team.delete(PODS, "first")
+    await team.runs("named")
+
 
 async def kubelet_refused(team: Namespace, name: str) -> None:
     """Return when the kubelet said that it does not give the claim to the pod."""
