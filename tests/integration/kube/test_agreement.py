@@ -1,15 +1,29 @@
 """Random writes of several managers, on both servers at once: whatever the real one answers, so does the other."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.kube.objects import DRIVER, pod_scheduling
+from tests.integration.kube.objects import (
+    DRIVER,
+    SERVICE_ACCOUNTS,
+    Manifest,
+    allocation,
+    builtin_claim,
+    consumer,
+    device,
+    parley_allocation,
+    parley_claim,
+    pod,
+    pod_scheduling,
+)
+from tests.integration.kube.waiting import until
 
-from parley.api.resources import POD_SCHEDULINGS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
 from parley.devcluster import Cluster
 from parley.kube.client import ApiError, Client, PatchType
 from parley.kube.http import HttpClient
@@ -18,6 +32,8 @@ from parley.kube.memory import MemoryServer
 pytestmark = pytest.mark.cluster
 
 SCHEDULING = POD_SCHEDULINGS.untyped()
+CLAIM = CLAIMS.untyped()
+BUILTIN_CLAIM = BUILTIN_CLAIMS.untyped()
 
 
 def name_of(entry: Any) -> str:
@@ -120,5 +136,104 @@ async def run(kubeconfig: str, taken: list[Step]) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(taken=steps)
-def test_both_servers_answer_alike(control_plane: Cluster, taken: list[Step]) -> None:
+def test_both_servers_answer_managers_alike(control_plane: Cluster, taken: list[Step]) -> None:
     asyncio.run(run(str(control_plane.kubeconfig), taken))
+
+
+USERS = [consumer("web", "uid-1"), consumer("db", "uid-2")]
+users = st.sampled_from([None, [], USERS[:1], USERS[1:], USERS])
+our_statuses = st.fixed_dictionaries(
+    {},
+    optional={
+        "driverName": st.sampled_from([None, DRIVER, "Driver!"]),
+        "allocation": st.sampled_from(
+            [None, parley_allocation(), parley_allocation(shareable=True), {"shareable": False}]
+        ),
+        "reservedFor": users,
+        "deallocationRequested": st.sampled_from([None, True, False]),
+        "state": st.sampled_from([None, "pending", "allocated"]),
+    },
+)
+Statuses = list[dict[str, Any]]
+
+
+async def write_statuses(client: Client, claim: Manifest, statuses: Statuses) -> list[object]:
+    """What the server answers to each merge patch of a new claim's status: the status, or which field is wrong."""
+    resource = CLAIM if "resourceClassName" in claim["spec"] else BUILTIN_CLAIM
+    body = {**claim, "metadata": {"generateName": "claim-"}}
+    name = (await client.create(resource, body, "default"))["metadata"]["name"]
+    answers: list[object] = []
+    for status in statuses:
+        try:
+            found = await client.patch(resource, name, {"status": status}, "default", subresource="status")
+            answers.append((filled(found.get("status", {})), found["metadata"].get("generation")))
+        except ApiError as error:
+            answers.append((error.status, sorted(set(re.findall(r"status[.\w\[\]]*(?=: )", error.message)))))
+    await client.delete(resource, name, "default")
+    return answers
+
+
+def filled(value: Any) -> Any:
+    """Without nulls and empty lists, which say the same as a missing field."""
+    if isinstance(value, dict):
+        return {name: filled(child) for name, child in value.items() if child is not None and child != []}
+    return [filled(child) for child in value] if isinstance(value, list) else value
+
+
+async def compare(kubeconfig: str, claim: Manifest, statuses: Statuses) -> None:
+    async with HttpClient.from_kubeconfig(kubeconfig) as real:
+        expected = await write_statuses(real, claim, statuses)
+    assert await write_statuses(MemoryServer().client(), claim, statuses) == expected
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(statuses=st.lists(our_statuses, min_size=1, max_size=6))
+def test_both_servers_rule_alike_on_a_claims_status(control_plane: Cluster, statuses: Statuses) -> None:
+    asyncio.run(compare(str(control_plane.kubeconfig), parley_claim("a"), statuses))
+
+
+@pytest.fixture(scope="module")
+def pods(control_plane: Cluster) -> list[Manifest]:
+    """Entries for two pods that are there, or the claim controller would drop them."""
+
+    async def make() -> list[Manifest]:
+        async with HttpClient.from_kubeconfig(str(control_plane.kubeconfig)) as real:
+            await until(real, SERVICE_ACCOUNTS, "default", lambda accounts: "default" in accounts)
+            made = [await real.create(PODS, pod(name), "default") for name in ("user-1", "user-2")]
+            return [consumer(one.metadata.name, one.metadata.uid) for one in made]
+
+    return asyncio.run(make())
+
+
+GOOD, OTHER, BAD = device("gpu-0"), device("gpu-1"), device("GPU-1")
+REPORTS = [{"driver": DRIVER, "pool": "node-1", "device": f"gpu-{number}", "data": {"n": 1}} for number in (0, 1)]
+
+
+@st.composite
+def builtin_statuses(draw: st.DrawFn) -> dict[str, Any]:
+    """Patches of a built-in claim's status; its users are numbers of pods."""
+    found = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "allocation": st.sampled_from([None, allocation(GOOD), allocation(GOOD, OTHER), allocation(BAD)]),
+                "reservedFor": st.sampled_from([None, [], [0], [1], [0, 1], [0, 0]]),
+                "devices": st.sampled_from([None, [], REPORTS[:1], REPORTS]),
+            },
+        )
+    )
+    return dict(found)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(statuses=st.lists(builtin_statuses(), min_size=1, max_size=6))
+def test_both_servers_rule_alike_on_a_built_in_claims_status(
+    control_plane: Cluster, pods: list[Manifest], statuses: Statuses
+) -> None:
+    written = [
+        {**status, "reservedFor": [pods[number] for number in status["reservedFor"]]}
+        if status.get("reservedFor")
+        else status
+        for status in statuses
+    ]
+    asyncio.run(compare(str(control_plane.kubeconfig), builtin_claim("a"), written))

@@ -28,6 +28,18 @@ def rules(old: Json | None, new: Json) -> Sequence[Fault]:
     return [*_spec(new), *(_changes(old, new) if old is not None else ()), *_status(old or {}, new)]
 
 
+def without_deallocated(old: Json, new: Json) -> Json:
+    """The claim without the reports on devices that this change takes out of the allocation."""
+    devices = (new.get("status") or {}).get("devices")
+    gone = _allocated_devices(_allocation(old)) - _allocated_devices(_allocation(new))
+    if not devices or not gone:
+        return new
+    status = {name: value for name, value in new["status"].items() if name != "devices"}
+    if kept := [device for device in devices if _identity(device) not in gone]:
+        status["devices"] = kept
+    return {**new, "status": status}
+
+
 def template_rules(old: Json | None, new: Json) -> Sequence[Fault]:
     """Of a template: its spec is immutable."""
     return _unchanged("spec", old["spec"], new.get("spec")) if old is not None else ()
@@ -66,7 +78,7 @@ def _status(old: Json, new: Json) -> Iterator[Fault]:
     yield from _users(users)
     if new["metadata"].get("deletionTimestamp"):
         yield from _no_new_users((old.get("status") or {}).get("reservedFor") or [], users)
-    if allocation is not None and allocation != _allocation(old):
+    if allocation is not None and _allocation(old) is None:
         yield from _allocated(new, allocation)
     yield from _devices(status.get("devices") or [], allocation)
 
@@ -78,7 +90,7 @@ def _users(users: list[Json]) -> Iterator[Fault]:
             if not user.get(name):
                 yield Fault(f"status.reservedFor[{index}].{name}", "Required value")
         if user.get("uid") in seen:
-            yield Fault(f"status.reservedFor[{index}].uid", f'Duplicate value: "{user["uid"]}"')
+            yield Fault(f"status.reservedFor[{index}]", f'Duplicate value: "{user["uid"]}"')
         seen.add(user.get("uid"))
 
 
@@ -148,14 +160,18 @@ def _config(where: str, config: Json, names: set[Any]) -> Iterator[Fault]:
 
 
 def _devices(devices: list[Json], allocation: Json | None) -> Iterator[Fault]:
-    results = ((allocation or {}).get("devices") or {}).get("results") or []
-    allocated = {_identity(result) for result in results}
+    allocated = _allocated_devices(allocation)
     for index, device in enumerate(devices):
         where = f"status.devices[{index}]"
         if _identity(device) not in allocated:
             yield Fault(where, f"Invalid value: {_identity(device)}: must be an allocated device in the claim")
         if len(orjson.dumps(device.get("data"))) > _MAX_OPAQUE:
             yield Fault(f"{where}.data", f"Too long: may not be more than {_MAX_OPAQUE} bytes")
+
+
+def _allocated_devices(allocation: Json | None) -> set[str]:
+    results = ((allocation or {}).get("devices") or {}).get("results") or []
+    return {_identity(result) for result in results}
 
 
 def _identity(device: Json) -> str:

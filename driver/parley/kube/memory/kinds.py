@@ -18,7 +18,7 @@ from parley.api.names import GROUP
 from parley.api.resources import Resource
 from parley.kube.memory import builtin_claims, pods
 from parley.kube.memory.refusals import Fault
-from parley.kube.memory.structure import broken_rules, list_maps, nulls, schema_of, settled
+from parley.kube.memory.structure import broken_rules, list_maps, nulls, ruled, schema_of, settled
 
 Json = dict[str, Any]
 Fields = tuple[str, ...]
@@ -58,8 +58,8 @@ _EVERYWHERE: Mapping[Fields, Fields] = {
 class Traits:
     """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do.
 
-    `settle` gives an object the form in which it is stored, `defaults` what a new one has besides. `nulls` tells
-    what an apply must not leave null.
+    `settle` gives an object the form in which it is stored, `defaults` what a new one has besides, `adjust` what
+    follows from a change (old, new). `nulls` tells what an apply must not leave null.
     """
 
     custom: bool = False
@@ -72,6 +72,7 @@ class Traits:
     settle: Callable[[Json], Json] = without_nulls
     nulls: Callable[[Json], Sequence[Fault]] = lambda _: ()
     defaults: Callable[[Json], Json] = lambda body: body
+    adjust: Callable[[Json, Json], Json] = lambda _, new: new
     rules: tuple[Rule, ...] = ()
 
 
@@ -82,6 +83,7 @@ def _maps(own: Mapping[Fields, Fields]) -> Mapping[Fields, Fields]:
 def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
     """A kind of ours is described by its model."""
     schema = schema_of(model)
+    with_rules = ruled(schema)
     return Traits(
         custom=True,
         status=status,
@@ -90,7 +92,7 @@ def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
         model=model,
         settle=lambda body: settled(body, schema),
         nulls=lambda body: list(nulls(body, schema)),
-        rules=(lambda old, new: list(broken_rules(old, new, schema)),),
+        rules=(lambda old, new: list(broken_rules(old, new, with_rules)),),
     )
 
 
@@ -122,6 +124,7 @@ _BUILTIN_CLAIM = Traits(
         }
     ),
     atomic=frozenset({("status", "devices", "data"), ("status", "allocation", "nodeSelector")}),
+    adjust=builtin_claims.without_deallocated,
     rules=(builtin_claims.rules,),
 )
 

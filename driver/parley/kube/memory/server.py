@@ -327,13 +327,16 @@ def _patched(resource: Resource[Any], about: Traits, old: Json, patch: Any, patc
 def _conformed(about: Traits, old: Json, asked: Json, subresource: str) -> Json:
     """What of the asked object this request may change: the status alone, or all but the status."""
     if subresource == "status":
-        new = {name: value for name, value in old.items() if name != "status"}
-        return {**new, "status": about.settle({"status": asked["status"]})["status"]} if "status" in asked else new
+        return about.adjust(old, _with_status(old, about.settle({"status": asked.get("status")})))
     if about.status:
-        asked = {name: value for name, value in asked.items() if name != "status"}
-        if "status" in old:
-            asked["status"] = old["status"]
+        asked = _with_status(asked, old)
     return metadata.updated(old, about.settle(asked))
+
+
+def _with_status(body: Json, other: Json) -> Json:
+    """The body with the other's status, if it has any."""
+    rest = {name: value for name, value in body.items() if name != "status"}
+    return {**rest, "status": other["status"]} if "status" in other else rest
 
 
 def _own_part(about: Traits, config: Json, subresource: str) -> Json:

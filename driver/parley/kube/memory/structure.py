@@ -28,7 +28,7 @@ def settled(value: Any, schema: Schema) -> Any:
     """The value as the server stores it: known fields only, none of them null, with defaults."""
     if isinstance(value, dict) and "properties" in schema:
         return _settled_object(value, schema["properties"])
-    if isinstance(value, list) and "items" in schema:
+    if isinstance(value, list) and "properties" in schema.get("items", ()):
         return [settled(child, schema["items"]) for child in value]
     return value
 
@@ -68,6 +68,21 @@ def list_maps(schema: Schema, fields: Fields = ()) -> Iterator[tuple[Fields, Fie
         yield fields, tuple(schema["x-kubernetes-list-map-keys"])
     if "items" in schema:
         yield from list_maps(schema["items"], fields)
+
+
+def ruled(schema: Schema) -> Schema:
+    """Only those parts of the schema in which there are rules."""
+    kept = {key: schema[key] for key in (RULES, "x-kubernetes-list-map-keys") if key in schema}
+    inner = {name: ruled(part) for name, part in schema.get("properties", {}).items()}
+    if properties := {name: part for name, part in inner.items() if _has_rules(part)}:
+        kept["properties"] = properties
+    if "items" in schema and _has_rules(items := ruled(schema["items"])):
+        kept["items"] = items
+    return kept
+
+
+def _has_rules(schema: Schema) -> bool:
+    return any(key in schema for key in (RULES, "properties", "items"))
 
 
 def broken_rules(old: Any, new: Any, schema: Schema, path: str = "") -> Iterator[Fault]:

@@ -1,35 +1,41 @@
 """Whether the server takes an object: the kind's pydantic model and its rules, every fault told at once."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from parley.api.resources import Resource
 from parley.kube.memory.kinds import Json, Traits
 from parley.kube.memory.refusals import Fault, invalid
 
+_NOT_BLOCKING = frozenset(
+    {"string_pattern_mismatch", "string_too_short", "too_short", "greater_than_equal", "less_than_equal"}
+)
+"""Faults of pydantic's with which the server of a CRD still looks at the rules; others come alone."""
+
 
 def check(resource: Resource[Any], traits: Traits, old: Json | None, new: Json) -> None:
     """Raise Invalid if the object breaks a rule of its kind."""
-    faults = list(_shape(traits.model, new)) if traits.model else []
-    if not faults:
-        faults = [fault for rule in traits.rules for fault in rule(old, new)]
+    wrong = _wrong(traits.model, new) if traits.model else []
+    faults = [_fault(detail) for detail in wrong]
+    if all(detail["type"] in _NOT_BLOCKING for detail in wrong):
+        faults += [fault for rule in traits.rules for fault in rule(old, new)]
     if faults:
         raise invalid(resource, new["metadata"]["name"], faults)
 
 
-def _shape(model: type[BaseModel], body: Json) -> Iterator[Fault]:
+def _wrong(model: type[BaseModel], body: Json) -> list[ErrorDetails]:
     try:
         model.model_validate(body)
     except ValidationError as error:
-        for fault in error.errors(include_url=False):
-            yield Fault(_spelled(fault["loc"]), _told(fault["type"], fault["msg"], fault.get("input")))
+        return error.errors(include_url=False)
+    return []
 
 
-def _spelled(location: tuple[int | str, ...]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return "".join(parts).removeprefix(".")
+def _fault(detail: ErrorDetails) -> Fault:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    return Fault("".join(parts).removeprefix("."), _told(detail["type"], detail["msg"], detail.get("input")))
 
 
 def _told(kind: str, message: str, value: Any) -> str:
