@@ -29,6 +29,7 @@ async def nothing_handed_out_twice(client: Client) -> AsyncGenerator[None, None]
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+    await watcher.look()
     assert not watcher.twice, "\n".join(watcher.twice)
     assert watching.cancelled(), f"the watch of claims ended by itself: {watching}"
 
@@ -45,23 +46,33 @@ class Handouts:
         """Look at every state of all claims, until cancelled."""
         async with aclosing(collections(self._client, BUILTIN_CLAIMS)) as states:
             async for claims in states:
-                before, self._holders = self._holders, _holders(claims.values())
-                for device, holding in self._holders.items():
-                    await self._look(device, before.get(device, {}), holding)
+                await self._judge(claims.values())
 
-    async def _look(
+    async def look(self) -> None:
+        """Look at the present state, which the watch may not have reached."""
+        await self._judge((await self._client.list(BUILTIN_CLAIMS)).items)
+
+    async def _judge(self, claims: Iterable[BuiltinClaim]) -> None:
+        before, self._holders = self._holders, _holders(claims)
+        for device, holding in self._holders.items():
+            await self._compare(device, before.get(device, {}), holding)
+
+    async def _compare(
         self, device: Device, before: Mapping[str, BuiltinClaim], now: Mapping[str, BuiltinClaim]
     ) -> None:
         newcomers = [claim for uid, claim in now.items() if uid not in before]
         if not newcomers:
             return
+        # A newcomer may have no user yet; what was seen before and has none is on its way out.
+        fresh = [claim for claim in newcomers if not claim.status.reserved_for or await self._in_use(claim)]
         others = [claim for uid, claim in now.items() if uid in before and await self._in_use(claim)]
-        if len(newcomers) + len(others) > 1:
+        if len(fresh) + len(others) > 1:
             self.twice.append(
-                f"{device.pool}/{device.device} was given to {_names(newcomers)}, held by {_names(others)}"
+                f"{device.pool}/{device.device} was given to {_names(fresh)}, held by {_names(others)}"
             )
 
     async def _in_use(self, claim: BuiltinClaim) -> bool:
+        """Whether a pod that the claim is reserved for still lives."""
         for user in claim.status.reserved_for:
             try:
                 pod = await self._client.get(PODS, user.name, claim.metadata.namespace)
