@@ -173,8 +173,12 @@ class Client(Protocol):
         field_manager: str = "",
         force: bool = False,
     ) -> T:
-        """Change the object. A `metadata.resourceVersion` or `metadata.uid` in a merge patch is a precondition
-        (Conflict). APPLY creates the object if it is missing; `force` takes over fields of other managers."""
+        """Change the object. A `metadata.resourceVersion` in the body is a precondition (Conflict); APPLY creates
+        the object if it is missing; `force` takes over fields of other managers.
+
+        A `metadata.uid` that differs is refused as Invalid ("field is immutable"), and in the status of a custom
+        resource it is ignored: there a JSON patch with a `test` of /metadata/uid (Invalid) protects what was
+        made anew under the same name."""
         ...
 
     async def delete(

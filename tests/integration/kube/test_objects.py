@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.integration.kube.objects import CONFIG_MAPS, config_map, parley_claim, pod, pod_scheduling
 
-from parley.api.resources import CLAIMS, NODES, POD_SCHEDULINGS, PODS
+from parley.api.resources import CLAIMS, NODES, POD_SCHEDULINGS, PODS, Resource
 from parley.kube.client import AlreadyExists, BadRequest, Client, Conflict, Invalid, NotFound
 
 CLAIM = CLAIMS.untyped()
@@ -55,6 +55,45 @@ async def test_generated_names_differ_and_begin_as_asked(client: Client, namespa
 async def test_an_object_without_any_name_is_refused(client: Client, namespace: str) -> None:
     with pytest.raises(Invalid, match=r"metadata\.name: Required value: name or generateName is required"):
         await client.create(CONFIG_MAPS, {"metadata": {}}, namespace)
+
+
+BAD_METADATA: dict[str, tuple[dict[str, Any], str]] = {
+    "a name in capitals": (
+        {"name": "GPU"},
+        r'metadata\.name: Invalid value: "GPU": a lowercase RFC 1123 subdomain',
+    ),
+    "a name that is too long": ({"name": "x" * 254}, r"metadata\.name: Invalid value: .*"),
+    "a prefix that ends in a dot": ({"generateName": "a."}, r'metadata\.generateName: Invalid value: "a\."'),
+    "a label with a space": ({"labels": {"a b": "c"}}, r'metadata\.labels: Invalid value: "a b": name part must'),
+    "a label's value with a space": ({"labels": {"a": "b c"}}, r'metadata\.labels: Invalid value: "b c": a valid'),
+    "an annotation with a space": ({"annotations": {"a b": "c"}}, r'metadata\.annotations: Invalid value: "a b"'),
+    "a finalizer with a space": ({"finalizers": ["a b"]}, r'metadata\.finalizers.*: Invalid value: "a b"'),
+    "an owner without a UID": (
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a"}]},
+        r"metadata\.ownerReferences\[0\]\.uid: Required value",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_METADATA)
+@pytest.mark.parametrize("resource", [CONFIG_MAPS, SCHEDULING], ids=["built-in", "custom"])
+async def test_metadata_is_checked(
+    client: Client, namespace: str, resource: Resource[dict[str, Any]], case: str
+) -> None:
+    metadata, message = BAD_METADATA[case]
+    given = metadata if "generateName" in metadata else {"name": "a", **metadata}
+
+    with pytest.raises(Invalid, match=message):
+        await client.create(resource, {"metadata": given}, namespace)
+
+
+async def test_a_finalizer_of_a_built_in_kind_has_a_domain(client: Client, namespace: str) -> None:
+    await client.create(SCHEDULING, {"metadata": {"name": "a", "finalizers": ["hold"]}}, namespace)
+
+    with pytest.raises(
+        Invalid, match=r'metadata\.finalizers\[0\]: Invalid value: "hold": name is neither a standard'
+    ):
+        await client.create(CONFIG_MAPS, config_map("a", finalizers=["hold"]), namespace)
 
 
 async def test_a_body_of_another_kind_or_namespace_is_refused(client: Client, namespace: str) -> None:

@@ -124,6 +124,15 @@ async def test_a_json_patch_that_does_not_fit_changes_nothing(
     assert await client.get(CONFIG_MAPS, "a", namespace) == made
 
 
+async def test_replacing_what_is_missing_adds_it(client: Client, namespace: str) -> None:
+    await client.create(CONFIG_MAPS, config_map("a", {"key": "1"}), namespace)
+    operations = [{"op": "replace", "path": "/data/other", "value": "2"}]
+
+    changed = await client.patch(CONFIG_MAPS, "a", operations, namespace, patch_type=PatchType.JSON)
+
+    assert changed["data"] == {"key": "1", "other": "2"}
+
+
 async def test_a_json_patch_can_insist_on_the_uid(client: Client, namespace: str) -> None:
     await client.create(CONFIG_MAPS, config_map("a"), namespace)
     operations = [
@@ -203,6 +212,22 @@ async def test_a_status_patch_leaves_the_spec_alone(client: Client, namespace: s
 
     assert changed.status.phase == "Running"
     assert changed.spec.node_name == ""
+
+
+async def test_a_status_patch_labels_pods_and_nodes_only(client: Client, namespace: str) -> None:
+    node = f"node-{namespace}"
+    await client.create(PODS, pod("a"), namespace)
+    await client.create(NODES, {"metadata": {"name": node}})
+    await client.create(BUILTIN_CLAIMS, builtin_claim("a"), namespace)
+    patch = {"metadata": {"labels": {"app": "web"}}}
+
+    labelled = await client.patch(PODS, "a", patch, namespace, subresource="status")
+    assert labelled.metadata.labels["app"] == "web"
+    node_labelled = await client.patch(NODES, node, patch, subresource="status")
+    assert node_labelled.metadata.labels["app"] == "web"
+    claim = await client.patch(BUILTIN_CLAIMS, "a", patch, namespace, subresource="status")
+    assert claim.metadata.labels == {}
+    await client.delete(NODES, node)
 
 
 async def test_a_status_patch_has_preconditions_too(client: Client, namespace: str) -> None:

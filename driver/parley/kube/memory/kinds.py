@@ -56,7 +56,8 @@ _EVERYWHERE: Mapping[Fields, Fields] = {
 
 @dataclass(frozen=True)
 class Traits:
-    """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do.
+    """One kind's. `status_on_create` keeps a status that is created with the object, as nodes do, and
+    `metadata_with_status` is what of the metadata a write of the status changes too.
 
     `settle` gives an object the form in which it is stored, `defaults` what a new one has besides, `adjust` what
     follows from a change (old, new). `nulls` tells what an apply must not leave null.
@@ -65,6 +66,7 @@ class Traits:
     custom: bool = False
     status: bool = False
     status_on_create: bool = False
+    metadata_with_status: frozenset[str] = frozenset()
     generation: Generation = Generation.NEVER
     list_maps: Mapping[Fields, Fields] = field(default_factory=lambda: _EVERYWHERE)
     atomic: frozenset[Fields] = frozenset()
@@ -96,8 +98,10 @@ def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
     )
 
 
+_LABELLED = frozenset({"labels", "annotations", "finalizers"})
 _POD = Traits(
     status=True,
+    metadata_with_status=_LABELLED,
     generation=Generation.SPEC,
     list_maps=_maps(
         {
@@ -113,7 +117,12 @@ _POD = Traits(
     defaults=pods.with_defaults,
     rules=(pods.spec_rules,),
 )
-_NODE = Traits(status=True, status_on_create=True, list_maps=_maps({("status", "addresses"): ("type",)}), rules=())
+_NODE = Traits(
+    status=True,
+    status_on_create=True,
+    metadata_with_status=_LABELLED | {"ownerReferences"},
+    list_maps=_maps({("status", "addresses"): ("type",)}),
+)
 _BUILTIN_CLAIM = Traits(
     status=True,
     list_maps=_maps(

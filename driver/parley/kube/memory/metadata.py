@@ -3,6 +3,7 @@
 Facts: apiserver/pkg/registry/rest (create.go, update.go, delete.go), 1.37.
 """
 
+from collections.abc import Set
 from typing import Any
 
 from parley.api.resources import Resource
@@ -45,6 +46,15 @@ def updated(old: Json, new: Json) -> Json:
     meta = {**kept, **_without_empty(given)}
     same = {"apiVersion": old["apiVersion"], "kind": old["kind"]}
     return {**new, **same, "metadata": before if meta == before else meta}
+
+
+def with_some(old: Json, asked: Json, fields: Set[str]) -> Json:
+    """The object with those fields of its metadata as asked."""
+    if not fields:
+        return old
+    given = {key: value for key, value in asked["metadata"].items() if key in fields}
+    kept = {key: value for key, value in old["metadata"].items() if key not in fields}
+    return updated(old, {**old, "metadata": {**kept, **given}})
 
 
 def _without_empty(meta: Json) -> Json:

@@ -76,7 +76,7 @@ def spec_rules(old: Json | None, new: Json) -> Sequence[Fault]:
     ]
 
 
-def why_not_bound(body: Json, node: str) -> str:
+def why_not_bound(body: Json) -> str:
     """Why the pod can't be bound; empty if it can."""
     meta, spec = body["metadata"], body.get("spec", {})
     name = meta["name"]
@@ -86,8 +86,6 @@ def why_not_bound(body: Json, node: str) -> str:
         return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
     if spec.get("schedulingGates"):
         return f"pod {name} has non-empty .spec.schedulingGates"
-    if not node:
-        return f"pod {name} cannot be bound without a target node"
     return ""
 
 

@@ -107,6 +107,11 @@ def version_at_creation() -> ServerError:
     return ServerError(500, "InternalError", "resourceVersion should not be set on objects to be created")
 
 
+def no_target() -> ServerError:
+    """A binding to no node; called its own error too."""
+    return ServerError(500, "InternalError", "target.name: Required value")
+
+
 def no_manager() -> Invalid:
     """An apply without `field_manager`."""
     why = "fieldManager: Required value: is required for apply patch"

@@ -28,6 +28,7 @@ from parley.kube.memory.refusals import (
     invalid,
     no_manager,
     no_such_path,
+    no_target,
     not_found,
     other_version,
     replaced_meanwhile,
@@ -189,6 +190,8 @@ class MemoryServer:
         stored, given = self.get(resource, name, namespace), body.get("metadata") or {}
         uid, version = given.get("uid"), given.get("resourceVersion")
         node = (body.get("target") or {}).get("name", "")
+        if not node:
+            raise no_target()
         if uid and uid != stored.meta["uid"]:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.meta['uid']}"
         elif version and version != stored.meta["resourceVersion"]:
@@ -198,7 +201,7 @@ class MemoryServer:
                 f" {actual}"
             )
         else:
-            why = pods.why_not_bound(stored.body, node)
+            why = pods.why_not_bound(stored.body)
         if why:
             raise conflict(resource, name, why, "binding")
         annotations = given.get("annotations") or {}
@@ -327,7 +330,8 @@ def _patched(resource: Resource[Any], about: Traits, old: Json, patch: Any, patc
 def _conformed(about: Traits, old: Json, asked: Json, subresource: str) -> Json:
     """What of the asked object this request may change: the status alone, or all but the status."""
     if subresource == "status":
-        return about.adjust(old, _with_status(old, about.settle({"status": asked.get("status")})))
+        kept = metadata.with_some(old, asked, about.metadata_with_status)
+        return about.adjust(old, _with_status(kept, about.settle({"status": asked.get("status")})))
     if about.status:
         asked = _with_status(asked, old)
     return metadata.updated(old, about.settle(asked))

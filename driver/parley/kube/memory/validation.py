@@ -1,4 +1,4 @@
-"""Whether the server takes an object: the kind's pydantic model and its rules, every fault told at once."""
+"""Whether the server takes an object: its metadata, the kind's model and rules; every fault is told at once."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from parley.api.resources import Resource
+from parley.kube.memory import naming
 from parley.kube.memory.kinds import Json, Traits
 from parley.kube.memory.refusals import Fault, invalid
 
@@ -18,7 +19,8 @@ _NOT_BLOCKING = frozenset(
 def check(resource: Resource[Any], traits: Traits, old: Json | None, new: Json) -> None:
     """Raise Invalid if the object breaks a rule of its kind."""
     wrong = _wrong(traits.model, new) if traits.model else []
-    faults = [_fault(detail) for detail in wrong]
+    named = naming.faults(old["metadata"] if old else None, new["metadata"], custom=traits.custom)
+    faults = [*named, *map(_fault, wrong)]
     if all(detail["type"] in _NOT_BLOCKING for detail in wrong):
         faults += [fault for rule in traits.rules for fault in rule(old, new)]
     if faults:
