@@ -1,8 +1,9 @@
 """The rounds of one negotiation with drivers that answer at once: who is asked about which nodes, until when.
 
-A round proposes at most `limit` candidates. If too few are viable, the next candidates are those that all
-drivers propose instead, then nodes not asked about yet. Each node is asked about once. It ends when enough
-nodes are viable, when every fitting node was asked about, or when a driver knows that there is no other.
+The first round proposes at most `first` candidates, each further one twice as many, up to `limit`. If too few
+are viable, the next candidates are those that all drivers propose instead, then nodes not asked about yet. Each
+node is asked about once. It ends when enough nodes are viable, when every fitting node was asked about, or when
+a driver knows that there is no other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from parley.negotiation.answers import Answers, agreed_alternatives, nowhere_else, refusals, viable_for_all
+
+FIRST_CANDIDATES = 8
+"""Mostly the first node will do, and what was asked and answered about all is written into one object per pod:
+with 32 instead of 8, everything that a pod costs the control plane is an eighth more (`docs/performance.md`)."""
 
 DEFAULT_CANDIDATES = 32
 MAX_CANDIDATES = 128
@@ -43,11 +48,19 @@ class Outcome:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def negotiate(nodes: FittingNodes, ask: Ask, *, limit: int = DEFAULT_CANDIDATES, enough: int = 1) -> Outcome:
+def negotiate(
+    nodes: FittingNodes,
+    ask: Ask,
+    *,
+    first: int = FIRST_CANDIDATES,
+    limit: int = DEFAULT_CANDIDATES,
+    enough: int = 1,
+) -> Outcome:
     """Ask until `enough` nodes are viable for all claims, or there is nobody left to ask about."""
     fresh = _Fresh(nodes)
     outcome = Outcome()
-    candidates = fresh.take(limit)
+    size = min(first, limit)
+    candidates = fresh.take(size)
     while candidates:
         answers = ask(candidates)
         outcome = Outcome(
@@ -59,7 +72,8 @@ def negotiate(nodes: FittingNodes, ask: Ask, *, limit: int = DEFAULT_CANDIDATES,
         )
         if len(outcome.viable) >= enough or nowhere_else(answers):
             break
-        candidates = fresh.proposed(agreed_alternatives(answers) or (), limit) or fresh.take(limit)
+        size = min(2 * size, limit)
+        candidates = fresh.proposed(agreed_alternatives(answers) or (), limit) or fresh.take(size)
     return outcome
 
 

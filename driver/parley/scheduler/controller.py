@@ -41,8 +41,8 @@ log = structlog.get_logger(__name__)
 class Settings:
     """What an operator can choose.
 
-    `candidates` is how many nodes a round asks about (1 to 128), the workers how many objects of a kind are
-    worked on at once, `instance` the name in events.
+    `candidates` is how many nodes a round asks about at most (1 to 128), the workers how many objects of a kind
+    are worked on at once, `instance` the name in events.
     """
 
     candidates: int = DEFAULT_CANDIDATES

@@ -32,6 +32,11 @@ class EmbeddedDriver:
         self.driver = driver
         self.name = driver.name
 
+    @property
+    def has_preferences(self) -> bool:
+        """Whether the driver has a `score` of its own."""
+        return type(self.driver).score is not Driver.score
+
     def request(self, pod: PodReference, claims: Sequence[RawClaim]) -> Request[Any, Any]:
         """The typed request. Raises BadParameters, with claim or class, field and value."""
         return Request(pod, tuple(self._typed(claim) for claim in claims))

@@ -71,6 +71,18 @@ def test_without_alternatives_every_fitting_node_is_asked_about_once() -> None:
     assert (outcome.round, outcome.viable) == (3, ("n11",))
 
 
+def test_each_round_asks_about_twice_as_many_nodes_up_to_the_limit() -> None:
+    ask = Drivers({"a": {"n11"}}, {})
+    negotiate(Nodes(NAMES), ask, first=2, limit=5)
+    assert [len(nodes) for nodes in ask.asked] == [2, 4, 5, 1]
+
+
+def test_what_drivers_propose_is_asked_about_at_once_up_to_the_limit() -> None:
+    ask = Drivers({"a": {"n9"}}, {"a": ("n5", "n6", "n7", "n8", "n9")})
+    negotiate(Nodes(NAMES), ask, first=1, limit=5)
+    assert ask.asked == [("n0",), ("n5", "n6", "n7", "n8", "n9")]
+
+
 def test_a_driver_that_knows_of_no_other_node_ends_it() -> None:
     ask = Drivers({"a": set(), "b": {"n7"}}, {"a": ()})
     outcome = negotiate(Nodes(NAMES), ask, limit=3)

@@ -20,12 +20,12 @@ from parley.control.restoring import adopt
 from parley.kube.client import BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import in_words
-from parley.negotiation.rounds import MAX_CANDIDATES, negotiate
+from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.native.attempts import Attempt
 from parley.scheduler.native.candidates import CandidateNodes
-from parley.scheduler.native.questions import Question, ask, question, scores
+from parley.scheduler.native.questions import Question, ask, have_preferences, question, scores
 from parley.scheduler.native.telling import Telling
 from parley.scheduler.native.waiting import WaitingLines
 from parley.sdk import PermanentError, PodReference
@@ -181,9 +181,13 @@ class NativeDoor:
             self._cluster, pod, [c.class_ for c in claims if c.class_], frozenset(only) if only else None
         )
         exact = self._offers(attempt, pod, claims, pending)
-        enough = MAX_CANDIDATES if exact else 1 + len(attempt.refused)
+        choosy = exact or have_preferences(self._drivers, asked)
         outcome = negotiate(
-            nodes, ask(self._drivers, asked, attempt.excluded), limit=self._candidates, enough=enough
+            nodes,
+            ask(self._drivers, asked, attempt.excluded),
+            first=self._candidates if choosy else FIRST_CANDIDATES,
+            limit=self._candidates,
+            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused),
         )
         attempt.outcome, attempt.drivers = outcome, asked.drivers
         if not outcome.viable:

@@ -84,6 +84,11 @@ def ask(drivers: Mapping[str, EmbeddedDriver], asked: Question, excluded: Mappin
     return answers
 
 
+def have_preferences(drivers: Mapping[str, EmbeddedDriver], asked: Question) -> bool:
+    """Whether some driver prefers nodes to others, so that it is worth asking about more than the first few."""
+    return any(drivers[name].has_preferences for name in asked.requests)
+
+
 def scores(drivers: Mapping[str, EmbeddedDriver], asked: Question, nodes: Sequence[str]) -> dict[str, float]:
     """The drivers' preferences added up, by node."""
     total: defaultdict[str, float] = defaultdict(float)
