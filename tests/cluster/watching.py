@@ -13,9 +13,8 @@ from parley.kube.client import Client, EventType, Expired, OutcomeUnknown
 
 T = TypeVar("T")
 
-LIMIT = 150.0
-"""Seconds; more than the 60 to 90 after which a kubelet tries again to prepare a claim. It fails when it is so
-quick to ask for a new pod's claim that the API server's node authorizer has not heard of the binding yet."""
+LIMIT = 120.0
+"""Seconds; leaves a busy machine's kubelet several tries to prepare a claim."""
 
 Identity = tuple[str, str]
 """Namespace and name."""
