@@ -137,6 +137,8 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
         return _not_generated(cluster, namespace, template, entry.name)
     if not is_mirror(mirror):
         return None
+    if mirror.metadata.deletion_timestamp and not pod.spec.node_name:
+        return _soon(entry.name, f"the claim for {entry.name!r} was deleted and is being made anew")
     holding = ledger.of_entry(reference(pod), entry.name)
     request = asked(mirror)
     if request is None:
@@ -202,6 +204,10 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
         return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
     if holding.leaving if holding is not None else claim.status.allocation is not None:
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
+    if mirror is not None and mirror.metadata.deletion_timestamp and holding is None:
+        return _soon(
+            entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic
+        )
     if problem := _named_problem(pod, claim, mirror, holding):
         code, message = problem
         return _problem(entry.name, name, code, message, topic)

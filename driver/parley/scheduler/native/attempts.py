@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from parley.negotiation.rounds import Outcome
 
+FIRST_BLOCK = 0.1
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 
@@ -16,7 +17,8 @@ class Attempt:
 
     `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
     driver said that it will never do, with its words; `offered` the nodes that the scheduler may choose from
-    now, and `offer_version` the newest resourceVersion of that offer. `retry_at` is on the event loop's clock.
+    now, and `offer_version` the newest resourceVersion of that offer. `retry_at` and `blocked_until` are on the
+    event loop's clock.
     """
 
     outcome: Outcome = field(default_factory=Outcome)
@@ -27,6 +29,8 @@ class Attempt:
     offer_version: int = 0
     exact: bool = False
     pauses: int = 0
+    blocks: int = 0
+    blocked_until: float = 0.0
     retry_at: float = 0.0
 
     def refuse(self, *nodes: str) -> None:
@@ -44,6 +48,16 @@ class Attempt:
         length = float(min(FIRST_PAUSE * 2**self.pauses, LONGEST_PAUSE))
         self.pauses += 1
         self.retry_at = now + length
+        return length
+
+    def block(self, now: float) -> float:
+        """The API server refused the allocation: how many seconds not to try, whatever wakes the pod meanwhile.
+
+        Without this two pods could wake each other for ever by what each gives back.
+        """
+        length = float(min(FIRST_BLOCK * 2**self.blocks, LONGEST_PAUSE))
+        self.blocks += 1
+        self.blocked_until = now + length
         return length
 
     def begin_again(self) -> None:

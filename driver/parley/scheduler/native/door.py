@@ -164,6 +164,9 @@ class NativeDoor:
 
     async def _negotiate(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         attempt = self._attempt(reference(pod))
+        if (left := attempt.blocked_until - asyncio.get_running_loop().time()) > 0:
+            self._queue.add_after(key, left)
+            return
         if attempt.offered:
             if any(claim.version < attempt.offer_version for claim in claims):
                 return
@@ -254,7 +257,8 @@ class NativeDoor:
         except AllocationFailed as failure:
             if isinstance(failure.__cause__, PermanentError):
                 self._attempt(reference(pod)).excluded[node] = str(failure.__cause__)
-            await self._failed(key, pod, str(failure))
+            await self._telling.warn(pod, reasons.ALLOCATION_FAILED, str(failure))
+            self._queue.retry(key)
             return False
         self._allocator.join(pod, claims)
         if not pod.spec.node_name:
@@ -268,13 +272,12 @@ class NativeDoor:
         try:
             await self._allocator.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
+            attempt = self._attempt(reference(pod))
+            self._queue.add_after(key, attempt.block(asyncio.get_running_loop().time()))
             if not pod.spec.node_name:
                 await self._give_back_all(pod)
-            await self._failed(key, pod, f"the API server refused the allocation: {error.message}")
-
-    async def _failed(self, key: Key, pod: Pod, message: str) -> None:
-        await self._telling.warn(pod, reasons.ALLOCATION_FAILED, message)
-        self._queue.retry(key)
+            message = f"the API server refused the allocation: {error.message}"
+            await self._telling.warn(pod, reasons.ALLOCATION_FAILED, message)
 
     async def _offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
