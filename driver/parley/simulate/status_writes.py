@@ -5,7 +5,7 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Condition, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.kube.client import Client, Conflict, Forbidden, NotFound
+from parley.kube.client import Client, Conflict, Forbidden, Invalid, NotFound
 from parley.simulate.admission import refusal
 
 Consumers = list[dict[str, str]]
@@ -16,8 +16,8 @@ async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
     body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
     try:
         await client.patch(PODS, pod.metadata.name, body, pod.metadata.namespace, subresource="status")
-    except (NotFound, Conflict):
-        pass  # as the docstring says
+    except (NotFound, Conflict, Invalid):
+        pass  # as the docstring says; another uid is 422, because a uid can not be changed
 
 
 async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any]) -> BuiltinClaim:
