@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parley.api.names import API_VERSION, DEVICE_CLASS
+from parley.api.names import API_VERSION
 from parley.api.resources import Resource
 
 Manifest = dict[str, Any]
@@ -44,7 +44,7 @@ def binding(name: str, node: str, **metadata: Any) -> Manifest:
 
 def builtin_claim(name: str, request: str = "exclusive") -> Manifest:
     """A built-in claim as Parley's mirrors are."""
-    requests = [{"name": request, "exactly": {"deviceClassName": DEVICE_CLASS}}]
+    requests = [{"name": request, "exactly": {"deviceClassName": "no-mirror.example.com"}}]
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
 
 
