@@ -43,7 +43,7 @@ def binding(name: str, node: str, **metadata: Any) -> Manifest:
 
 
 def builtin_claim(name: str, request: str = "exclusive") -> Manifest:
-    """A built-in claim as Parley's mirrors are."""
+    """A built-in claim like one of the mirrors, but guarded by none of the admission policies."""
     requests = [{"name": request, "exactly": {"deviceClassName": "no-mirror.example.com"}}]
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
 
