@@ -205,24 +205,27 @@ class Allocator:
                 self._ledger.leave(holding, pod)
                 await self._unreserve(holding)
                 return
-            holding.leaving = True
-            if holding.named or not departed:
-                await self._clear_mirror(holding)
-            await self._free(holding)
+            await self._end(holding, clear=holding.named or not departed)
         self._freed(holding)
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""
         async with holding.lock:
-            holding.leaving = True
-            await self._clear_mirror(holding)
-            await self._free(holding)
+            await self._end(holding, clear=True)
         self._freed(holding)
 
-    async def _free(self, holding: Holding) -> None:
-        if holding.named:
-            await self._clear_claim(holding)
-        await self._drivers[holding.driver].deallocate(holding.uid)
+    async def _end(self, holding: Holding, *, clear: bool) -> None:
+        """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
+        holding.leaving = True
+        try:
+            if clear:
+                await self._clear_mirror(holding)
+            if holding.named:
+                await self._clear_claim(holding)
+            await self._drivers[holding.driver].deallocate(holding.uid)
+        except BaseException:
+            holding.leaving = False
+            raise
         self._ledger.drop(holding)
 
     async def _unreserve(self, holding: Holding) -> None:

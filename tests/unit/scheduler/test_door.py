@@ -1,8 +1,11 @@
 """What the native door does for pods, told on the in-memory cluster."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, CLASSES, NODES, PODS, TEMPLATES
+from parley.kube.client import Conflict
+from parley.kube.faults import Call, FaultClient
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -394,8 +397,6 @@ def test_a_pod_that_fits_nowhere_else_does_not_make_claims_go_in_circles(play: A
         await world.add_pod("p", "one", affinity=affinity)
         await world.settle(2.0)
         before = int(world.server.resource_version)
-        import asyncio
-
         await asyncio.sleep(3600)
         assert int(world.server.resource_version) - before < 300
         assert await world.node_of("p") == ""
@@ -445,5 +446,40 @@ def test_pods_that_want_the_same_beside_different_shared_claims_do_not_wait_in_o
         await world.settle()
         assert await world.node_of("waits-a") == ""
         assert await world.node_of("waits-b") == "b"
+
+    play(scenario)
+
+
+def test_a_claim_that_could_not_be_taken_back_is_still_put_right_later(play: Any) -> None:
+    failed = asyncio.Event()
+
+    def fail_once(call: Call) -> None:
+        clears = call.resource == BUILTIN_CLAIMS and "allocation" in (call.body or {}).get("status", {})
+        if clears and call.body["status"]["allocation"] is None and not failed.is_set():
+            failed.set()
+            raise Conflict(409, "Conflict", "injected")
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=2)
+        await world.add_node("b")
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(FaultClient(world.server.client(), before=fail_once))
+        grump = {"metadata": {"name": "grump", "namespace": NAMESPACE, "labels": {"app": "grump"}}}
+        await world.create(
+            PODS, {**grump, "spec": {"nodeName": "a", "containers": [{"name": "m", "image": "none"}]}}
+        )
+        term = {"labelSelector": {"matchLabels": {"app": "grump"}}, "topologyKey": "kubernetes.io/hostname"}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        await world.add_pod("p", "one", "one", affinity=affinity)
+        await failed.wait()
+        await world.delete_pod("grump")
+        await world.settle(400)
+        assert await world.node_of("p") == "a"
+        for mirror in await world.mirrors():
+            body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+            await world.client.patch(BUILTIN_CLAIMS, mirror.metadata.name, body, NAMESPACE, subresource="status")
+        await world.settle()
+        assert await world.devices() == {("a", "gpu-0"): 1, ("a", "gpu-1"): 1}
 
     play(scenario)
