@@ -125,8 +125,7 @@ class Allocator:
             holding.uncertain = False
 
     def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
-        users = {user.uid: mirrors.consumer(user) for user in holding.pods.values()}
-        body: dict[str, Any] = {"reservedFor": list(users.values())}
+        body: dict[str, Any] = {"reservedFor": _users(holding)}
         now = rfc3339(self._clock())
         if mirror.status.allocation is None:
             holding.offered = False
@@ -151,12 +150,10 @@ class Allocator:
         status = {
             "driverName": holding.driver,
             "allocation": allocation,
-            "reservedFor": [mirrors.consumer(pod) for pod in holding.pods.values()],
+            "reservedFor": _users(holding),
             "state": "allocated,reserved",
         }
-        await self._client.patch(
-            CLAIMS, holding.claim, {"status": status}, holding.namespace, subresource="status"
-        )
+        await self._patch_claim(holding, status)
 
     async def offer(
         self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
@@ -174,10 +171,6 @@ class Allocator:
             for claim in claims
             if claim.mirror is not None
         )
-
-    async def clear(self, mirror: BuiltinClaim) -> None:
-        """Remove an allocation that stands for nothing: Parley holds nothing for it, and no pod is bound."""
-        await self._cleared(mirror)
 
     async def decline(self, claims: Sequence[PodClaim], why: str) -> None:
         """End the offers of these claims: the scheduler takes them back."""
@@ -229,10 +222,11 @@ class Allocator:
         self._ledger.drop(holding)
 
     async def _unreserve(self, holding: Holding) -> None:
-        users = [mirrors.consumer(pod) for pod in holding.pods.values()]
-        body = {"status": {"reservedFor": users}}
-        await self._client.patch(BUILTIN_CLAIMS, holding.claim, body, holding.namespace, subresource="status")
-        await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+        status = {"reservedFor": _users(holding)}
+        await self._client.patch(
+            BUILTIN_CLAIMS, holding.claim, {"status": status}, holding.namespace, subresource="status"
+        )
+        await self._patch_claim(holding, status)
 
     async def _clear_mirror(self, holding: Holding) -> None:
         """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
@@ -243,7 +237,7 @@ class Allocator:
         if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
             return
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
-            await self._cleared(mirror)
+            await self.clear(mirror)
         elif holding.uncertain:
             await self._client.patch(
                 BUILTIN_CLAIMS,
@@ -252,7 +246,8 @@ class Allocator:
                 mirror.metadata.namespace,
             )
 
-    async def _cleared(self, mirror: BuiltinClaim) -> None:
+    async def clear(self, mirror: BuiltinClaim) -> None:
+        """Remove the mirror's allocation. Only for what no bound pod uses."""
         try:
             await self._patch_mirror(
                 mirror, {"status": {"allocation": None, "reservedFor": None, "devices": None}}
@@ -269,11 +264,13 @@ class Allocator:
             "state": "pending",
         }
         try:
-            await self._client.patch(
-                CLAIMS, holding.claim, {"status": status}, holding.namespace, subresource="status"
-            )
+            await self._patch_claim(holding, status)
         except NotFound:
             pass  # deleted meanwhile, which is as good
+
+    async def _patch_claim(self, holding: Holding, status: dict[str, Any]) -> None:
+        body = {"status": status}
+        await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
     async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
         try:
@@ -298,6 +295,10 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             raise result
         done.append(result)
     return done
+
+
+def _users(holding: Holding) -> list[dict[str, str]]:
+    return [mirrors.consumer(pod) for pod in holding.pods.values()]
 
 
 def _holding(

@@ -22,7 +22,7 @@ from parley.control.gathering import (
     too_large,
 )
 from parley.control.ledger import Ledger
-from parley.control.mirror import claim_mirror, is_mirror, parameters_too_large
+from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
@@ -96,8 +96,7 @@ class Claims:
         return reasons.ACCEPTED, "class, driver and parameters are known"
 
     def _mine(self, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
-        owners = {owner.uid for owner in mirror.metadata.owner_references}
-        return is_mirror(mirror) and claim.metadata.uid in owners
+        return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
 
     async def _tell(self, claim: ResourceClaim, code: str, message: str) -> bool:
         """Keep the condition up to date; returns whether it had to be written."""

@@ -21,6 +21,7 @@ from parley.control.mirror import (
     nodes_of,
     offer_ended,
     offer_stands,
+    owned_by,
     parameters_too_large,
 )
 from parley.negotiation.states import ClaimState
@@ -165,7 +166,7 @@ def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) 
         return _problem(entry, "", reasons.CLAIM_NOT_FOUND, message, topic)
     if ours is None:
         return None
-    if builtin is not None and ours.metadata.uid not in {o.uid for o in builtin.metadata.owner_references}:
+    if builtin is not None and not owned_by(builtin, ours.metadata.uid):
         message = name_taken("ResourceClaimTemplate", namespace, template)
         return _problem(entry, "", reasons.NAME_TAKEN, message, topic)
     if size := parameters_too_large(ours.spec.spec):
@@ -235,7 +236,7 @@ def _named_problem(
         return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
     if mirror is None:
         return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
-    if not is_mirror(mirror) or claim.metadata.uid not in {o.uid for o in mirror.metadata.owner_references}:
+    if not is_mirror(mirror) or not owned_by(mirror, claim.metadata.uid):
         return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
     if holding is not None and not mine and not holding.shareable:
         user = next(iter(holding.pods.values()), None)

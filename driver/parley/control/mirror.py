@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from parley.api.builtin import BuiltinAllocation, BuiltinClaim, DeviceConfig
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig
 from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from parley.api.names import (
     API_VERSION,
@@ -139,12 +139,23 @@ def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | No
     return None
 
 
-def owner_pod_uid(claim: BuiltinClaim) -> str:
-    """UID of the pod that a generated claim belongs to, "" for others."""
+def owner_pod(claim: BuiltinClaim) -> PodReference | None:
+    """The pod that a generated claim belongs to, None for others."""
     for owner in claim.metadata.owner_references:
         if owner.controller and owner.kind == "Pod":
-            return owner.uid
-    return ""
+            return PodReference(claim.metadata.namespace, owner.name, owner.uid)
+    return None
+
+
+def owner_pod_uid(claim: BuiltinClaim) -> str:
+    """UID of the pod that a generated claim belongs to, "" for others."""
+    owner = owner_pod(claim)
+    return owner.uid if owner is not None else ""
+
+
+def owned_by(mirror: BuiltinClaim | BuiltinTemplate, uid: str) -> bool:
+    """Whether the mirror stands for the Parley object of that UID."""
+    return any(owner.uid == uid for owner in mirror.metadata.owner_references)
 
 
 def node_selector(nodes: Iterable[str]) -> dict[str, Any]:

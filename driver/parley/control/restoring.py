@@ -11,7 +11,7 @@ from parley.api.models import ResourceClaim
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.control.cluster import Cluster
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import allocated, driver_of, is_mirror, is_offer, nodes_of, owner_pod_uid
+from parley.control.mirror import allocated, driver_of, is_mirror, is_offer, nodes_of, owner_pod
 from parley.sdk import Allocation, Device, Held, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -39,14 +39,12 @@ def _cached(cluster: Cluster, user: PodReference) -> bool:
 def adopt(cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinClaim) -> None:
     """Remember what a generated claim holds by its own record, if it is definite and the driver runs here."""
     allocation = mirror.status.allocation
-    if allocation is None or not (pod_uid := owner_pod_uid(mirror)):
+    if allocation is None or not (user := owner_pod(mirror)):
         return
     driver = driver_of(allocation)
     found = allocated(mirror, driver)
     if driver not in drivers or found is None or ledger.get(mirror.metadata.uid) is not None:
         return
-    owner = next(owner for owner in mirror.metadata.owner_references if owner.uid == pod_uid)
-    user = PodReference(mirror.metadata.namespace, owner.name, pod_uid)
     holding = Holding(
         uid=mirror.metadata.uid,
         namespace=mirror.metadata.namespace,
@@ -56,7 +54,7 @@ def adopt(cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinCla
         driver=driver,
         node=_node_of(cluster, user, mirror),
         allocation=found,
-        pods={pod_uid: user},
+        pods={user.uid: user},
         version=int(mirror.metadata.resource_version),
         offered=is_offer(allocation),
     )

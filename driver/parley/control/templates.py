@@ -8,7 +8,7 @@ from parley.api.resources import BUILTIN_TEMPLATES
 from parley.control.cluster import Cluster, Key
 from parley.control.events import Recorder
 from parley.control.gathering import name_taken
-from parley.control.mirror import parameters_too_large, template_mirror
+from parley.control.mirror import owned_by, parameters_too_large, template_mirror
 from parley.kube.client import AlreadyExists, Client
 
 
@@ -28,7 +28,7 @@ class Templates:
         mirror = self._cluster.template_mirror(key)
         if mirror is None and not parameters_too_large(template.spec.spec):
             await self._create(key, template)
-        elif mirror is not None and template.metadata.uid not in _owners(mirror):
+        elif mirror is not None and not owned_by(mirror, template.metadata.uid):
             await self._replace(template, mirror)
 
     async def _create(self, key: Key, template: ResourceClaimTemplate) -> None:
@@ -47,7 +47,3 @@ class Templates:
         await self._recorder.warn(
             "ResourceClaimTemplate", API_VERSION, meta.namespace, meta.name, meta.uid, reasons.NAME_TAKEN, note
         )
-
-
-def _owners(mirror: BuiltinTemplate) -> set[str]:
-    return {owner.uid for owner in mirror.metadata.owner_references}

@@ -151,12 +151,13 @@ def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": node.metadata.name}
-    return all(_holds(r, node.metadata.labels) for r in term.match_expressions) and all(
-        _holds(r, fields) for r in term.match_fields
+    return all(holds(r, node.metadata.labels) for r in term.match_expressions) and all(
+        holds(r, fields) for r in term.match_fields
     )
 
 
-def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+def holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Whether the labels meet the requirement; label selectors of pods use the same operators."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -21,7 +21,7 @@ from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.events import Recorder
 from parley.control.gathering import NODES
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import is_mirror, owner_pod_uid
+from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podscheduling import Publisher
 from parley.control.restoring import count_foreign, restore
 from parley.control.templates import Templates
@@ -140,7 +140,7 @@ class Controller:
         for template in self.cluster.templates():
             self._template_keys.add((template.metadata.namespace, template.metadata.name))
         for mirror in self.cluster.mirrors():
-            if is_mirror(mirror) and not owner_pod_uid(mirror):
+            if is_mirror(mirror) and owner_pod(mirror) is None:
                 self._claim_keys.add((mirror.metadata.namespace, mirror.metadata.name))
 
     async def _published(self) -> Sequence[PodScheduling]:
@@ -193,9 +193,8 @@ class Controller:
             self._foreign_changed(old, new)
             self._claim_keys.add(key)
             self._door.wake(("claim", *key))
-        elif owner_pod_uid(claim):
-            owner = next(o for o in claim.metadata.owner_references if o.uid == owner_pod_uid(claim))
-            self._pods.add((claim.metadata.namespace, owner.name))
+        elif (owner := owner_pod(claim)) is not None:
+            self._pods.add((owner.namespace, owner.name))
         else:
             self._claim_keys.add(key)
             self._look_at_users(key)

@@ -7,19 +7,14 @@ within one namespace. Source: the InterPodAffinity plugin of Kubernetes 1.37.
 from collections.abc import Iterable, Mapping
 
 from parley.api import builtin
-from parley.api.builtin import Struct
+from parley.api.builtin import NodeSelectorRequirement, Struct
 from parley.api.resources import Resource
-
-
-class LabelRequirement(Struct, frozen=True):
-    key: str
-    operator: str
-    values: list[str] = []
+from parley.negotiation.fit import holds
 
 
 class LabelSelector(Struct, frozen=True):
     match_labels: dict[str, str] = {}
-    match_expressions: list[LabelRequirement] = []
+    match_expressions: list[NodeSelectorRequirement] = []
 
 
 class Term(Struct, frozen=True):
@@ -66,18 +61,5 @@ def _keys(pod: Pod, other: Pod) -> Iterable[str]:
 
 def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(requirement, labels) for requirement in selector.match_expressions
+        holds(requirement, labels) for requirement in selector.match_expressions
     )
-
-
-def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None

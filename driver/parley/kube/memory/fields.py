@@ -99,24 +99,6 @@ def _same_form(old: Any, new: Any, traits: Traits, fields: Fields) -> bool:
     return isinstance(old, list) and list_keys(traits, fields, new) is not None
 
 
-def lookup(body: Any, path: Path) -> Any:
-    """The value at the path, or MISSING."""
-    for element in path:
-        body = _child(body, element)
-        if body is MISSING:
-            return MISSING
-    return body
-
-
-def _child(body: Any, element: str | Item) -> Any:
-    if isinstance(element, str):
-        return body.get(element, MISSING) if isinstance(body, dict) else MISSING
-    for child in body if isinstance(body, list) else ():
-        if is_item(child, element):
-            return child
-    return MISSING
-
-
 def is_item(child: Any, item: Item) -> bool:
     """Whether the list's child is the one that the path element names."""
     if item and item[0][0] == "":
