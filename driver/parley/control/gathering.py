@@ -205,7 +205,8 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
         return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
     if holding.leaving if holding is not None else claim.status.allocation is not None:
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
-    if mirror is not None and mirror.metadata.deletion_timestamp and holding is None:
+    mine = holding is not None and pod.metadata.uid in holding.pods
+    if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
         return _soon(
             entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic
         )

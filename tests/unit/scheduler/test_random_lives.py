@@ -160,6 +160,7 @@ async def everything_that_can_run_does(life: Life) -> None:
 
 @example([("add", "pair", 0), ("add", "disk", 0), ("kill", "", 0), ("add", "offered", 0), ("pass", "", 8)])
 @example([("add", "both", 0), ("add", "disk", 0), ("remove", "", 14), ("remove", "", 12)])
+@example([("add", "shared", 0), ("pass", "", 1), ("remove", "", 1), ("add", "shared", 0)])
 @example([("add", "shared", 0), ("add", "shared", 0), ("pass", "", 4), ("delete", "", 0), ("kill", "", 1)])
 @given(st.lists(steps, max_size=25))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
