@@ -34,6 +34,19 @@ Parameters = Annotated[
 ShortText = Annotated[str, Field(max_length=253)]
 
 
+class Limit(Model):
+    """The most that one namespace may hold of a class at a time."""
+
+    namespaces: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
+        Field(max_length=256, description="For each of these namespaces; for every other one if left out."),
+    ] = ()
+    claims: Annotated[int | None, Field(ge=0, description="At most so many allocated claims.")] = None
+    units: Annotated[
+        int | None, Field(ge=0, description="At most so many of what the driver counts: devices, tokens.")
+    ] = None
+
+
 class ResourceClass(Model):
     """A kind of resource that one driver provides."""
 
@@ -55,6 +68,36 @@ class ResourceClass(Model):
             "Exact: the scheduler selects among the viable nodes from the start (takes about 5 s longer)."
         ),
     ] = "Optimistic"
+    node_part: Annotated[
+        Literal["Required", "None"],
+        Field(
+            description="Required: the driver's node plugin prepares the claim on its node. "
+            "None: nothing is to be prepared there, and no plugin is needed."
+        ),
+    ] = "Required"
+    score_weight: Annotated[
+        int, Field(ge=0, le=100, description="How much the driver's preference among viable nodes counts.")
+    ] = 1
+    allocation_timeout_seconds: Annotated[
+        int,
+        Field(
+            ge=1, le=86400, description="An allocation that takes longer is aborted, and another node is tried."
+        ),
+    ] = 600
+    on_permanent_error: Annotated[
+        Literal["ExcludeNode", "FailPod"],
+        Field(
+            description="When a driver says that it can never allocate a claim on a node. "
+            "ExcludeNode: other nodes are tried. FailPod: the pod is failed, so that its controller replaces it."
+        ),
+    ] = "ExcludeNode"
+    limits: Annotated[
+        tuple[Limit, ...],
+        Field(
+            max_length=64,
+            description="The first that names a claim's namespace holds, or else the first that names none.",
+        ),
+    ] = ()
 
 
 class ClaimSpec(Model):
@@ -217,9 +260,24 @@ class ResourceClaimTemplate(Model):
     ]
 
 
+class ScheduledClaim(Model):
+    """A claim of the pod that a driver outside of the controller is asked about, and allocates."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
+    driver_name: DriverName
+    resource_claim_name: Annotated[
+        str, Field(min_length=1, max_length=253, description="The ResourceClaim of parley.dev.")
+    ]
+
+
 class PodSchedulingSpec(Model):
     """The scheduler's side of the negotiation."""
 
+    claims: Annotated[
+        tuple[ScheduledClaim, ...],
+        ListMap(("name",)),
+        Field(max_length=128, description="The claims that drivers outside of the controller have to allocate."),
+    ] = ()
     candidate_nodes: Annotated[
         tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
     ] = ()
@@ -246,6 +304,14 @@ class Alternatives(Model):
     node_selector: NodeSelector | None = None
 
 
+class AllocationFailure(Model):
+    """Why a driver could not allocate on the selected node."""
+
+    node_name: NodeName
+    message: Annotated[str, Field(max_length=1024)] = ""
+    permanent: Annotated[bool, Field(description="Whether trying this node again is of no use.")] = False
+
+
 class ClaimScheduling(Model):
     """One driver's answer for one of the pod's claims."""
 
@@ -254,7 +320,14 @@ class ClaimScheduling(Model):
     round: Annotated[int, Field(ge=0, description="The question that this answers; an older one is no answer.")]
     viable_nodes: Annotated[tuple[NodeName, ...], Field(max_length=128)] = ()
     alternatives: Alternatives | None = None
+    scores: Annotated[
+        dict[NodeName, Annotated[int, Field(ge=0, le=100)]],
+        Field(max_length=128, description="Preference among the viable nodes, 100 is best; others count 0."),
+    ] = {}
     reason: Annotated[str, Field(max_length=4096, description="Why the other candidates are not viable.")] = ""
+    failure: Annotated[
+        AllocationFailure | None, Field(description="Why the claim could not be allocated on the selected node.")
+    ] = None
 
 
 class PodSchedulingStatus(Model):

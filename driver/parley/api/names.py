@@ -24,6 +24,15 @@ FINALIZER: Final = "parley.dev/in-use"
 POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """Set by the claim controller on a generated claim: the entry in `pod.spec.resourceClaims`."""
 
+GENERATED_LABEL: Final = "parley.dev/generated-for"
+"""On a ResourceClaim that stands for a generated claim, so that a driver outside of the controller can write its
+allocation there: the entry in `pod.spec.resourceClaims`."""
+
+DRIVERS_LABEL: Final = "parley.dev/drivers"
+"""On a PodScheduling: "standalone" if it has questions to drivers outside of the controller."""
+
+STANDALONE: Final = "standalone"
+
 NEGOTIATED_TAINT: Final = "parley.dev/negotiated"
 """NoSchedule taint on every device that Parley's node plugin publishes: ordinary DRA leaves it alone."""
 
@@ -34,3 +43,11 @@ CONDITION_DECLINED: Final = "parley.dev/declined"
 """Binding failure condition of a provisional allocation: the scheduler takes the claim back."""
 
 FIELD_MANAGER: Final = "parley-controller"
+
+CONDITION_ALLOCATING: Final = "Allocating"
+"""Condition of a ResourceClaim while a driver works on its allocation; the message tells how far it is."""
+
+
+def driver_finalizer(driver: str) -> str:
+    """What a driver outside of the controller puts on a claim before it allocates anything for it."""
+    return f"{driver}/deletion-protection"

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
 from parley.api.names import API_VERSION, FIELD_MANAGER
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.client import AlreadyExists, Client, NotFound, PatchType
@@ -69,7 +71,11 @@ def _claim(name: str, driver: str, outcome: Outcome) -> dict[str, Any]:
     claim["viableNodes"] = list(answer.viable)
     claim["reason"] = "; ".join(f"{node}: {why}" for node, why in answer.reasons.items())[:_REASON_LIMIT]
     if answer.alternatives is not None:
-        claim["alternatives"] = {"nodes": list(answer.alternatives)}
+        claim["alternatives"] = (
+            {"nodes": list(answer.alternatives)}
+            if isinstance(answer.alternatives, tuple)
+            else {"nodeSelector": to_builtins(answer.alternatives)}
+        )
     return claim
 
 

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parley.api.builtin import NodeSelector
+
 _NAMES_SHOWN = 3
 
 
@@ -12,13 +14,13 @@ class Answer:
     """What a driver says about one claim.
 
     `viable` are those of the asked nodes where all claims of the request could be allocated now.
-    `alternatives` are at most 32 other nodes worth asking about; None if the driver cannot tell, and an empty
-    tuple if it knows that there is no other. `reasons` says for a node that is not viable what is missing
-    ("0 of 1 devices of model a100 free").
+    `alternatives` are at most 32 other nodes worth asking about, or a selector of such nodes; None if the driver
+    cannot tell, and an empty tuple if it knows that there is no other. `reasons` says for a node that is not
+    viable what is missing ("0 of 1 devices of model a100 free").
     """
 
     viable: tuple[str, ...]
-    alternatives: tuple[str, ...] | None = None
+    alternatives: tuple[str, ...] | NodeSelector | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -32,13 +34,23 @@ def viable_for_all(candidates: Sequence[str], answers: Answers) -> tuple[str, ..
     return tuple(node for node in candidates if all(node in viable for viable in sets))
 
 
-def agreed_alternatives(answers: Answers) -> tuple[str, ...] | None:
-    """The nodes that every driver with an opinion proposes, in the first one's order; None if none has one."""
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What all drivers with an opinion propose: these nodes (None: any) that match each of the selectors."""
+
+    nodes: tuple[str, ...] | None
+    selectors: tuple[NodeSelector, ...]
+
+
+def agreed_alternatives(answers: Answers) -> Proposal | None:
+    """What every driver with an opinion proposes, in the first list's order; None if none has one."""
     opinions = [answer.alternatives for answer in answers.values() if answer.alternatives is not None]
     if not opinions:
         return None
-    others = [frozenset(opinion) for opinion in opinions[1:]]
-    return tuple(node for node in opinions[0] if all(node in other for other in others))
+    lists = [opinion for opinion in opinions if isinstance(opinion, tuple)]
+    others = [frozenset(listed) for listed in lists[1:]]
+    nodes = tuple(node for node in lists[0] if all(node in other for other in others)) if lists else None
+    return Proposal(nodes, tuple(opinion for opinion in opinions if isinstance(opinion, NodeSelector)))
 
 
 def nowhere_else(answers: Answers) -> bool:

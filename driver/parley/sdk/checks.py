@@ -17,6 +17,7 @@ from parley.sdk.driver import Allocation, Device, Parameters, Request
 MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
+MAX_NODES = 128
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
@@ -61,7 +62,7 @@ def check_answers(
             raise DriverFault(f"driver {driver} gave no answer for claim {claim.name!r}")
         if strange := [node for node in answer.viable if node not in asked]:
             raise DriverFault(f"driver {driver} calls node {strange[0]!r} viable, which it was not asked about")
-        if answer.alternatives is not None and len(answer.alternatives) > MAX_ALTERNATIVES:
+        if isinstance(answer.alternatives, tuple) and len(answer.alternatives) > MAX_ALTERNATIVES:
             raise DriverFault(
                 f"driver {driver} gave {len(answer.alternatives)} alternatives for claim {claim.name!r}; "
                 f"at most {MAX_ALTERNATIVES} are allowed"
@@ -79,6 +80,8 @@ def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapp
 
 
 def _allocation_fault(allocation: Allocation) -> str:
+    if allocation.available_on is not None and len(allocation.available_on) > MAX_NODES:
+        return f"{len(allocation.available_on)} nodes in available_on; at most {MAX_NODES} are allowed"
     if len(allocation.devices) > MAX_DEVICES:
         return f"{len(allocation.devices)} devices; at most {MAX_DEVICES} are allowed in a claim"
     if size := _too_large(allocation.data):

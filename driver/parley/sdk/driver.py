@@ -4,10 +4,13 @@ Parley decides which nodes to ask about, when to allocate and when to give back;
 and where. A driver keeps its state in memory: at start Parley tells it what is allocated (`restore`), later
 it hears of nothing but its own calls, of foreign allocations (`restore` again) and of the objects it watches.
 
-All methods but `allocate` and `deallocate` are called from one event loop and must return at once.
+All methods that are not `async` are called from one event loop and must return at once.
+
+A driver whose answers or allocations take longer than a moment is `asynchronous`: it is asked through API
+objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -53,12 +56,21 @@ class ClaimRequest(Generic[P, C]):
     class_parameters: C
 
 
+def _unheard(_: str) -> None:
+    """Progress that nobody asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request(Generic[P, C]):
-    """All pending claims of one pod that this driver serves. They are judged and allocated together."""
+    """All pending claims of one pod that this driver serves. They are judged and allocated together.
+
+    `progress` takes a short sentence about how far an allocation is ("attached, formatting"); an asynchronous
+    driver's users read it in the claims' conditions.
+    """
 
     pod: PodReference
     claims: tuple[ClaimRequest[P, C], ...]
+    progress: Callable[[str], None] = field(default=_unheard, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,15 +83,20 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What was allocated for one claim: at most 32 devices, and `data` for the node part (10 KiB as JSON)."""
+    """What was allocated for one claim: at most 32 devices, and `data` for the node part (10 KiB as JSON).
+
+    `available_on` are the nodes where it can be used, at most 128: none named is the node that it was allocated
+    for and no other, None is everywhere.
+    """
 
     devices: tuple[Device, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    available_on: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An allocation that exists in the API.
+    """An allocation that exists in the API. `node` is the one it was allocated for, None if that is not known.
 
     `data` is what `allocate` gave, or None if it was not made by Parley (ordinary DRA took a device of this
     driver's): then the devices are simply in use.
@@ -92,7 +109,10 @@ class Held:
 
 
 class PermanentError(Exception):
-    """Raise from `allocate` when trying again on this node is of no use for this request."""
+    """Raise from `allocate` when trying again on this node is of no use for this request.
+
+    The node is excluded for this pod, or the pod is failed: see `onPermanentError` of the class.
+    """
 
 
 class Driver(Generic[P, C]):
@@ -103,6 +123,8 @@ class Driver(Generic[P, C]):
 
     parameters: type[P]
     class_parameters: type[C]
+    asynchronous: ClassVar[bool] = False
+    """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
     watches: ClassVar[tuple[Resource[Any], ...]] = ()
     """Kinds of objects whose changes `observe` gets, from the first list on."""
 
@@ -125,6 +147,14 @@ class Driver(Generic[P, C]):
         """An answer for each of the request's claims, by `ClaimRequest.name`. Has no side effects."""
         raise NotImplementedError
 
+    async def consider(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s."""
+        return self.viable(request, nodes)
+
+    def units(self, claim: ClaimRequest[P, C]) -> int:
+        """How much of a class's `limits[].units` the claim takes up."""
+        return 1
+
     def score(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
         """Preference among viable nodes, 0 (worst) to 1; a node not named counts 0."""
         return {}
@@ -134,6 +164,9 @@ class Driver(Generic[P, C]):
 
         What is allocated must be out of reach for others from the first await on. Raises PermanentError if
         this node will never do; any other exception is tried again. Never called for a claim that holds something.
+        It may be cancelled (the pod is gone, the class's `allocationTimeoutSeconds` are over), and `deallocate`
+        follows.
+        An asynchronous driver may be called again for the same claims and node after a restart: go on from there.
         """
         raise NotImplementedError
 

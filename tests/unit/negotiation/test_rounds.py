@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parley.api.builtin import NodeSelector
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.rounds import negotiate
 
@@ -19,6 +20,18 @@ class Nodes:
 
     def fits(self, node: str) -> bool:
         return node not in self.unfit
+
+    def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
+        named = [
+            {
+                value
+                for term in selector.node_selector_terms
+                for field in term.match_fields
+                for value in field.values
+            }
+            for selector in selectors
+        ]
+        return (name for name in self if all(name in names for names in named))
 
 
 class Drivers:

@@ -35,6 +35,13 @@ class CandidateNodes:
             if self.fits(name):
                 yield name
 
+    def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
+        """The fitting nodes that match each of the selectors, in the same order."""
+        for name in self:
+            node = self._cluster.node(name)
+            if node is not None and all(matches(selector, node) for selector in selectors):
+                yield name
+
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
             return (self._needs.node_name,)

@@ -23,11 +23,11 @@ from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState, Step, next_step
+from parley.negotiation.waiting import WaitingLines
 from parley.scheduler.native.attempts import Attempt
 from parley.scheduler.native.candidates import CandidateNodes
 from parley.scheduler.native.questions import Question, ask, have_preferences, question, scores
 from parley.scheduler.native.telling import Telling
-from parley.scheduler.native.waiting import WaitingLines
 from parley.sdk import PermanentError, PodReference
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.scheduler.native.waiting import WaitingLines
+from parley.negotiation.waiting import WaitingLines
 
 GPU = ("driver", "gpu")
 NODES = ("nodes",)
