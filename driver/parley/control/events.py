@@ -1,48 +1,117 @@
-"""Events on pods and templates: one for each phase that an object is in, not one for each attempt."""
+"""Events on pods and templates: one for each phase that an object is in, not one for each attempt.
 
+A phase is a reason code. It is told when it begins; while it lasts, or when it comes back, its words (they name
+nodes and counts, which change as other pods come and go) are told again after `PAUSE` at the earliest. The present
+words are in the PodScheduling. Each event also makes one line in the log.
+"""
+
+import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
+from parley.api import reasons
 from parley.api.names import GROUP
 from parley.api.resources import EVENTS
 from parley.control.clock import Clock, rfc3339_micro
+from parley.control.metrics import Metrics
 from parley.kube.client import ApiError, Client, OutcomeUnknown
+
+PAUSE = 300.0
+"""Seconds between two events on an object with the same reason."""
+
+_MISTAKES = frozenset(
+    {
+        reasons.CLASS_NOT_FOUND,
+        reasons.DRIVER_NOT_FOUND,
+        reasons.PARAMETERS_INVALID,
+        reasons.MODE_UNSUPPORTED,
+        reasons.CLAIM_NOT_FOUND,
+        reasons.NAME_TAKEN,
+    }
+)
+"""Words that change only because somebody changed what is wrong: who mends things wants to hear at once."""
 
 _REMEMBERED = 10_000
 _NOTE_LIMIT = 1024
+_LOG_FIELDS = {"Pod": "pod", "ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an event is about."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+
+    def wire(self) -> dict[str, str]:
+        """As an event's `regarding`."""
+        named = {"kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
+        return {"apiVersion": self.api_version, **named}
+
+    def fields(self) -> dict[str, str]:
+        """As in a log entry: {"pod": "team/a"}."""
+        return {_LOG_FIELDS.get(self.kind, "object"): f"{self.namespace}/{self.name}"}
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told of one object: its present phase, and when and how (a hash of the words) each was told."""
+
+    phase: str = ""
+    phases: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def is_news(self, now: float, code: str, words: int) -> bool:
+        """Whether to say it."""
+        if code not in self.phases:
+            return True
+        at, said = self.phases[code]
+        if now - at >= PAUSE:
+            return words != said or code != self.phase
+        return words != said and code in _MISTAKES
 
 
 class Recorder:
     """Writes events; an event that cannot be written is logged and forgotten, nothing depends on it."""
 
-    def __init__(self, client: Client, clock: Clock, instance: str) -> None:
+    def __init__(self, client: Client, clock: Clock, instance: str, metrics: Metrics | None = None) -> None:
         self._client = client
         self._clock = clock
         self._instance = instance
-        self._last: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._metrics = metrics or Metrics()
+        self._told: OrderedDict[str, _Told] = OrderedDict()
 
     async def warn(
         self, kind: str, api_version: str, namespace: str, name: str, uid: str, code: str, note: str
     ) -> None:
-        """Say once that the object is in a phase that needs attention, and again when the words change."""
-        if self._last.get(uid) == (code, note):
+        """Say that the object is in a phase that needs attention, unless the like was said a moment ago."""
+        told = self._told.setdefault(uid, _Told())
+        self._told.move_to_end(uid)
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        now, words = asyncio.get_running_loop().time(), hash(note)
+        news = told.is_news(now, code, words)
+        told.phase = code
+        if not news:
+            self._metrics.events_grouped.labels(code).inc()
             return
-        self._last[uid] = (code, note)
-        self._last.move_to_end(uid)
-        if len(self._last) > _REMEMBERED:
-            self._last.popitem(last=False)
-        regarding = {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid}
-        await self._write(namespace, name, code, note, regarding)
+        told.phases[code] = (now, words)
+        about = About(kind, api_version, namespace, name, uid)
+        log.info("needs attention", **about.fields(), reason=code, message=note)
+        await self._write(about, code, note)
 
-    async def _write(self, namespace: str, name: str, code: str, note: str, regarding: dict[str, Any]) -> None:
-        body = {
+    async def _write(self, about: About, code: str, note: str) -> None:
+        body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{name[:200]}-", "namespace": namespace},
+            "metadata": {"generateName": f"{about.name[:200]}-", "namespace": about.namespace},
             "eventTime": rfc3339_micro(self._clock()),
             "reportingController": f"{GROUP}/controller",
             "reportingInstance": self._instance,
@@ -50,13 +119,15 @@ class Recorder:
             "reason": code,
             "note": note[:_NOTE_LIMIT],
             "type": "Warning",
-            "regarding": regarding,
+            "regarding": about.wire(),
         }
         try:
-            await self._client.create(EVENTS, body, namespace)
+            await self._client.create(EVENTS, body, about.namespace)
         except (ApiError, OutcomeUnknown) as error:
-            log.warning("event not written", object=f"{namespace}/{name}", reason=code, error=str(error))
+            log.warning("event not written", **about.fields(), reason=code, error=str(error))
+        else:
+            self._metrics.events.labels(code).inc()
 
     def forget(self, uid: str) -> None:
         """The object is gone, or its phase is over."""
-        self._last.pop(uid, None)
+        self._told.pop(uid, None)

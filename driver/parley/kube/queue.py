@@ -7,7 +7,7 @@ clock. What to do for a key, and what counts as a failure, is the handler's; not
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -38,10 +38,17 @@ class WorkQueue(Generic[K]):
     """Keys waiting for a worker, without duplicates, in the order in which they were first added.
 
     `retries` is the delay of a key after failures in a row; `retries_per_second`, if given, spreads the
-    retries of all keys together.
+    retries of all keys together. `fields` tells what a key stands for in a log entry: {"pod": "team/a"}.
     """
 
-    def __init__(self, retries: Backoff = RETRIES, retries_per_second: float | None = None) -> None:
+    def __init__(
+        self,
+        retries: Backoff = RETRIES,
+        retries_per_second: float | None = None,
+        *,
+        fields: Callable[[K], Mapping[str, object]] = lambda key: {"key": key},
+    ) -> None:
+        self.fields = fields
         self._retries = retries
         self._spacing = 1 / retries_per_second if retries_per_second else 0.0
         self._next_slot = 0.0
@@ -50,6 +57,8 @@ class WorkQueue(Generic[K]):
         self._processing: set[K] = set()
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
+        self.retried = 0
+        """How often any key was to be tried once more, since the start."""
 
     def add(self, key: K) -> None:
         """Have the key worked on now, or once more when its worker is done."""
@@ -75,6 +84,7 @@ class WorkQueue(Generic[K]):
     def retry(self, key: K) -> None:
         """Add the key after a delay that doubles with each retry until `forget`."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
+        self.retried += 1
         self.add_after(key, self._retries.delay(failures) + self._wait_for_slot())
 
     def forget(self, key: K) -> None:
@@ -136,7 +146,8 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) ->
             queue.retry(key)
             # A server's refusal is everyday life and tells itself; anything else is our own mistake.
             ours = not isinstance(error, ApiError | OutcomeUnknown)
-            log.warning("work failed", key=key, failures=queue.failures(key), error=str(error), exc_info=ours)
+            named = {**queue.fields(key), "failures": queue.failures(key)}
+            log.warning("work failed", **named, error=str(error), exc_info=ours)
         else:
             if queue.failures(key) == before:
                 queue.forget(key)

@@ -13,6 +13,7 @@ It decides nothing about the objects; what a change means is left to `on_change`
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, ValuesView
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
@@ -56,7 +57,7 @@ class Reflector(Generic[T]):
         backoff: Backoff = RELISTS,
     ) -> None:
         self._client = client
-        self._resource = resource
+        self.resource = resource
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._on_change = on_change
@@ -66,6 +67,8 @@ class Reflector(Generic[T]):
         self._version: str | None = None
         self._cache: Cache[T] = Cache()
         self.synced = asyncio.Event()
+        self.interruptions: Counter[str] = Counter()
+        """How often listing or watching ended, by cause: the error's class, "Ended" or "EndedAtOnce"."""
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -102,8 +105,9 @@ class Reflector(Generic[T]):
             await self._watch(version)
             if loop.time() - started >= SHORT_LIVED:
                 self._failures = 0
+                self.interruptions["Ended"] += 1
                 return 0
-            return self._failed("the stream ended at once")
+            return self._failed("the stream ended at once", "EndedAtOnce")
         except Expired as error:
             self._version = None
             return self._failed(error)
@@ -112,14 +116,15 @@ class Reflector(Generic[T]):
         except OutcomeUnknown as error:
             return self._failed(error)
 
-    def _failed(self, error: object) -> float:
+    def _failed(self, error: object, cause: str = "") -> float:
         self._failures += 1
+        self.interruptions[cause or type(error).__name__] += 1
         pause = self._backoff.delay(self._failures)
         tell = log.info if self._failures == 1 else log.warning
         tell(
             "watching interrupted",
-            kind=self._resource.kind,
-            group=self._resource.group,
+            kind=self.resource.kind,
+            group=self.resource.group,
             namespace=self._namespace,
             failures=self._failures,
             pause=round(pause, 3),
@@ -128,7 +133,7 @@ class Reflector(Generic[T]):
         return pause
 
     async def _list(self) -> str:
-        listing = await self._client.list(self._resource, self._namespace, **self._selectors)
+        listing = await self._client.list(self.resource, self._namespace, **self._selectors)
         present = {identity(item).key for item in listing.items}
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
         for key in self._cache.absent(present):
@@ -140,7 +145,7 @@ class Reflector(Generic[T]):
         return listing.resource_version
 
     async def _watch(self, version: str) -> None:
-        stream = self._client.watch(self._resource, self._namespace, resource_version=version, **self._selectors)
+        stream = self._client.watch(self.resource, self._namespace, resource_version=version, **self._selectors)
         async with _closing(stream):
             async for event in stream:
                 self._apply(event)

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+import structlog.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.kube.backoff import Backoff
+from parley.kube.client import ServerError
 from parley.kube.queue import QueueStatistics, WorkQueue, run_workers
 
 pytestmark = pytest.mark.looptime
@@ -196,6 +198,30 @@ async def test_statistics_tell_where_each_key_is() -> None:
     queue.retry("failed")
 
     assert queue.statistics() == QueueStatistics(ready=2, processing=1, delayed=1, failing=1)
+
+
+async def test_what_is_tried_again_counts_for_good() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.retry("pod")
+    queue.retry("pod")
+    queue.forget("pod")
+
+    assert (queue.failures("pod"), queue.retried) == (0, 2)
+
+
+async def test_a_failure_is_logged_with_what_the_key_stands_for() -> None:
+    queue: WorkQueue[str] = WorkQueue(fields=lambda name: {"pod": f"team/{name}"})
+
+    async def fail(_: str) -> None:
+        raise ServerError(500, "InternalError", "out of order")
+
+    queue.add("a")
+    with structlog.testing.capture_logs() as entries:
+        await work(queue, fail, 0.005)
+
+    assert [(entry["event"], entry["pod"], entry["error"]) for entry in entries] == [
+        ("work failed", "team/a", "500 InternalError: out of order")
+    ]
 
 
 @given(failures=st.integers(1, 10_000), random=st.floats(0, 1, exclude_max=True))

@@ -202,6 +202,29 @@ async def test_streams_that_end_at_once_are_asked_for_less_and_less_often() -> N
     assert [time for time, _ in server.requests[1:]] == [0, 1, 3, 7, 15, 23, 31]
 
 
+async def test_interruptions_are_counted_by_cause() -> None:
+    server = ScriptedServer(
+        Forbidden(403, "Forbidden", "not yet"),
+        listing(3),
+        [Wait(5)],
+        [OutcomeUnknown("lost")],
+        [],
+        [GONE],
+        listing(9),
+    )
+    reflector = reflect(server, Told())
+
+    await follow(reflector)
+
+    assert reflector.interruptions == {
+        "Forbidden": 1,
+        "Ended": 1,
+        "OutcomeUnknown": 1,
+        "EndedAtOnce": 1,
+        "Expired": 1,
+    }
+
+
 async def test_an_expired_version_leads_to_a_list_whose_differences_are_reported() -> None:
     server = ScriptedServer(
         listing(3, pod("same", 1), pod("changed", 2), pod("gone", 3), pod("replaced", 3, uid="first")),

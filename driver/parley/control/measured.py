@@ -1,0 +1,85 @@
+"""Drivers and API writes with a watch beside them: what they do stays the same, how long it took is counted."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from parley.control.metrics import Metrics, label
+from parley.kube.around import AroundClient, Call
+from parley.kube.client import Client
+from parley.negotiation.answers import Answer
+from parley.sdk import Allocation, Driver, PermanentError, Request
+from parley.sdk.checks import DriverFault
+from parley.sdk.embedded import EmbeddedDriver
+
+T = TypeVar("T")
+
+
+class MeasuredDriver(EmbeddedDriver):
+    """An embedded driver whose calls are timed and whose failures are counted."""
+
+    def __init__(self, driver: Driver[Any, Any], metrics: Metrics) -> None:
+        super().__init__(driver)
+        self._metrics = metrics
+        self._seconds = {
+            call: metrics.driver_seconds.labels(self.name, call)
+            for call in ("viable", "score", "allocate", "deallocate")
+        }
+
+    @contextmanager
+    def _timed(self, call: str) -> Iterator[None]:
+        started = self._metrics.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[call].observe(self._metrics.monotonic() - started)
+
+    def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        with self._timed("viable"):
+            return super().viable(request, nodes)
+
+    def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        with self._timed("score"):
+            return super().score(request, nodes)
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        with self._timed("allocate"):
+            try:
+                return await super().allocate(request, node)
+            except Exception as error:
+                self._metrics.allocation_failures.labels(self.name, kind_of(error)).inc()
+                raise
+
+    async def deallocate(self, uid: str) -> None:
+        with self._timed("deallocate"):
+            await super().deallocate(uid)
+
+
+def kind_of(failure: Exception) -> str:
+    """How an allocation failed: "permanent" (this node will never do), "fault" (the driver broke the rules of
+    drivers) or "temporary"."""
+    if isinstance(failure, PermanentError):
+        return "permanent"
+    return "fault" if isinstance(failure, DriverFault) else "temporary"
+
+
+class MeasuredClient(AroundClient):
+    """A client whose writes are timed and counted by what became of them."""
+
+    def __init__(self, client: Client, metrics: Metrics) -> None:
+        super().__init__(client)
+        self._metrics = metrics
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        resource = label(call.resource, call.subresource)
+        started = self._metrics.monotonic()
+        result = "ok"
+        try:
+            return await request()
+        except BaseException as error:
+            result = type(error).__name__
+            raise
+        finally:
+            self._metrics.api_writes.labels(call.verb, resource, result).inc()
+            seconds = self._metrics.monotonic() - started
+            self._metrics.api_write_seconds.labels(call.verb, resource).observe(seconds)
