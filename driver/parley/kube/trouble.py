@@ -30,6 +30,9 @@ T = TypeVar("T")
 LATEST = 4.0
 """Seconds after which no write arrives any more that its sender gave up."""
 
+LATE_WRITE = "late write"
+"""Name of the task that sends one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -138,7 +141,7 @@ class TroubleClient(AroundClient):
             await asyncio.sleep(seconds)
             await request()
 
-        task = asyncio.ensure_future(arrive())
+        task = asyncio.create_task(arrive(), name=LATE_WRITE)
         self._arriving.add(task)
         task.add_done_callback(self._arrived)
 

@@ -21,11 +21,12 @@ from parley.kube.memory import MemoryServer
 from parley.kube.trouble import LATEST, Rates, TroubleClient
 from parley.simulate.virtual_time import run
 
+CALM = Rates()
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, dict[str, Any])
 BODY = {"metadata": {"name": "a"}}
 
 
-def troubled(server: MemoryServer, rates: Rates = Rates(), seed: int = 0) -> TroubleClient:
+def troubled(server: MemoryServer, rates: Rates = CALM, seed: int = 0) -> TroubleClient:
     return TroubleClient(server.client(), random.Random(seed), rates)
 
 

@@ -48,7 +48,7 @@ class History:
         self._limit = limit
         self._changes: list[Change] = []
         self._forgotten = 0
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order: every run takes the same course
 
     def append(self, change: Change) -> None:
         """Record the change and wake who waits for one."""
@@ -77,11 +77,11 @@ class History:
     async def wait(self) -> None:
         """Return at the next change, or when somebody calls `wake`."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiter)
+        self._waiting[waiter] = None
         try:
             await waiter
         finally:
-            self._waiting.discard(waiter)
+            self._waiting.pop(waiter, None)
 
     def wake(self) -> None:
         """End every `wait`."""
