@@ -19,8 +19,10 @@ import structlog
 import typer
 
 from parley.cli import logs
-from parley.cli.endpoints import application, served
-from parley.cli.logs import LogFormat
+from parley.cli.endpoints import application, process_figures, served
+from parley.cli.logs import LogFormat, LogLevel
+from parley.control.measured import MeasuredClient
+from parley.control.metrics import Metrics
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
@@ -65,9 +67,10 @@ def controller(
         typer.Option(min=1, max=65535, help="Serve /metrics, /healthz and /readyz there.", show_default=False),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="What log lines on stderr look like.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="The least level to log.")] = LogLevel.INFO,
 ) -> None:
     """Run the controller: negotiate for the pods of a cluster, with the device driver."""
-    logs.configure(log_format)
+    logs.configure(log_format, log_level.number)
     options = Options(unique(identity), namespace, lease_name, metrics_port)
     try:
         asyncio.run(_run(_client(kubeconfig), options))
@@ -109,13 +112,16 @@ async def serve(client: Client, options: Options, fenced: Callable[[Callable[[],
     `fenced` makes the client of the controller: it asks before the bytes of a write leave.
     """
     elector = LeaseElector(client, options.namespace, options.lease_name, options.identity)
+    metrics = Metrics(process_figures())
+    metrics.leader.of(lambda: {(): elector.held()})
     leading: list[Controller] = []
 
     async def lead() -> None:
         settings = Settings(instance=options.identity)
         leased = LeasedClient(fenced(elector.held), elector)
         try:
-            leading.append(Controller(leased, [DeviceDriver()], settings))
+            measured = MeasuredClient(leased, metrics)
+            leading.append(Controller(measured, [DeviceDriver()], settings, metrics=metrics))
             await leading[0].run()
         finally:
             await leased.close()
@@ -125,6 +131,6 @@ async def serve(client: Client, options: Options, fenced: Callable[[Callable[[],
 
     async with AsyncExitStack() as stack:
         if options.metrics_port is not None:
-            await stack.enter_async_context(served(application(ready), options.metrics_port))
+            await stack.enter_async_context(served(application(ready, metrics.registry), options.metrics_port))
         log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
         await elector.run(lead)

@@ -4,13 +4,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 Ready = Callable[[], bool]
 
 
-def application(ready: Ready, registry: CollectorRegistry = REGISTRY) -> web.Application:
+def process_figures() -> CollectorRegistry:
+    """A registry that has memory, CPU time and open files of this process, and room for more."""
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry
+
+
+def application(ready: Ready, registry: CollectorRegistry) -> web.Application:
     """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
 
     async def metrics(_request: web.Request) -> web.Response:

@@ -1,4 +1,7 @@
-"""How log entries are written: for people, or one JSON object a line. What is logged is left to who logs it."""
+"""How log entries are written: for people, or one JSON object a line, and from which level on.
+
+What is logged is left to who logs it; the names of the fields are in `docs/metrics.md`.
+"""
 
 import logging
 import sys
@@ -14,6 +17,20 @@ class LogFormat(Enum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class LogLevel(Enum):
+    """From which level on entries are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def number(self) -> int:
+        """As in `logging`."""
+        return logging.getLevelNamesMapping()[self.name]
 
 
 def configure(form: LogFormat, level: int = logging.INFO) -> None:

@@ -82,6 +82,11 @@ class Cluster:
         ]
         self._client = client
 
+    @property
+    def caches(self) -> Sequence[Reflector[Any]]:
+        """One for each kind, those of drivers included."""
+        return self._all
+
     def observe(self, resource: Resource[Any], on_change: Any) -> None:
         """One more kind, for a driver. Call before `run`."""
         self._all.append(Reflector(self._client, resource, on_change=on_change))

@@ -25,7 +25,6 @@ PAUSE = 300.0
 _MISTAKES = frozenset(
     {
         reasons.CLASS_NOT_FOUND,
-        reasons.DRIVER_NOT_FOUND,
         reasons.PARAMETERS_INVALID,
         reasons.MODE_UNSUPPORTED,
         reasons.CLAIM_NOT_FOUND,

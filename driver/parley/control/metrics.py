@@ -108,13 +108,17 @@ class PodFigures:
             way.code = code
 
     def bound(self, uid: str, rounds: int) -> float | None:
-        """The pod is bound and has everything. Returns the seconds since the first look, if that was before."""
+        """The pod is bound and has everything. `rounds` is 0 where they are not known.
+
+        Returns the seconds since the first look; None if the pod was bound already by then.
+        """
         way = self._ways.pop(uid, None)
         if way is None:
             return None
+        if rounds:
+            self._rounds.observe(rounds)
         seconds = self._monotonic() - way.since
         self._outcomes.labels("bound_after_waiting" if way.waited else "bound").inc()
-        self._rounds.observe(rounds)
         self._seconds.observe(seconds)
         return seconds
 
@@ -122,6 +126,10 @@ class PodFigures:
         """The pod was deleted or ended; that counts if it was on its way."""
         if self._ways.pop(uid, None) is not None:
             self._outcomes.labels("gone").inc()
+
+    def forget(self, uid: str) -> None:
+        """The pod is none of Parley's, as turned out."""
+        self._ways.pop(uid, None)
 
 
 class Metrics:

@@ -5,7 +5,7 @@ on every change is turned into keys of what may be affected, and workers look at
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.events import Recorder
 from parley.control.gathering import NODES
 from parley.control.ledger import Holding, Ledger
+from parley.control.measured import MeasuredDriver
+from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podscheduling import Publisher
 from parley.control.restoring import count_foreign, restore
@@ -61,20 +63,26 @@ class Controller:
         drivers: Sequence[Driver[Any, Any]],
         settings: Settings = Settings(),
         clock: Clock = utc,
+        metrics: Metrics | None = None,
     ) -> None:
+        metrics = metrics or Metrics()
         self._client = client
         self._settings = settings
-        self._drivers = {driver.name: EmbeddedDriver(driver) for driver in drivers}
-        self._pods: WorkQueue[Key] = WorkQueue()
-        self._claim_keys: WorkQueue[Key] = WorkQueue()
-        self._template_keys: WorkQueue[Key] = WorkQueue()
-        self._publications: WorkQueue[PodReference] = WorkQueue()
+        self._drivers: dict[str, EmbeddedDriver] = {
+            driver.name: MeasuredDriver(driver, metrics) for driver in drivers
+        }
+        self._pods: WorkQueue[Key] = WorkQueue(fields=_named("pod"))
+        self._claim_keys: WorkQueue[Key] = WorkQueue(fields=_named("claim"))
+        self._template_keys: WorkQueue[Key] = WorkQueue(fields=_named("template"))
+        self._publications: WorkQueue[PodReference] = WorkQueue(
+            fields=lambda pod: {"pod": f"{pod.namespace}/{pod.name}"}
+        )
         self._running = False
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
         self.ledger = Ledger()
         self.cluster = Cluster(client, self)
-        recorder = Recorder(client, clock, settings.instance)
+        recorder = Recorder(client, clock, settings.instance, metrics)
         self._publisher = Publisher(client, self._publications)
         self._allocator = Allocator(client, self.cluster, self.ledger, self._drivers, clock, self._freed)
         self._claims = Claims(client, self.cluster, self.ledger, self._drivers, clock)
@@ -85,13 +93,26 @@ class Controller:
             self.ledger,
             self._drivers,
             self._allocator,
-            Telling(self._publisher, recorder),
+            Telling(self._publisher, recorder, metrics),
             self._pods,
             settings.candidates,
         )
+        self._expose(metrics)
         for driver in self._drivers.values():
             for resource in driver.driver.watches:
                 self._observe(driver, resource)
+
+    def _expose(self, metrics: Metrics) -> None:
+        metrics.read_ledger(self.ledger)
+        metrics.read_caches(self.cluster.caches)
+        metrics.read_queues(
+            {
+                "pods": self._pods,
+                "claims": self._claim_keys,
+                "templates": self._template_keys,
+                "podschedulings": self._publications,
+            }
+        )
 
     def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
         def changed(old: Any | None, new: Any | None) -> None:
@@ -241,6 +262,11 @@ class Controller:
             key = (template.metadata.namespace, template.metadata.name)
             self._template_keys.add(key)
             self._door.wake(("template", *key))
+
+
+def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
+    """How a key is named in a log entry: {"pod": "team/a"}."""
+    return lambda key: {kind: "/".join(key)}
 
 
 def _differs(old: Node, new: Node) -> bool:

@@ -23,11 +23,11 @@ async def test_metrics_are_served() -> None:
 
 
 async def test_a_controller_that_is_not_ready_is_healthy() -> None:
-    async with served(application(lambda: False), 0, "127.0.0.1") as port:
+    async with served(application(lambda: False, CollectorRegistry()), 0, "127.0.0.1") as port:
         assert await answer(port, "/healthz") == (200, "ok")
         assert await answer(port, "/readyz") == (503, "not ready")
 
 
 async def test_a_ready_controller() -> None:
-    async with served(application(lambda: True), 0, "127.0.0.1") as port:
+    async with served(application(lambda: True, CollectorRegistry()), 0, "127.0.0.1") as port:
         assert await answer(port, "/readyz") == (200, "ok")

@@ -1,24 +1,41 @@
-"""What users are told about a pod: its PodScheduling, and events while something needs attention."""
+"""What is told about a pod: its PodScheduling, events while something needs attention, figures, and one line in
+the log for each phase."""
+
+from collections.abc import Iterable
+
+import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.cluster import reference
 from parley.control.events import Recorder
+from parley.control.metrics import Metrics
 from parley.control.podscheduling import Publisher, Report
 from parley.negotiation.rounds import Outcome
 from parley.scheduler.native.attempts import Attempt
 from parley.sdk import PodReference
 
+log = structlog.get_logger(__name__)
+
 
 class Telling:
     """Publishes the state of pods. PodSchedulings are written in the background, events at once."""
 
-    def __init__(self, publisher: Publisher, recorder: Recorder) -> None:
+    def __init__(self, publisher: Publisher, recorder: Recorder, metrics: Metrics | None = None) -> None:
         self._publisher = publisher
         self._recorder = recorder
+        self._figures = (metrics or Metrics()).pods
+
+    def looked_at(self, pod: Pod, *, ours: bool) -> None:
+        """The door looks at the pod; `ours`: it names claims of Parley's."""
+        if not ours:
+            self._figures.forget(pod.metadata.uid)
+        elif not pod.spec.node_name:
+            self._figures.looked_at(pod.metadata.uid)
 
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
+        self._figures.waits(pod.metadata.uid, code)
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
             report = Report(attempt.outcome, attempt.drivers, "", code, message)
             self._publisher.want(reference(pod), report)
@@ -31,13 +48,28 @@ class Telling:
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:
         """The scheduler is choosing among the nodes offered."""
+        self._figures.goes_on(pod.metadata.uid, reasons.SCHEDULER_CHOOSES)
+        log.debug("offered", pod=_name(pod), nodes=len(attempt.offered))
         message = f"the scheduler is choosing among {len(attempt.offered)} viable nodes"
         report = Report(attempt.outcome, attempt.drivers, "", reasons.SCHEDULER_CHOOSES, message)
         self._publisher.want(reference(pod), report)
 
+    def allocated(self, pod: Pod, node: str) -> None:
+        """The drivers allocated on the node; the binding is up to the scheduler."""
+        self._figures.goes_on(pod.metadata.uid, reasons.BINDING)
+        log.info("allocated", pod=_name(pod), node=node)
+
+    def refused(self, pod: Pod, nodes: Iterable[str]) -> None:
+        """The scheduler, or whoever cleared the allocation, does not want the pod on these nodes."""
+        self._figures.goes_on(pod.metadata.uid)
+        log.info("refused", pod=_name(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
+
     def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None) -> None:
         """The pod is bound and has everything. Without an attempt (after a restart) the rounds are not known."""
         user, node = reference(pod), pod.spec.node_name
+        rounds = attempt.outcome.round if attempt is not None else 0
+        if (seconds := self._figures.bound(user.uid, rounds)) is not None:
+            log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
         if attempt is None and self._publisher.known(user):
             return
         known = attempt is not None and attempt.outcome.candidates
@@ -49,3 +81,8 @@ class Telling:
         """Nothing more is told about the pod."""
         self._publisher.forget(pod)
         self._recorder.forget(pod.uid)
+        self._figures.gone(pod.uid)
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
