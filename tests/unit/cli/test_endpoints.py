@@ -3,7 +3,8 @@
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter
 
-from parley.cli.endpoints import application, served
+from parley.cli.endpoints import application, process_figures, served
+from parley.control.metrics import Metrics
 
 
 async def answer(port: int, path: str) -> tuple[int, str]:
@@ -31,3 +32,14 @@ async def test_a_controller_that_is_not_ready_is_healthy() -> None:
 async def test_a_ready_controller() -> None:
     async with served(application(lambda: True, CollectorRegistry()), 0, "127.0.0.1") as port:
         assert await answer(port, "/readyz") == (200, "ok")
+
+
+async def test_figures_of_the_process_and_of_its_work_are_served_together() -> None:
+    metrics = Metrics(process_figures())
+    metrics.leader.of(lambda: {(): False})
+
+    async with served(application(lambda: True, metrics.registry), 0, "127.0.0.1") as port:
+        _, text = await answer(port, "/metrics")
+
+    assert "parley_leader 0.0" in text
+    assert "process_resident_memory_bytes" in text
