@@ -1,5 +1,6 @@
 """Drivers and API writes with a watch beside them: what they do stays the same, how long it took is counted."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -46,7 +47,7 @@ class MeasuredDriver(EmbeddedDriver):
         with self._timed("allocate"):
             try:
                 return await super().allocate(request, node)
-            except Exception as error:
+            except BaseException as error:
                 self._metrics.allocation_failures.labels(self.name, kind_of(error)).inc()
                 raise
 
@@ -55,11 +56,13 @@ class MeasuredDriver(EmbeddedDriver):
             await super().deallocate(uid)
 
 
-def kind_of(failure: Exception) -> str:
+def kind_of(failure: BaseException) -> str:
     """How an allocation failed: "permanent" (this node will never do), "fault" (the driver broke the rules of
-    drivers) or "temporary"."""
+    drivers), "aborted" (it took too long, or the controller stops) or "temporary"."""
     if isinstance(failure, PermanentError):
         return "permanent"
+    if isinstance(failure, asyncio.CancelledError):
+        return "aborted"
     return "fault" if isinstance(failure, DriverFault) else "temporary"
 
 

@@ -121,6 +121,8 @@ class Moody(Driver[NoParameters, NoParameters]):
         self._clock.now += 1
         if node == "never":
             raise PermanentError("never")
+        if node == "slow":
+            await asyncio.Event().wait()
         if node == "busy":
             raise OSError("busy")
         return {} if node == "forgotten" else {claim.name: Allocation() for claim in request.claims}
@@ -139,14 +141,17 @@ async def test_calls_of_a_driver_are_timed_and_its_failures_are_told_apart(metri
     for node in ("never", "busy", "forgotten"):
         with pytest.raises(Exception, match=r".+"):
             await driver.allocate(request, node)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await driver.allocate(request, "slow")
 
     def of_driver(name: str, **labels: str) -> float | None:
         return value(metrics, name, driver="moody.example.com", **labels)
 
     assert of_driver("parley_driver_call_seconds_sum", call="viable") == 1
-    assert of_driver("parley_driver_call_seconds_count", call="allocate") == 4
-    kinds = ("permanent", "temporary", "fault")
-    assert [of_driver("parley_allocation_failures_total", kind=kind) for kind in kinds] == [1, 1, 1]
+    assert of_driver("parley_driver_call_seconds_count", call="allocate") == 5
+    kinds = ("permanent", "temporary", "fault", "aborted")
+    assert [of_driver("parley_allocation_failures_total", kind=kind) for kind in kinds] == [1, 1, 1, 1]
 
 
 async def test_writes_are_counted_by_what_became_of_them(metrics: Metrics) -> None:
