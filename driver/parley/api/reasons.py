@@ -5,8 +5,17 @@ from typing import Final
 CLASS_NOT_FOUND: Final = "ClassNotFound"
 """The claim names a ResourceClass that does not exist."""
 
-DRIVER_NOT_FOUND: Final = "DriverNotFound"
-"""The class names a driver that does not run in this controller."""
+WAITING_FOR_DRIVERS: Final = "WaitingForDrivers"
+"""Drivers outside of the controller were asked about candidate nodes and have yet to answer."""
+
+DRIVER_NOT_ANSWERING: Final = "DriverNotAnswering"
+"""A driver outside of the controller has not answered for 30 s: it may not run, or the class may misspell it."""
+
+ALLOCATING: Final = "Allocating"
+"""A node is selected; drivers outside of the controller are allocating on it."""
+
+LIMIT_REACHED: Final = "LimitReached"
+"""The pod's namespace holds as much of a class as the class allows it."""
 
 PARAMETERS_INVALID: Final = "ParametersInvalid"
 """Parameters of the claim or class fail the driver's schema."""
@@ -34,6 +43,9 @@ NOTHING_VIABLE: Final = "NothingViable"
 
 ALLOCATION_FAILED: Final = "AllocationFailed"
 """A driver could not allocate on the selected node; it is tried again."""
+
+PERMANENTLY_FAILED: Final = "PermanentlyFailed"
+"""A driver can never allocate on the selected node, and the class asks to fail the pod then."""
 
 SCHEDULER_REFUSED: Final = "SchedulerRefused"
 """The scheduler refused every node offered; they are offered again after a pause or a change."""

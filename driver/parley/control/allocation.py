@@ -11,18 +11,23 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.models import ResourceClaim
 from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control import mirror as mirrors
+from parley.control import standin
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster, reference
 from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
-from parley.kube.client import Client, NotFound, OutcomeUnknown
+from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
 from parley.sdk import Allocation, PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")
+
+ALLOCATE_SECONDS = 30.0
+"""So long a driver in the controller may take: it keeps a worker from other pods."""
 
 Requests = Mapping[str, Request[Any, Any]]
 """One request per driver, by the driver's name."""
@@ -79,16 +84,46 @@ class Allocator:
         self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
     ) -> None:
         results: dict[str, tuple[str, Allocation]] = {}
+        units = self._count(pod, claims, requests)
         for name, request in requests.items():
             try:
-                allocations = await self._drivers[name].allocate(request, node)
+                allocations = await self._ask(name, request, node)
             except Exception as error:
                 await self._undo(requests, results)
+                for claim in claims:
+                    self._ledger.limits.forget(claim.uid)
                 raise AllocationFailed(name, node, error) from error
             results.update({entry: (name, allocation) for entry, allocation in allocations.items()})
         for claim in claims:
             driver, allocation = results[claim.entry]
-            self._ledger.add(_holding(pod, claim, driver, node, allocation, offered=offered))
+            holding = _holding(pod, claim, driver, node, allocation, offered=offered)
+            holding.units = units[claim.entry]
+            self._ledger.add(holding)
+
+    def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:
+        units = {
+            claim.name: self._drivers[name].units(claim)
+            for name, request in requests.items()
+            for claim in request.claims
+        }
+        for claim in claims:
+            assert claim.class_ is not None
+            self._ledger.limits.count(
+                claim.uid, claim.class_.metadata.name, pod.metadata.namespace, units[claim.entry]
+            )
+        return units
+
+    async def _ask(self, driver: str, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        """Raises TimeoutError if the driver is no quick one; nothing is held then."""
+        try:
+            async with asyncio.timeout(ALLOCATE_SECONDS):
+                return await self._drivers[driver].allocate(request, node)
+        except TimeoutError as error:
+            for claim in request.claims:
+                await self._drivers[driver].deallocate(claim.uid)
+            raise TimeoutError(
+                f"no result within {ALLOCATE_SECONDS:g} s: a driver that takes longer must be asynchronous"
+            ) from error
 
     async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
         for entry, (driver, _) in results.items():
@@ -130,28 +165,29 @@ class Allocator:
         if mirror.status.allocation is None:
             holding.offered = False
             body["allocation"] = mirrors.allocation_body(
-                mirror, holding.driver, holding.allocation, holding.node, now
+                mirror, holding.driver, holding.allocation, holding.nodes, now, node_part=holding.node_part
             )
         elif holding.offered:
             body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
         return body
 
     async def _write_claim(self, holding: Holding) -> None:
+        if holding.outside:
+            await self._patch_claim(holding, {"reservedFor": _users(holding), "state": _state(holding)})
+            return
         handle = {
             "driverName": holding.driver,
             "devices": [{"pool": d.pool, "device": d.device} for d in holding.allocation.devices],
             "data": dict(holding.allocation.data),
         }
-        allocation = {
-            "handles": [handle],
-            "availableOnNodes": mirrors.node_selector([holding.node]),
-            "shareable": holding.shareable,
-        }
+        allocation: dict[str, Any] = {"handles": [handle], "shareable": holding.shareable}
+        if holding.nodes is not None:
+            allocation["availableOnNodes"] = mirrors.node_selector(holding.nodes)
         status = {
             "driverName": holding.driver,
             "allocation": allocation,
             "reservedFor": _users(holding),
-            "state": "allocated,reserved",
+            "state": _state(holding),
         }
         await self._patch_claim(holding, status)
 
@@ -194,39 +230,98 @@ class Allocator:
         async with holding.lock:
             if pod.uid not in holding.pods:
                 return
-            if len(holding.pods) > 1:
+            if len(holding.pods) > 1 or holding.immediate:
                 self._ledger.leave(holding, pod)
                 await self._unreserve(holding)
-                return
-            await self._end(holding, clear=holding.named or not departed)
+            else:
+                await self._end(holding, departed=departed)
         self._freed(holding)
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""
         async with holding.lock:
-            await self._end(holding, clear=True)
+            await self._end(holding, departed=False)
         self._freed(holding)
 
-    async def _end(self, holding: Holding, *, clear: bool) -> None:
+    async def _end(self, holding: Holding, *, departed: bool) -> None:
         """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
         holding.leaving = True
         try:
-            if clear:
+            if holding.named or not departed:
                 await self._clear_mirror(holding)
-            if holding.named:
-                await self._clear_claim(holding)
-            await self._drivers[holding.driver].deallocate(holding.uid)
+            if holding.outside:
+                gone = await self._ask_back(holding, departed=departed)
+            else:
+                await self._take_back(holding)
+                gone = True
         except BaseException:
             holding.leaving = False
             raise
-        self._ledger.drop(holding)
+        if gone:
+            self._ledger.drop(holding)
+        else:
+            self._ledger.release(holding)
+
+    async def _take_back(self, holding: Holding) -> None:
+        if holding.named:
+            await self._clear_claim(holding)
+        await self._drivers[holding.driver].deallocate(holding.uid)
+
+    async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
+        """Ask the driver outside to take the allocation back; whether nobody needs to wait until it did.
+
+        The stand-in of a pod that is gone goes with it, which tells the driver at no write of ours.
+        """
+        if holding.named or not departed:
+            status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
+            try:
+                await self._patch_claim(holding, status)
+            except NotFound:
+                return True
+            return False
+        if any(self._cluster.pod((pod.namespace, pod.name)) is not None for pod in holding.pods.values()):
+            await self._delete_stand_in(holding.namespace, holding.claim)
+        return True
+
+    async def pod_ended(self, pod: PodReference) -> None:
+        """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
+        for claim in self._cluster.stand_ins(pod.uid):
+            if not claim.metadata.deletion_timestamp:
+                await self._delete_stand_in(claim.metadata.namespace, claim.metadata.name)
+
+    async def _delete_stand_in(self, namespace: str, name: str) -> None:
+        try:
+            await self._client.delete(CLAIMS, name, namespace)
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
+        """Make the claim in which a driver outside records what it allocates for a generated claim."""
+        assert claim.asked is not None
+        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked)
+        try:
+            await self._client.create(CLAIMS, body, pod.metadata.namespace)
+        except AlreadyExists:
+            pass  # not in the cache yet; its arrival calls again
+
+    def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
+        """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""
+        holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
+        if holding is None or not holding.outside or holding.pods:
+            return
+        if gone or claim.status.allocation is None:
+            self._ledger.drop(holding)
+            self._freed(holding)
 
     async def _unreserve(self, holding: Holding) -> None:
-        status = {"reservedFor": _users(holding)}
-        await self._client.patch(
-            BUILTIN_CLAIMS, holding.claim, {"status": status}, holding.namespace, subresource="status"
-        )
-        await self._patch_claim(holding, status)
+        users = {"reservedFor": _users(holding)}
+        try:
+            await self._client.patch(
+                BUILTIN_CLAIMS, holding.claim, {"status": users}, holding.namespace, subresource="status"
+            )
+        except NotFound:
+            pass  # deleted by somebody; it is made anew, without users
+        await self._patch_claim(holding, {**users, "state": _state(holding)})
 
     async def _clear_mirror(self, holding: Holding) -> None:
         """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
@@ -297,6 +392,10 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return done
 
 
+def _state(holding: Holding) -> str:
+    return "allocated,reserved" if holding.pods else "allocated"
+
+
 def _users(holding: Holding) -> list[dict[str, str]]:
     return [mirrors.consumer(pod) for pod in holding.pods.values()]
 
@@ -317,5 +416,7 @@ def _holding(
         node=node,
         allocation=allocation,
         pods={user.uid: user},
+        class_name=claim.class_.metadata.name if claim.class_ is not None else "",
+        node_part=claim.class_ is None or claim.class_.node_part == "Required",
         offered=offered,
     )

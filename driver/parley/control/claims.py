@@ -11,11 +11,11 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control.allocation import Allocator
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster, Key
 from parley.control.gathering import (
     class_not_found,
-    driver_not_found,
     mirror_follows,
     mode_unsupported,
     name_taken,
@@ -23,6 +23,7 @@ from parley.control.gathering import (
 )
 from parley.control.ledger import Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
+from parley.control.standin import is_stand_in
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
@@ -38,23 +39,34 @@ class Claims:
         cluster: Cluster,
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
+        allocator: Allocator,
         clock: Clock,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
         self._drivers = drivers
+        self._allocator = allocator
         self._clock = clock
 
     async def sync(self, key: Key) -> None:
         """Do what the claim of that name needs next."""
+        await self._give_up_unused(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
-        if claim is None:
+        if claim is None or is_stand_in(claim):
             await self._orphan(mirror)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)
         else:
             await self._keep(claim, mirror)
+
+    async def _give_up_unused(self, key: Key) -> None:
+        """What was allocated for a pod that is gone by now, before anybody could join it, is given back."""
+        holding = self._ledger.of_claim(*key)
+        if holding is None or holding.pods or holding.immediate or holding.leaving:
+            return
+        if self._ledger.expected_for(*key) is None:
+            await self._allocator.give_up(holding)
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         code, message = self._verdict(claim, mirror)
@@ -75,10 +87,10 @@ class Claims:
             return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
         if class_ is None:
             return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
-        if class_.driver_name not in self._drivers:
-            return reasons.DRIVER_NOT_FOUND, driver_not_found(class_, self._drivers)
         if mirror is not None and not self._mine(claim, mirror):
             return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
+        if class_.driver_name not in self._drivers:
+            return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
         meta = claim.metadata
         raw = RawClaim(
             meta.name,

@@ -10,19 +10,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
-from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.api.names import POD_CLAIM_NAME_ANNOTATION
+from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
     CLAIMS,
     CLASSES,
     NODES,
+    POD_SCHEDULINGS,
     PODS,
     TEMPLATES,
     Resource,
 )
 from parley.control.mirror import owner_pod_uid
+from parley.control.standin import owner_uid
 from parley.control.usage import Usage
 from parley.kube.client import Client
 from parley.kube.reflector import Reflector
@@ -52,6 +54,7 @@ class Listener(Protocol):
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None: ...
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None: ...
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
+    def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
 
 
@@ -71,16 +74,24 @@ class Cluster:
         self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)
         self._claims = Reflector(client, CLAIMS, on_change=listener.claim_changed)
         self._templates = Reflector(client, TEMPLATES, on_change=listener.template_changed)
+        self._schedulings = Reflector(
+            client,
+            POD_SCHEDULINGS,
+            label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
+            on_change=listener.scheduling_changed,
+        )
         self._all: list[Reflector[Any]] = [
             self._classes,
             self._templates,
             self._claims,
+            self._schedulings,
             self._template_mirrors,
             self._nodes,
             self._mirrors,
             self._pods,
         ]
         self._client = client
+        self._claims.index("pod", lambda claim: filter(None, [owner_uid(claim)]))
 
     @property
     def caches(self) -> Sequence[Reflector[Any]]:
@@ -149,6 +160,18 @@ class Cluster:
 
     def claims(self) -> Iterable[ResourceClaim]:
         return self._claims.values()
+
+    def stand_ins(self, pod_uid: str) -> Sequence[ResourceClaim]:
+        """The claims that stand for generated claims of the pod."""
+        return self._claims.by_index("pod", pod_uid)
+
+    def scheduling(self, key: Key) -> PodScheduling | None:
+        """The PodScheduling of that name, if drivers outside of the controller were asked with it."""
+        return self._schedulings.get(*key)
+
+    def schedulings(self) -> Iterable[PodScheduling]:
+        """All PodSchedulings with which drivers outside of the controller were asked."""
+        return self._schedulings.values()
 
     def template(self, key: Key) -> ResourceClaimTemplate | None:
         return self._templates.get(*key)

@@ -24,7 +24,9 @@ from parley.control.mirror import (
     owned_by,
     parameters_too_large,
 )
+from parley.control.standin import is_stand_in
 from parley.negotiation.states import ClaimState
+from parley.sdk import PodReference
 
 Topic = tuple[str, ...]
 """Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
@@ -45,12 +47,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """One of the pod's claims. `mirror` is None only if there is a problem."""
+    """One of the pod's claims. `mirror` is None only if there is a problem.
+
+    `claim` is the Parley claim of a named one. `outside` is set if a driver outside of the controller is to
+    allocate: it writes into `written`, the named claim or the stand-in of a generated one.
+    """
 
     entry: str
     name: str
     mirror: BuiltinClaim | None = None
     claim: ResourceClaim | None = None
+    written: ResourceClaim | None = None
+    outside: bool = False
     class_: ResourceClass | None = None
     asked: Asked | None = None
     holding: Holding | None = None
@@ -66,6 +74,11 @@ class PodClaim:
         assert self.mirror is not None
         return self.mirror.metadata.uid
 
+    @property
+    def class_name(self) -> str:
+        """The class that the claim asks for."""
+        return self.asked.class_name if self.asked is not None else ""
+
     def state(self, pod: Pod) -> ClaimState:
         """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
         assert self.mirror is not None
@@ -78,7 +91,7 @@ class PodClaim:
             return ClaimState.STALE
         if pod.metadata.uid not in holding.pods:
             return ClaimState.JOINABLE
-        if pod.spec.node_name and holding.node != pod.spec.node_name and len(holding.pods) == 1:
+        if pod.spec.node_name and not holding.reaches(pod.spec.node_name) and len(holding.pods) == 1:
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.version else ClaimState.UNWRITTEN
@@ -141,6 +154,11 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
     if mirror.metadata.deletion_timestamp and not pod.spec.node_name:
         return _soon(entry.name, f"the claim for {entry.name!r} was deleted and is being made anew")
     holding = ledger.of_entry(reference(pod), entry.name)
+    stand_in = cluster.claim((namespace, mirror.metadata.name))
+    if (left := ledger.of_claim(namespace, mirror.metadata.name)) is not None and left.leaving:
+        return _soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
+    if stand_in is not None and holding is None and being_given_back(stand_in):
+        return _soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
     request = asked(mirror)
     if request is None:
         return _problem(
@@ -151,7 +169,7 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
             f"make it from a parley.dev ResourceClaimTemplate",
             ("claim", namespace, mirror.metadata.name),
         )
-    return PodClaim(entry.name, mirror.metadata.name, mirror, asked=request, holding=holding)
+    return PodClaim(entry.name, mirror.metadata.name, mirror, written=stand_in, asked=request, holding=holding)
 
 
 def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) -> PodClaim | None:
@@ -192,7 +210,7 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
     namespace, name = pod.metadata.namespace, entry.resource_claim_name or ""
     claim, mirror = cluster.claim((namespace, name)), cluster.mirror((namespace, name))
     topic = ("claim", namespace, name)
-    if claim is None:
+    if claim is None or is_stand_in(claim):
         if mirror is not None:
             return None
         message = (
@@ -203,18 +221,23 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
     holding = ledger.get(claim.metadata.uid)
     if mirror is None and mirror_follows(cluster, claim):
         return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
-    if holding.leaving if holding is not None else claim.status.allocation is not None:
+    if holding.leaving if holding is not None else being_given_back(claim):
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     mine = holding is not None and pod.metadata.uid in holding.pods
     if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
         return _soon(
             entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic
         )
-    if problem := _named_problem(pod, claim, mirror, holding):
+    if problem := _named_problem(pod, claim, mirror, holding, ledger.expected_for(namespace, name)):
         code, message = problem
         return _problem(entry.name, name, code, message, topic)
     request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(entry.name, name, mirror, claim, asked=request, holding=holding)
+    return PodClaim(entry.name, name, mirror, claim, claim, asked=request, holding=holding)
+
+
+def being_given_back(claim: ResourceClaim) -> bool:
+    """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
+    return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))
 
 
 def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:
@@ -225,12 +248,19 @@ def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:
 
 
 def _named_problem(
-    pod: Pod, claim: ResourceClaim, mirror: BuiltinClaim | None, holding: Holding | None
+    pod: Pod,
+    claim: ResourceClaim,
+    mirror: BuiltinClaim | None,
+    holding: Holding | None,
+    expected: PodReference | None,
 ) -> tuple[str, str] | None:
     full = f"{claim.metadata.namespace}/{claim.metadata.name}"
     mine = holding is not None and pod.metadata.uid in holding.pods
     if claim.spec.allocation_mode == "Immediate":
         return reasons.MODE_UNSUPPORTED, mode_unsupported(full)
+    if expected is not None and expected.uid != pod.metadata.uid and not mine:
+        whom = f"pod {expected.namespace}/{expected.name}"
+        return reasons.CLAIM_IN_USE, f"claim {full} is being allocated for {whom}: wait until that is done"
     if claim.metadata.deletion_timestamp and not mine:
         return reasons.CLAIM_BEING_DELETED, f"claim {full} is being deleted: name another one"
     if size := parameters_too_large(claim.spec):
@@ -273,19 +303,7 @@ def _with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim
     topic = ("class", class_name)
     if class_ is None:
         return _problem(found.entry, found.name, reasons.CLASS_NOT_FOUND, class_not_found(class_name, full), topic)
-    if class_.driver_name not in drivers:
-        message = driver_not_found(class_, drivers)
-        return _problem(found.entry, found.name, reasons.DRIVER_NOT_FOUND, message, topic)
-    return replace(found, class_=class_)
-
-
-def driver_not_found(class_: ResourceClass, drivers: Mapping[str, object]) -> str:
-    """The sentence about a class whose driver does not run."""
-    known = ", ".join(sorted(drivers)) or "none"
-    return (
-        f"class {class_.metadata.name}: driverName={class_.driver_name!r} does not run in this controller "
-        f"(running: {known}): correct the class, or start that driver"
-    )
+    return replace(found, class_=class_, outside=class_.driver_name not in drivers)
 
 
 def _problem(entry: str, name: str, code: str, message: str, *topics: Topic) -> PodClaim:

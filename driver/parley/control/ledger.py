@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from parley.control.limits import Limits
 from parley.sdk import Allocation, PodReference
 
 
@@ -18,10 +19,12 @@ class Holding:
     """What one claim holds.
 
     `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
-    was generated first (one that is made anew for a running pod keeps the holding). `version` is the
-    resourceVersion of the mirror after our write, 0 while it is not known to be written. `offered` is set while
-    the allocation in the API leaves the node to the scheduler, `uncertain` while a write may still arrive,
-    `leaving` once it is being given back: nobody may join it then.
+    was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
+    allocated for. `outside` is set if a driver outside of the controller allocated it, `immediate` if it is kept
+    without users, `node_part` if a plugin prepares it on its node.
+    `version` is the resourceVersion of the mirror after our write, 0 while it is not known to be written.
+    `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
+    may still arrive, `leaving` once it is being given back: nobody may join it then.
     """
 
     uid: str
@@ -33,19 +36,37 @@ class Holding:
     node: str
     allocation: Allocation
     pods: dict[str, PodReference]
+    class_name: str = ""
+    units: int = 1
     shareable: bool = False
+    immediate: bool = False
+    outside: bool = False
+    node_part: bool = True
     version: int = 0
     offered: bool = False
     uncertain: bool = False
     leaving: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
+    @property
+    def nodes(self) -> tuple[str, ...] | None:
+        """Where the claim can be used; None is everywhere."""
+        on = self.allocation.available_on
+        return on if on is None or on else (self.node,)
+
+    def reaches(self, node: str) -> bool:
+        """Whether the claim can be used on the node."""
+        return self.nodes is None or node in self.nodes
+
 
 class Ledger:
     """All holdings, by claim and by pod."""
 
     def __init__(self) -> None:
+        self.limits = Limits()
+        self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
         self._by_uid: dict[str, Holding] = {}
+        self._by_claim: dict[tuple[str, str], Holding] = {}
         self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
 
     def __iter__(self) -> Iterator[Holding]:
@@ -57,6 +78,9 @@ class Ledger:
     def add(self, holding: Holding) -> None:
         """Record a new holding for all its pods."""
         self._by_uid[holding.uid] = holding
+        if holding.class_name:
+            self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
+        self._by_claim[holding.namespace, holding.claim] = holding
         for pod in holding.pods.values():
             self._by_pod[pod.namespace, pod.name][holding.uid] = holding
 
@@ -74,15 +98,47 @@ class Ledger:
             if not self._by_pod[key]:
                 del self._by_pod[key]
 
-    def drop(self, holding: Holding) -> None:
-        """The holding is gone, with all its users."""
+    def release(self, holding: Holding) -> None:
+        """Nobody uses the holding any more; it is gone when its driver says so."""
         for pod in list(holding.pods.values()):
             self.leave(holding, pod)
+
+    def drop(self, holding: Holding) -> None:
+        """The holding is gone, with all its users."""
+        self.release(holding)
+        self.limits.forget(holding.uid)
         self._by_uid.pop(holding.uid, None)
+        key = (holding.namespace, holding.claim)
+        if self._by_claim.get(key) is holding:
+            del self._by_claim[key]
 
     def get(self, uid: str) -> Holding | None:
         """The holding of a claim, by the claim's UID."""
         return self._by_uid.get(uid)
+
+    def of_claim(self, namespace: str, name: str) -> Holding | None:
+        """The holding of the claim of that name."""
+        return self._by_claim.get((namespace, name))
+
+    def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
+        """A driver outside was told to allocate the claim for the pod; nobody else may have it meanwhile."""
+        self._expected[pod.namespace, claim] = (pod, uid)
+        if uid not in self._by_uid:
+            self.limits.count(uid, class_name, pod.namespace, 1)
+
+    def expected_for(self, namespace: str, claim: str) -> PodReference | None:
+        """The pod for which a driver outside is allocating the claim."""
+        expecting = self._expected.get((namespace, claim))
+        return expecting[0] if expecting is not None else None
+
+    def expect_no_more(self, pod: PodReference) -> list[tuple[str, str]]:
+        """The pod waits for no driver any more. Returns the claims that others may have now."""
+        claims = [claim for claim, (expecting, _) in self._expected.items() if expecting == pod]
+        for claim in claims:
+            _, uid = self._expected.pop(claim)
+            if uid not in self._by_uid:
+                self.limits.forget(uid)
+        return claims
 
     def of_pod_name(self, namespace: str, name: str) -> list[Holding]:
         """Holdings of any pod of that name, also of one that was replaced since."""

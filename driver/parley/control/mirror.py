@@ -5,7 +5,7 @@ is asked for travels in its opaque configuration: a generated claim tells everyt
 allocation holds one result per device (or a placeholder, if there is none to name) and the driver's handle.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,19 +168,26 @@ def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
 
 
 def allocation_body(
-    claim: BuiltinClaim, driver: str, allocation: Allocation, node: str, now: str
+    claim: BuiltinClaim,
+    driver: str,
+    allocation: Allocation,
+    nodes: Sequence[str] | None,
+    now: str,
+    *,
+    node_part: bool,
 ) -> dict[str, Any]:
-    """`status.allocation` for devices on one node.
+    """`status.allocation` that can be used on these nodes, or everywhere.
 
-    `now` (RFC 3339) must be set by the writer: when the scheduler reserves the claim and has to add it itself, it
-    fails for ever, because an allocation can't be changed.
+    The kubelet calls the plugin of each driver that has a result: without a node part there is none. `now` (RFC
+    3339) must be set by the writer: when the scheduler reserves the claim and has to add it itself, it fails for
+    ever, because an allocation can't be changed.
     """
     request = claim.spec.devices.requests[0].name
-    return {
+    body: dict[str, Any] = {
         "devices": {
             "results": [
                 {"request": request, "driver": driver, "pool": device.pool, "device": device.device}
-                for device in allocation.devices or (PLACEHOLDER,)
+                for device in ((allocation.devices or (PLACEHOLDER,)) if node_part else ())
             ],
             "config": [
                 {
@@ -190,9 +197,9 @@ def allocation_body(
                 }
             ],
         },
-        "nodeSelector": node_selector([node]),
         "allocationTimestamp": now,
     }
+    return body if nodes is None else {**body, "nodeSelector": node_selector(nodes)}
 
 
 def offer_body(claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str) -> dict[str, Any]:
@@ -281,7 +288,14 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
         return None
     results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
     named = tuple(device for device in results if device != PLACEHOLDER)
-    return Allocation(named or _devices(data), data)
+    return Allocation(named or _devices(data), data, _available_on(allocation))
+
+
+def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:
+    if allocation.node_selector is None:
+        return None
+    nodes = () if is_offer(allocation) else nodes_of(allocation)
+    return nodes if len(nodes) > 1 else ()
 
 
 def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
@@ -289,8 +303,10 @@ def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
 
 
 def driver_of(allocation: BuiltinAllocation) -> str:
-    """The driver of the allocation's first result."""
-    return allocation.devices.results[0].driver if allocation.devices.results else ""
+    """The driver that allocated: without a node part there is no result, but always a configuration."""
+    if allocation.devices.results:
+        return allocation.devices.results[0].driver
+    return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
 
 
 def consumer(pod: PodReference) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Writes PodSchedulings: how a pod's negotiation went, in one object that lives as long as the pod.
 
+If drivers outside of the controller are asked, this object is the question, and they write their answers into it.
+
 Publishing is apart from deciding: nothing waits for it. The latest state of each pod is written once; while a
 write is under way, newer states replace each other. In the normal case that is a single create per pod.
 """
@@ -10,7 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from parley.api.names import API_VERSION, FIELD_MANAGER
+from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.client import AlreadyExists, Client, NotFound, PatchType
 from parley.kube.queue import WorkQueue
@@ -21,14 +23,25 @@ _REASON_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A claim that a driver outside of the controller has to allocate: the pod's entry, and the Parley claim."""
+
+    entry: str
+    driver: str
+    claim: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry."""
+    """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry, `asked` the claims that
+    drivers outside of the controller are asked about."""
 
     outcome: Outcome
     drivers: Mapping[str, str]
     selected: str = ""
     waiting_for: str = ""
     message: str = ""
+    asked: tuple[Asked, ...] = ()
 
 
 _FINAL = Report(Outcome(), {})
@@ -37,24 +50,28 @@ _FINAL = Report(Outcome(), {})
 
 def body(pod: PodReference, report: Report) -> dict[str, Any]:
     """The complete object."""
-    outcome = report.outcome
+    outcome, outside = report.outcome, {asked.entry for asked in report.asked}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
+    spec: dict[str, Any] = {
+        "candidateNodes": list(outcome.candidates[:MAX_CANDIDATES]),
+        "round": outcome.round,
+        "selectedNode": report.selected,
+    }
+    if report.asked:
+        metadata["labels"] = {DRIVERS_LABEL: STANDALONE}
+        spec["claims"] = [
+            {"name": asked.entry, "driverName": asked.driver, "resourceClaimName": asked.claim}
+            for asked in report.asked
+        ]
+    answered = [(name, driver) for name, driver in report.drivers.items() if name not in outside]
     return {
         "apiVersion": API_VERSION,
         "kind": "PodScheduling",
-        "metadata": {
-            "name": pod.name,
-            "namespace": pod.namespace,
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
-            ],
-        },
-        "spec": {
-            "candidateNodes": list(outcome.candidates[:MAX_CANDIDATES]),
-            "round": outcome.round,
-            "selectedNode": report.selected,
-        },
+        "metadata": metadata,
+        "spec": spec,
         "status": {
-            "claims": [_claim(name, driver, outcome) for name, driver in report.drivers.items()],
+            "claims": [_claim(name, driver, outcome) for name, driver in answered],
             "candidates": len(outcome.candidates),
             "viable": len(outcome.viable),
             "waitingFor": report.waiting_for,
@@ -103,6 +120,10 @@ class Publisher:
         """A PodScheduling of an earlier run is there."""
         self._written[pod] = _FINAL
 
+    def lost(self, pod: PodReference) -> None:
+        """Somebody deleted the pod's PodScheduling: it is written again with the next news."""
+        self._written.pop(pod, None)
+
     def forget(self, pod: PodReference) -> None:
         """The pod is gone; its PodScheduling goes with it."""
         self._wanted.pop(pod, None)
@@ -122,6 +143,9 @@ class Publisher:
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
         wanted = body(pod, report)
+        if report.asked:
+            await self._apply(pod, wanted)
+            return
         try:
             if first:
                 try:
@@ -139,3 +163,15 @@ class Publisher:
             )
         except NotFound:
             pass  # the namespace or the object is going, and the pod with it
+
+    async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> None:
+        """Beside the drivers outside, who own their entries: whatever is missing is theirs."""
+        await self._client.patch(
+            POD_SCHEDULINGS,
+            pod.name,
+            wanted,
+            pod.namespace,
+            patch_type=PatchType.APPLY,
+            field_manager=FIELD_MANAGER,
+            force=True,
+        )

@@ -7,12 +7,22 @@ in use. Nothing is decided and nothing written here.
 from collections.abc import Mapping
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.models import ResourceClaim
-from parley.api.names import POD_CLAIM_NAME_ANNOTATION
-from parley.control.cluster import Cluster
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
+from parley.control.cluster import Cluster, done, reference
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import allocated, driver_of, is_mirror, is_offer, nodes_of, owner_pod
-from parley.sdk import Allocation, Device, Held, PodReference
+from parley.control.mirror import (
+    allocated,
+    asked,
+    driver_of,
+    is_mirror,
+    is_offer,
+    is_shareable,
+    nodes_of,
+    owner_pod,
+)
+from parley.control.standin import driver_of_record, is_stand_in, recorded
+from parley.sdk import Device, Held, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 
 Drivers = Mapping[str, EmbeddedDriver]
@@ -26,7 +36,7 @@ def restore(cluster: Cluster, ledger: Ledger, drivers: Drivers) -> set[str]:
         else:
             count_foreign(drivers, mirror)
     for claim in cluster.claims():
-        _adopt_named(cluster, ledger, drivers, claim)
+        adopt_record(cluster, ledger, drivers, claim)
     users = {user for holding in ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(cluster, user)}
 
@@ -36,14 +46,20 @@ def _cached(cluster: Cluster, user: PodReference) -> bool:
     return pod is not None and pod.metadata.uid == user.uid
 
 
-def adopt(cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinClaim) -> None:
-    """Remember what a generated claim holds by its own record, if it is definite and the driver runs here."""
+def adopt(
+    cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinClaim, *, outside: bool = False
+) -> None:
+    """Remember what a generated claim holds by its own record, if it is definite and the driver runs here.
+
+    `outside`: also if it does not; its own record, the stand-in, must be gone then.
+    """
     allocation = mirror.status.allocation
     if allocation is None or not (user := owner_pod(mirror)):
         return
     driver = driver_of(allocation)
     found = allocated(mirror, driver)
-    if driver not in drivers or found is None or ledger.get(mirror.metadata.uid) is not None:
+    asks = asked(mirror)
+    if (driver not in drivers and not outside) or found is None or ledger.get(mirror.metadata.uid) is not None:
         return
     holding = Holding(
         uid=mirror.metadata.uid,
@@ -55,6 +71,8 @@ def adopt(cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinCla
         node=_node_of(cluster, user, mirror),
         allocation=found,
         pods={user.uid: user},
+        class_name=asks.class_name if asks is not None else "",
+        outside=driver not in drivers,
         version=int(mirror.metadata.resource_version),
         offered=is_offer(allocation),
     )
@@ -62,7 +80,7 @@ def adopt(cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinCla
 
 
 def _node_of(cluster: Cluster, user: PodReference, mirror: BuiltinClaim) -> str:
-    """The allocation's one node; of an offer, the node where the scheduler put the pod."""
+    """The allocation's one node; of an offer, or of what can be used everywhere, the pod's."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
     if len(nodes) == 1:
@@ -71,33 +89,72 @@ def _node_of(cluster: Cluster, user: PodReference, mirror: BuiltinClaim) -> str:
     return (pod.spec.node_name or pod.status.nominated_node_name) if pod is not None else ""
 
 
-def _adopt_named(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> None:
-    allocation = claim.status.allocation
-    if allocation is None or not allocation.handles or allocation.handles[0].driver_name not in drivers:
-        return
-    handle, meta = allocation.handles[0], claim.metadata
+def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:
+    """Remember what a claim holds by its own record, which its driver wrote, unless that is on its way out.
+
+    Returns the holding if it is new. Without users it is one that nobody joined yet.
+    """
+    meta, driver = claim.metadata, driver_of_record(claim)
+    found = recorded(claim, cluster.nodes())
+    if found is None or ledger.of_claim(meta.namespace, meta.name) is not None or _ends(claim, drivers):
+        return None
     mirror = cluster.mirror((meta.namespace, meta.name))
-    terms = allocation.available_on_nodes.node_selector_terms if allocation.available_on_nodes else ()
+    users = _owner(cluster, claim) if is_stand_in(claim) else _reserved(claim)
+    if is_stand_in(claim) and (mirror is None or not users):
+        return None
+    node, allocation = found
+    class_ = cluster.class_(claim.spec.resource_class_name)
     holding = Holding(
-        uid=meta.uid,
+        uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
         namespace=meta.namespace,
         claim=meta.name,
-        entry="",
-        named=True,
-        driver=handle.driver_name,
-        node=next((field.values[0] for term in terms for field in term.match_fields), ""),
-        allocation=Allocation(tuple(Device(d.pool, d.device) for d in handle.devices), handle.data or {}),
-        pods={user.uid: PodReference(meta.namespace, user.name, user.uid) for user in claim.status.reserved_for},
-        shareable=allocation.shareable,
+        entry=meta.labels.get(GENERATED_LABEL, ""),
+        named=not is_stand_in(claim),
+        driver=driver,
+        node=node,
+        allocation=allocation,
+        pods={user.uid: user for user in users},
+        class_name=claim.spec.resource_class_name,
+        shareable=_shareable(claim, mirror, class_),
+        immediate=claim.spec.allocation_mode == "Immediate",
+        outside=driver not in drivers,
+        node_part=class_ is None or class_.node_part == "Required",
         version=int(mirror.metadata.resource_version) if mirror and mirror.status.allocation else 0,
     )
     _take_over(ledger, drivers, holding)
+    return holding
+
+
+def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
+    """Whether a driver outside of the controller takes the allocation back as soon as it sees the claim."""
+    deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
+    return driver_of_record(claim) not in drivers and (claim.status.deallocation_requested or deleted)
+
+
+def _owner(cluster: Cluster, claim: ResourceClaim) -> list[PodReference]:
+    """The stand-in's pod, if it is there and has not ended."""
+    for owner in claim.metadata.owner_references:
+        pod = cluster.pod((claim.metadata.namespace, owner.name))
+        if pod is not None and pod.metadata.uid == owner.uid and not done(pod):
+            return [reference(pod)]
+    return []
+
+
+def _reserved(claim: ResourceClaim) -> list[PodReference]:
+    return [PodReference(claim.metadata.namespace, user.name, user.uid) for user in claim.status.reserved_for]
+
+
+def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
+    if claim.status.allocation is not None and claim.status.allocation.shareable:
+        return True
+    return mirror is not None and is_shareable(mirror) and class_ is not None and class_.shareable
 
 
 def _take_over(ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
-    drivers[holding.driver].restore(
-        Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
-    )
+    if not holding.outside:
+        drivers[holding.driver].restore(
+            Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+        )
     ledger.add(holding)
 
 

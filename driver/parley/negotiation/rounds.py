@@ -75,7 +75,7 @@ class Outcome:
 class Negotiation:
     """One negotiation, a question at a time: ask about `outcome.candidates`, then `close` the round.
 
-    `round` is the number of the last question that was asked about the pod before.
+    `round` is the number of the last question about the pod before, `start` the nodes to begin with.
     """
 
     def __init__(
@@ -86,13 +86,15 @@ class Negotiation:
         limit: int = DEFAULT_CANDIDATES,
         enough: int = 1,
         round: int = 0,
+        start: Proposal | None = None,
     ) -> None:
         self._fresh = _Fresh(nodes)
         self._limit = limit
         self._enough = enough
         self._size = min(first, limit)
         self.outcome = Outcome(round=round)
-        self.over = not self._ask(self._fresh.take(self._size))
+        begin = self._fresh.take(self._size) if start is None else self._fresh.proposed(start, limit)
+        self.over = not self._ask(begin)
 
     def _ask(self, candidates: tuple[str, ...]) -> bool:
         if not candidates:

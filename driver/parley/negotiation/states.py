@@ -69,19 +69,18 @@ def next_step(states: Iterable[ClaimState], *, bound: bool) -> Step:
     """The one step that comes first.
 
     What a bound pod holds is put right, never freed: its containers may be using it. Before the pod is bound, a
-    cleared allocation means that the scheduler refused the node.
+    cleared allocation means that the scheduler refused the node, and nothing is recorded until all is allocated.
     """
     present = set(states)
+    unallocated = bool(present & {ClaimState.PENDING, ClaimState.JOINABLE})
     if ClaimState.STALE in present:
         return Step.NOTHING
     if ClaimState.MISPLACED in present or (not bound and present & _UNUSABLE):
         return Step.TAKE_BACK
     if ClaimState.UNKNOWN in present:
         return Step.ADOPT
-    if present & _UNRECORDED:
+    if present & _UNRECORDED and (bound or not unallocated):
         return Step.WRITE
     if ClaimState.OFFERED in present:
         return Step.FOLLOW_OFFER
-    if present & {ClaimState.PENDING, ClaimState.JOINABLE}:
-        return Step.NEGOTIATE
-    return Step.NOTHING
+    return Step.NEGOTIATE if unallocated else Step.NOTHING

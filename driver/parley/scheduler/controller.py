@@ -21,11 +21,13 @@ from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.events import Recorder
 from parley.control.gathering import NODES
 from parley.control.ledger import Holding, Ledger
+from parley.control.limits import topic as limit_topic
 from parley.control.measured import MeasuredDriver
 from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podscheduling import Publisher
-from parley.control.restoring import count_foreign, restore
+from parley.control.restoring import adopt_record, count_foreign, restore
+from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.templates import Templates
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.queue import WorkQueue, run_workers
@@ -85,7 +87,7 @@ class Controller:
         recorder = Recorder(client, clock, settings.instance, metrics)
         self._publisher = Publisher(client, self._publications)
         self._allocator = Allocator(client, self.cluster, self.ledger, self._drivers, clock, self._freed)
-        self._claims = Claims(client, self.cluster, self.ledger, self._drivers, clock)
+        self._claims = Claims(client, self.cluster, self.ledger, self._drivers, self._allocator, clock)
         self._templates = Templates(client, self.cluster, recorder)
         self._door = NativeDoor(
             client,
@@ -143,6 +145,7 @@ class Controller:
         published = await self._published()
         # No await from here until changes are listened to: one in between would be lost.
         self._door.unconfirmed = restore(self.cluster, self.ledger, self._drivers)
+        self._door.resume()
         for scheduling in published:
             for owner in scheduling.metadata.owner_references:
                 if not scheduling.status.waiting_for:
@@ -153,7 +156,7 @@ class Controller:
         for holding in list(self.ledger):
             self._look_at(holding)
             if not holding.pods:
-                await self._allocator.give_up(holding)
+                self._claim_keys.add((holding.namespace, holding.claim))
         for pod in self.cluster.pods():
             self._enqueue_pod(pod)
         for claim in self.cluster.claims():
@@ -185,6 +188,7 @@ class Controller:
 
     def _freed(self, holding: Holding) -> None:
         self._door.wake(("driver", holding.driver))
+        self._door.wake(limit_topic(holding.class_name, holding.namespace))
         if holding.named:
             self._door.wake(("claim", holding.namespace, holding.claim))
             self._claim_keys.add((holding.namespace, holding.claim))
@@ -222,10 +226,14 @@ class Controller:
 
     def _look_at_users(self, key: Key) -> None:
         """Pods that use or wait for the named claim."""
-        claim = self.cluster.claim(key)
-        holding = self.ledger.get(claim.metadata.uid) if claim is not None else None
-        if holding is not None:
+        if (holding := self.ledger.of_claim(*key)) is not None:
             self._look_at(holding)
+        if (expecting := self.ledger.expected_for(*key)) is not None:
+            self._pods.add((expecting.namespace, expecting.name))
+        claim = self.cluster.claim(key)
+        if claim is not None and is_stand_in(claim):
+            for owner in claim.metadata.owner_references:
+                self._pods.add((claim.metadata.namespace, owner.name))
         self._door.wake(("claim", *key))
 
     def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
@@ -254,8 +262,20 @@ class Controller:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if self._running and (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
+            self._allocator.record_changed(claim, gone=new is None)
+            if new is not None and driver_of_record(new) not in self._drivers:
+                adopt_record(self.cluster, self.ledger, self._drivers, new)
             self._claim_keys.add(key)
             self._look_at_users(key)
+
+    def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
+        if not self._running or (scheduling := new or old) is None:
+            return
+        meta = scheduling.metadata
+        self._pods.add((meta.namespace, meta.name))
+        if new is None:
+            for owner in meta.owner_references:
+                self._publisher.lost(PodReference(meta.namespace, meta.name, owner.uid))
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         if self._running and (template := new or old) is not None:

@@ -69,6 +69,13 @@ def check_answers(
             )
 
 
+def check_scores(driver: str, scores: Mapping[str, float]) -> None:
+    """Raises DriverFault unless every preference is from 0 to 1."""
+    for node, score in scores.items():
+        if not 0 <= score <= 1:
+            raise DriverFault(f"driver {driver} gave node {node!r} the score {score}; it must be from 0 to 1")
+
+
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:
     """Raises DriverFault unless every claim has an allocation that the API will accept."""
     for claim in request.claims:

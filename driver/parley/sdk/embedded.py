@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.negotiation.answers import Answer
-from parley.sdk.checks import check_allocations, check_answers, parse_parameters
+from parley.sdk.checks import check_allocations, check_answers, check_scores, parse_parameters
 from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
 
 
@@ -54,8 +54,14 @@ class EmbeddedDriver:
         return answers
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
-        """The driver's preferences, by node."""
-        return self.driver.score(request, nodes)
+        """The driver's preferences, by node. Raises DriverFault if one is not between 0 and 1."""
+        scores = self.driver.score(request, nodes)
+        check_scores(self.name, scores)
+        return scores
+
+    def units(self, claim: ClaimRequest[Any, Any]) -> int:
+        """How much of a class's limit in units the claim takes up."""
+        return self.driver.units(claim)
 
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request. On a DriverFault everything is given back before it is raised."""

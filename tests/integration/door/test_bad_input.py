@@ -73,16 +73,17 @@ async def test_a_class_of_an_unknown_driver(shop: Namespace) -> None:
     await shop.create(resource_class("strange", "gpu.example.com"), template("one", "strange"))
     await shop.create(claim("mine", "strange"), pod("bad", templates={"gpu": "one"}))
 
-    expected = (
-        "class strange: driverName='gpu.example.com' does not run in this controller "
-        "(running: device.parley.dev): correct the class, or start that driver"
+    assert await complaint(shop, reasons.DRIVER_NOT_ANSWERING) == (
+        "no answer within 30 s from driver gpu.example.com, outside of this controller: "
+        "start it, or correct driverName of class strange"
     )
-    assert await complaint(shop, reasons.DRIVER_NOT_FOUND) == expected
-    assert await accepted(shop, "mine", reasons.DRIVER_NOT_FOUND) == expected
+    assert await accepted(shop, "mine", reasons.ACCEPTED) == (
+        "class is known; driver gpu.example.com will judge the parameters"
+    )
 
     await shop.client.patch(CLASSES, "strange", {"driverName": "device.parley.dev"})
 
-    await accepted(shop, "mine", reasons.ACCEPTED)
+    await shop.bound("bad")
 
 
 @pytest.mark.parametrize(

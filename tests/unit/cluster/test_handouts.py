@@ -22,7 +22,9 @@ async def hand_out(client: Client, name: str, request: str = "exclusive") -> Non
     spec = {"devices": {"requests": [{"name": request, "exactly": exactly}]}}
     claim = await client.create(BUILTIN_CLAIMS, {"metadata": {"name": name}, "spec": spec}, "team")
     status: dict[str, Any] = {
-        "allocation": allocation_body(claim, "device.parley.dev", THE_DEVICE, "node-a", "2026-01-01T00:00:00Z"),
+        "allocation": allocation_body(
+            claim, "device.parley.dev", THE_DEVICE, ["node-a"], "2026-01-01T00:00:00Z", node_part=True
+        ),
         "reservedFor": [consumer(PodReference("team", name, pod.metadata.uid))],
     }
     await client.patch(BUILTIN_CLAIMS, name, {"status": status}, "team", subresource="status")

@@ -18,6 +18,13 @@ CASES = [
         False,
         Step.NEGOTIATE,
     ),
+    (
+        "one driver allocated, another one has yet to answer",
+        [S.UNWRITTEN, S.PENDING],
+        False,
+        Step.NEGOTIATE,
+    ),
+    ("a claim of a running pod is allocated but not recorded", [S.UNWRITTEN, S.PENDING], True, Step.WRITE),
     ("a driver allocated, the API does not show it", [S.UNWRITTEN, S.ALLOCATED], False, Step.WRITE),
     ("our write is not in the cache yet", [S.STALE, S.PENDING], False, Step.NOTHING),
     ("all is recorded", [S.ALLOCATED, S.ALLOCATED], False, Step.NOTHING),

@@ -307,9 +307,9 @@ def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> N
                 "claim default/CLAIM: spec.resourceClassName='absent' does not exist: create that ResourceClass",
             ),
             "no-driver": (
-                "DriverNotFound",
-                "class stranger: driverName='other.example.com' does not run in this controller "
-                "(running: device.parley.dev): correct the class, or start that driver",
+                "DriverNotAnswering",
+                "no answer within 30 s from driver other.example.com, outside of this controller: "
+                "start it, or correct driverName of class stranger",
             ),
             "typo": (
                 "ParametersInvalid",

@@ -3,8 +3,13 @@ finds out again which nodes the scheduler refuses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from parley.control.podscheduling import Asked
 from parley.negotiation.rounds import Outcome
+
+if TYPE_CHECKING:
+    from parley.scheduler.native.talks import Talk
 
 FIRST_BLOCK = 0.1
 FIRST_PAUSE = 5.0
@@ -16,14 +21,21 @@ class Attempt:
     """One pod's way so far.
 
     `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
-    driver said that it will never do, with its words; `offered` the nodes that the scheduler may choose from
-    now, and `offer_version` the newest resourceVersion of that offer. `retry_at` and `blocked_until` are on the
-    event loop's clock.
+    driver said that it will never do, with its words; `left` those that the pod had to leave, to be avoided.
+    `offered` are the nodes that the scheduler may choose from now, and `offer_version` the newest resourceVersion
+    of that offer. `asked` are the claims for drivers outside, `talk` how it stands with them, `rounds` the number
+    of the last question, `resumed` whether an earlier leader's selection was looked for. `retry_at` and
+    `blocked_until` are on the event loop's clock.
     """
 
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
+    asked: tuple[Asked, ...] = ()
+    talk: "Talk | None" = None
+    rounds: int = 0
+    resumed: bool = False
     refused: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
     offered: tuple[str, ...] = ()
     offer_version: int = 0
@@ -64,3 +76,5 @@ class Attempt:
         """The pause is over, or something changed that the scheduler may judge differently."""
         self.refused.clear()
         self.retry_at = 0.0
+        if self.talk is not None and not self.talk.selected and self.talk.negotiation.over:
+            self.talk = None

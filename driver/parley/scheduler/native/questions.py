@@ -16,11 +16,20 @@ from parley.sdk.embedded import EmbeddedDriver, RawClaim
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One typed request per driver, and the driver of each claim entry."""
+    """One typed request per driver inside, the claims for drivers outside, and the driver of each claim entry."""
 
     requests: Mapping[str, Request[Any, Any]]
     drivers: Mapping[str, str]
     wanted: tuple[tuple[str, str, str], ...]
+    weights: Mapping[str, int]
+    outside: tuple[PodClaim, ...] = ()
+
+    @property
+    def wanted_outside(self) -> frozenset[Hashable]:
+        """What is wanted of drivers outside, for each claim: a change of it voids the answers."""
+        return frozenset(
+            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.outside
+        )
 
     def signature(self, pod: Pod) -> Hashable:
         """Equal for pods that want the same of nodes and drivers: what can't serve one can't serve the other."""
@@ -38,12 +47,17 @@ class Question:
 def question(drivers: Mapping[str, EmbeddedDriver], pod: PodReference, claims: Sequence[PodClaim]) -> Question:
     """Claims by driver, with typed parameters. Raises BadParameters."""
     raw: defaultdict[str, list[RawClaim]] = defaultdict(list)
+    weights: defaultdict[str, int] = defaultdict(int)
     for claim in claims:
         assert claim.class_ is not None
-        raw[claim.class_.driver_name].append(_raw(pod, claim))
+        driver = claim.class_.driver_name
+        raw[driver].append(_raw(pod, claim))
+        weights[driver] = max(weights[driver], claim.class_.score_weight)
     return Question(
-        requests={name: drivers[name].request(pod, of_driver) for name, of_driver in raw.items()},
+        requests={name: drivers[name].request(pod, found) for name, found in raw.items() if name in drivers},
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
+        weights=weights,
+        outside=tuple(claim for claim in claims if claim.outside),
         wanted=tuple(
             (name, claim.class_name, repr(claim.parameters))
             for name, of_driver in raw.items()
@@ -84,15 +98,33 @@ def ask(drivers: Mapping[str, EmbeddedDriver], asked: Question, excluded: Mappin
     return answers
 
 
+def units(drivers: Mapping[str, EmbeddedDriver], asked: Question) -> dict[str, int]:
+    """How much of a limit in units each claim of a driver inside takes up, by entry; for others it is one."""
+    return {
+        claim.name: drivers[name].units(claim)
+        for name, request in asked.requests.items()
+        for claim in request.claims
+    }
+
+
 def have_preferences(drivers: Mapping[str, EmbeddedDriver], asked: Question) -> bool:
     """Whether some driver prefers nodes to others, so that it is worth asking about more than the first few."""
     return any(drivers[name].has_preferences for name in asked.requests)
 
 
-def scores(drivers: Mapping[str, EmbeddedDriver], asked: Question, nodes: Sequence[str]) -> dict[str, float]:
-    """The drivers' preferences added up, by node."""
+def scores(
+    drivers: Mapping[str, EmbeddedDriver],
+    asked: Question,
+    nodes: Sequence[str],
+    outside: Mapping[str, Mapping[str, float]],
+) -> dict[str, float]:
+    """The drivers' preferences (0 to 1) added up by node, each times the largest `scoreWeight` of its classes.
+
+    `outside` has those of the drivers outside, by driver.
+    """
+    said = {name: drivers[name].score(request, nodes) for name, request in asked.requests.items()}
     total: defaultdict[str, float] = defaultdict(float)
-    for name, request in asked.requests.items():
-        for node, score in drivers[name].score(request, nodes).items():
-            total[node] += score
+    for name, preferences in {**said, **outside}.items():
+        for node, score in preferences.items():
+            total[node] += asked.weights[name] * score
     return dict(total)

@@ -37,7 +37,7 @@ class Telling:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
         self._figures.waits(pod.metadata.uid, code)
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
-            report = Report(attempt.outcome, attempt.drivers, "", code, message)
+            report = Report(attempt.outcome, attempt.drivers, "", code, message, attempt.asked)
             self._publisher.want(reference(pod), report)
         await self.warn(pod, code, message)
 
@@ -45,6 +45,12 @@ class Telling:
         """An event alone: something failed and is tried again."""
         meta = pod.metadata
         await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
+
+    def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
+        """Drivers outside are asked, or allocate on the selected node: the PodScheduling is what tells them."""
+        self._figures.goes_on(pod.metadata.uid, code)
+        report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked)
+        self._publisher.want(reference(pod), report)
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:
         """The scheduler is choosing among the nodes offered."""
@@ -74,7 +80,8 @@ class Telling:
             return
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))
-        self._publisher.want(user, Report(outcome, drivers, node))
+        asked = attempt.asked if attempt is not None else ()
+        self._publisher.want(user, Report(outcome, drivers, node, asked=asked))
         self._recorder.forget(user.uid)
 
     def gone(self, pod: PodReference) -> None:

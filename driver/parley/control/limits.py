@@ -1,0 +1,67 @@
+"""What each namespace holds of each class, and what the class's `limits` leave. In memory, no effects.
+
+Counted from the moment an allocation begins, so that two pods that are served at the same time cannot pass both.
+A claim allocated before a limit was lowered stays; nothing new is allocated until there is room again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from parley.api.models import Limit, ResourceClass
+
+Topic = tuple[str, ...]
+
+
+def topic(class_name: str, namespace: str) -> Topic:
+    """What changes when a namespace holds less of a class."""
+    return ("limit", class_name, namespace)
+
+
+class Limits:
+    """Units by claim, for each class and namespace."""
+
+    def __init__(self) -> None:
+        self._held: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        self._place: dict[str, tuple[str, str]] = {}
+
+    def count(self, uid: str, class_name: str, namespace: str, units: int) -> None:
+        """The claim holds that much, or is about to. Repeating it changes nothing."""
+        self.forget(uid)
+        self._held[class_name, namespace][uid] = units
+        self._place[uid] = (class_name, namespace)
+
+    def forget(self, uid: str) -> None:
+        """The claim holds nothing any more. Idempotent."""
+        place = self._place.pop(uid, None)
+        if place is not None:
+            del self._held[place][uid]
+            if not self._held[place]:
+                del self._held[place]
+
+    def excess(self, class_: ResourceClass, namespace: str, wanted: Mapping[str, int]) -> str:
+        """What a pod's pending claims of the class would exceed; "" if there is room.
+
+        `wanted` has the units by the claims' UIDs.
+        """
+        limit = limit_for(class_, namespace)
+        if limit is None:
+            return ""
+        all_held = self._held.get((class_.metadata.name, namespace), {})
+        held = [units for uid, units in all_held.items() if uid not in wanted]
+        counts = (
+            ("claims", limit.claims, len(held), len(wanted)),
+            ("units", limit.units, sum(held), sum(wanted.values())),
+        )
+        for what, most, used, more in counts:
+            if most is not None and used + more > most:
+                return (
+                    f"namespace {namespace} holds {used} of {most} {what} that class {class_.metadata.name} "
+                    f"allows it, {more} more wanted: end pods that hold some, or raise the class's limits[].{what}"
+                )
+        return ""
+
+
+def limit_for(class_: ResourceClass, namespace: str) -> Limit | None:
+    """The limit that holds for the namespace: the first that names it, or else the first that names none."""
+    named = (limit for limit in class_.limits if namespace in limit.namespaces)
+    return next(named, None) or next((limit for limit in class_.limits if not limit.namespaces), None)

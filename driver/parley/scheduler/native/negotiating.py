@@ -1,0 +1,203 @@
+"""One pod's negotiation: propose candidates, hear the drivers, and decide on a node, or on what to wait for."""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.control.cluster import Cluster, Key, reference
+from parley.control.gathering import NODES, PodClaim, Topic
+from parley.control.ledger import Ledger
+from parley.control.limits import topic as limit_topic
+from parley.negotiation.answers import in_words
+from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
+from parley.negotiation.selection import select
+from parley.negotiation.states import ClaimState
+from parley.scheduler.native.attempts import Attempt
+from parley.scheduler.native.candidates import CandidateNodes
+from parley.scheduler.native.placing import Placing
+from parley.scheduler.native.pods import Pods, now
+from parley.scheduler.native.questions import Question, ask, have_preferences, question, scores, units
+from parley.scheduler.native.talks import Failure, Talks
+from parley.sdk.checks import BadParameters
+from parley.sdk.embedded import EmbeddedDriver
+
+
+class Negotiator:
+    """Decides where pods go. `candidates` is how many nodes a round asks about at most."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        pods: Pods,
+        talks: Talks,
+        placing: Placing,
+        candidates: int,
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._pods = pods
+        self._talks = talks
+        self._placing = placing
+        self._candidates = candidates
+
+    async def negotiate(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Find a node for the pod's pending claims, as far as it goes now."""
+        attempt = self._pods.attempt(pod)
+        if self._pods.blocked(key, pod):
+            return
+        if attempt.offered:
+            if any(claim.version < attempt.offer_version for claim in claims):
+                return
+            attempt.offer_ended()
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        try:
+            asked = question(self._drivers, reference(pod), pending)
+        except BadParameters as error:
+            topics: list[Topic] = [("class", claim.class_.metadata.name) for claim in pending if claim.class_]
+            topics += [("claim", pod.metadata.namespace, claim.name) for claim in pending]
+            await self._pods.wait(key, pod, reasons.PARAMETERS_INVALID, str(error), str(error), topics)
+            return
+        if not await self._within_limits(key, pod, pending, asked):
+            return
+        nodes = CandidateNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], common_nodes(claims))
+        if asked.outside:
+            await self._talk(key, pod, claims, asked, nodes)
+            return
+        exact = self._offers(attempt, pod, claims, pending)
+        outcome = self._ask_inside(attempt, asked, nodes, exact=exact)
+        await self._conclude(key, pod, claims, asked, nodes, outcome, exact=exact)
+
+    async def _within_limits(self, key: Key, pod: Pod, pending: Sequence[PodClaim], asked: Question) -> bool:
+        """Whether the pod's namespace may hold what is pending; if not, the pod waits."""
+        counts = units(self._drivers, asked)
+        namespace = pod.metadata.namespace
+        for class_ in {c.class_.metadata.name: c.class_ for c in pending if c.class_ is not None}.values():
+            wanted = {c.uid: counts.get(c.entry, 1) for c in pending if c.class_ is class_}
+            if excess := self._ledger.limits.excess(class_, namespace, wanted):
+                topics = [limit_topic(class_.metadata.name, namespace), ("class", class_.metadata.name)]
+                line = (reasons.LIMIT_REACHED, *topics, tuple(sorted(wanted.values())))
+                await self._pods.wait(key, pod, reasons.LIMIT_REACHED, excess, line, topics)
+                return False
+        return True
+
+    def _ask_inside(self, attempt: Attempt, asked: Question, nodes: CandidateNodes, *, exact: bool) -> Outcome:
+        choosy = exact or have_preferences(self._drivers, asked)
+        return negotiate(
+            nodes,
+            ask(self._drivers, asked, attempt.excluded),
+            first=self._candidates if choosy else FIRST_CANDIDATES,
+            limit=self._candidates,
+            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.left),
+        )
+
+    async def _talk(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: CandidateNodes
+    ) -> None:
+        inside = ask(self._drivers, asked, self._pods.attempt(pod).excluded)
+        heard = await self._talks.hear(key, pod, asked, nodes, inside)
+        if isinstance(heard, Failure):
+            self._pods.block(key, pod)
+            await self._placing.give_back_all(pod)
+            await self._placing.failed(key, pod, heard.node, heard.message, heard.permanent)
+        elif heard is not None:
+            await self._conclude(key, pod, claims, asked, nodes, heard, exact=False)
+
+    async def _conclude(
+        self,
+        key: Key,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        asked: Question,
+        nodes: CandidateNodes,
+        outcome: Outcome,
+        *,
+        exact: bool,
+    ) -> None:
+        attempt = self._pods.attempt(pod)
+        attempt.outcome, attempt.drivers = outcome, asked.drivers
+        if not outcome.viable:
+            await self._nothing_viable(key, pod, claims, nodes, asked)
+            return
+        await self._proceed(key, pod, claims, asked, nodes, exact=exact)
+
+    def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
+        """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods; nor without
+        a node part: an offer has a result, for which the kubelet would look for a plugin."""
+        if pod.spec.node_name or len(pending) < len(claims) or any(claim.claim is not None for claim in claims):
+            return False
+        classes = [claim.class_ for claim in pending if claim.class_ is not None]
+        if any(class_.node_part == "None" for class_ in classes):
+            return False
+        return attempt.exact or any(class_.placement == "Exact" for class_ in classes)
+
+    async def _nothing_viable(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: CandidateNodes, asked: Question
+    ) -> None:
+        attempt = self._pods.attempt(pod)
+        if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
+            await self._placing.give_back_all(pod)
+            self._pods.retry(key)
+            return
+        refused = attempt.outcome.refused
+        code = reasons.NOTHING_VIABLE if attempt.outcome.candidates else reasons.NO_CANDIDATES
+        words = in_words({**nodes.misfits, **refused}) or "the cluster has no nodes"
+        remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
+        message = f"0 of {len(self._cluster.node_names())} nodes will do: {words}. To help: {remedy}"
+        topics: list[Topic] = [("driver", driver) for driver in asked.requests]
+        await self._pods.wait(key, pod, code, message, _line(pod, asked, attempt, nodes), [*topics, NODES])
+
+    async def _proceed(
+        self,
+        key: Key,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        asked: Question,
+        nodes: CandidateNodes,
+        *,
+        exact: bool,
+    ) -> None:
+        attempt = self._pods.attempt(pod)
+        viable = [node for node in attempt.outcome.viable if not asked.outside or nodes.fits(node)]
+        if not viable:
+            self._talks.end(pod)
+            self._pods.retry(key)
+            return
+        fresh = [node for node in viable if node not in attempt.refused]
+        if not fresh and not pod.spec.node_name:
+            if now() < attempt.retry_at or not attempt.retry_at:
+                await self._all_refused(key, pod, attempt)
+                return
+            attempt.begin_again()
+            fresh = viable
+        if exact:
+            await self._placing.offer(key, pod, claims, asked, fresh[:MAX_CANDIDATES])
+            return
+        viable = fresh or viable
+        said = self._talks.scores(pod, attempt.outcome, asked) if asked.outside else {}
+        selected = select(viable, scores(self._drivers, asked, viable, said), attempt.left)
+        assert selected is not None
+        await self._placing.allocate(key, pod, claims, asked, selected, offered=False)
+
+    async def _all_refused(self, key: Key, pod: Pod, attempt: Attempt) -> None:
+        if not attempt.retry_at:
+            self._pods.again(key, attempt.pause(now()))
+        nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
+        message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
+        await self._pods.wait(key, pod, reasons.SCHEDULER_REFUSED, message, (pod.metadata.uid,), [NODES])
+
+
+def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
+    """The nodes where everything that is allocated for the pod can be used; None if nothing limits them."""
+    limits = [claim.holding.nodes for claim in claims if claim.holding is not None]
+    sets = [frozenset(nodes) for nodes in limits if nodes is not None]
+    return frozenset.intersection(*sets) if sets else None
+
+
+def _line(pod: Pod, asked: Question, attempt: Attempt, nodes: CandidateNodes) -> Hashable:
+    """Pods in one line are alike in all that decides: what can't serve the first can't serve the others."""
+    if attempt.excluded or attempt.refused:
+        return pod.metadata.uid
+    return asked.signature(pod), nodes.only

@@ -1,0 +1,138 @@
+"""A pod's place: allocate on the selected node, or offer nodes to the scheduler; record it, or give it back."""
+
+from collections.abc import Mapping, Sequence
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.control.allocation import AllocationFailed, Allocator
+from parley.control.cluster import Cluster, Key, reference
+from parley.control.gathering import PodClaim
+from parley.control.ledger import Ledger
+from parley.control.mirror import is_offer
+from parley.kube.client import BadRequest, Client, Forbidden, Invalid
+from parley.negotiation.states import ClaimState
+from parley.scheduler.native.pods import Pods
+from parley.scheduler.native.questions import Question, question
+from parley.scheduler.native.talks import Talks
+from parley.sdk import PermanentError
+from parley.sdk.embedded import EmbeddedDriver
+
+
+class Placing:
+    """What is done once it is decided where."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        allocator: Allocator,
+        pods: Pods,
+        talks: Talks,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._allocator = allocator
+        self._pods = pods
+        self._talks = talks
+
+    async def allocate(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, node: str, *, offered: bool
+    ) -> bool:
+        """Drivers inside allocate on the node, those outside are told to; returns whether none failed."""
+        inside = [claim for claim in claims if claim.entry in asked.drivers and not claim.outside]
+        try:
+            await self._allocator.allocate(pod, inside, asked.requests, node, offered=offered)
+        except AllocationFailed as failure:
+            permanent = isinstance(failure.__cause__, PermanentError)
+            await self.failed(key, pod, node, str(failure), inside if permanent else ())
+            return False
+        if not pod.spec.node_name:
+            self._cluster.assume(pod, node)
+        if asked.outside:
+            self._talks.select(key, pod, asked, node)
+            return True
+        self._allocator.join(pod, claims)
+        self._pods.leave_line(key)
+        self._pods.telling.allocated(pod, node)
+        await self.write(key, pod, claims)
+        return True
+
+    async def failed(self, key: Key, pod: Pod, node: str, message: str, permanent: Sequence[PodClaim]) -> None:
+        """A driver could not allocate on the node; for the claims in `permanent` it never will."""
+        if permanent:
+            self._pods.attempt(pod).excluded[node] = message
+        if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
+            await self._fail(pod, message)
+            return
+        await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
+        self._pods.retry(key)
+
+    async def _fail(self, pod: Pod, message: str) -> None:
+        """The pod can't run, and whoever made it shall replace it."""
+        await self._pods.telling.warn(pod, reasons.PERMANENTLY_FAILED, message)
+        if pod.spec.node_name:
+            return
+        status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
+        meta = pod.metadata
+        body = {"metadata": {"uid": meta.uid}, "status": status}
+        await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
+
+    async def write(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Record the holdings. What the API will never accept is given back, and the user told."""
+        try:
+            await self._allocator.write(claims)
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._pods.block(key, pod)
+            if not pod.spec.node_name:
+                await self.give_back_all(pod)
+            message = f"the API server refused the allocation: {error.message}"
+            await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
+
+    async def give_back_all(self, pod: Pod) -> None:
+        """Whatever the pod holds or waits for is given up."""
+        user = reference(pod)
+        self._talks.end(pod)
+        held = [h for h in self._ledger.of_pod_name(user.namespace, user.name) if user.uid in h.pods]
+        self._cluster.usage.remove(user.uid)
+        await self._allocator.give_back(user, held, departed=False)
+
+    async def offer(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
+    ) -> None:
+        """Let the scheduler choose among the nodes."""
+        attempt = self._pods.attempt(pod)
+        written = await self._allocator.offer(claims, asked.drivers, nodes)
+        if not all(m.status.allocation is not None and is_offer(m.status.allocation) for m in written):
+            for mirror in written:
+                await self._allocator.clear(mirror)
+            raise RuntimeError(
+                "the API server dropped bindingConditions from an allocation: "
+                "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
+            )
+        attempt.offered = tuple(nodes)
+        attempt.offer_version = max(int(mirror.metadata.resource_version) for mirror in written)
+        self._pods.telling.chooses(pod, attempt)
+        self._pods.leave_line(key)
+
+    async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """See whether the scheduler chose one of the nodes offered, and allocate there."""
+        chosen = pod.spec.node_name or pod.status.nominated_node_name
+        if not chosen or not all(claim.is_reserved(pod) for claim in claims) or any(c.offer_ended for c in claims):
+            return
+        live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        if live.metadata.uid != pod.metadata.uid or chosen != (
+            live.spec.node_name or live.status.nominated_node_name
+        ):
+            return
+        offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
+        asked = question(self._drivers, reference(pod), offered)
+        if not all(chosen in claim.offered_nodes for claim in offered):
+            await self._allocator.decline(offered, f"node {chosen} was not among those offered")
+        elif not await self.allocate(key, pod, claims, asked, chosen, offered=True):
+            self._pods.attempt(pod).offered = (chosen,)
+            await self._allocator.decline(offered, f"nothing is left on node {chosen}")

@@ -1,0 +1,94 @@
+"""What the parts of the door share about pods: how far each is, who waits for what, when to look again."""
+
+import asyncio
+from collections.abc import Hashable, Sequence
+
+from parley.api.builtin import Pod
+from parley.control.cluster import Cluster, Key, reference
+from parley.control.gathering import NODES, Topic
+from parley.kube.queue import WorkQueue
+from parley.negotiation.waiting import WaitingLines
+from parley.scheduler.native.attempts import Attempt
+from parley.scheduler.native.telling import Telling
+from parley.sdk import PodReference
+
+
+class Pods:
+    """Attempts, waiting lines and the queue. `again` looks at a pod after some seconds."""
+
+    def __init__(self, cluster: Cluster, telling: Telling, queue: WorkQueue[Key]) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._attempts: dict[PodReference, Attempt] = {}
+        self._lines: WaitingLines[Key] = WaitingLines()
+        self.telling = telling
+
+    def attempt(self, pod: Pod) -> Attempt:
+        """What is remembered of the pod; made at the first look."""
+        return self._attempts.setdefault(reference(pod), Attempt())
+
+    def known(self, pod: PodReference) -> Attempt | None:
+        """What is remembered of the pod, if anything is."""
+        return self._attempts.get(pod)
+
+    def settled(self, pod: Pod) -> Attempt | None:
+        """The pod has everything: what was remembered of it is handed out and forgotten."""
+        return self._attempts.pop(reference(pod), None)
+
+    def gone(self, pod: PodReference) -> None:
+        """Forget what was remembered of the pod."""
+        self._attempts.pop(pod, None)
+        self.telling.gone(pod)
+
+    def look_again(self, key: Key) -> None:
+        """At once."""
+        self._queue.add(key)
+
+    def retry(self, key: Key) -> None:
+        """After a growing delay."""
+        self._queue.retry(key)
+
+    def again(self, key: Key, seconds: float) -> None:
+        """After so many seconds."""
+        self._queue.add_after(key, seconds)
+
+    def wake(self, topic: Topic) -> None:
+        """Something changed: look again at the pods that it may help."""
+        for key in self._lines.wake(topic):
+            if topic == NODES and (pod := self._cluster.pod(key)) is not None:
+                self.attempt(pod).begin_again()
+            self._queue.add(key)
+
+    def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
+        """The pod waits behind those that wait for the same."""
+        if (following := self._lines.wait(key, line, topics)) is not None:
+            self._queue.add(following)
+
+    def leave_line(self, key: Key) -> None:
+        """The pod waits no more; whoever was behind it may be next."""
+        if (following := self._lines.leave(key)) is not None:
+            self._queue.add(following)
+
+    async def wait(
+        self, key: Key, pod: Pod, code: str, message: str, line: Hashable, topics: Sequence[Topic]
+    ) -> None:
+        """The pod waits in the line until one of the topics changes, and its user is told why."""
+        self.line_up(key, line, topics)
+        await self.telling.waits(pod, self.attempt(pod), code, message)
+
+    def block(self, key: Key, pod: Pod) -> None:
+        """Something was refused: the pod is left alone for a growing while, whatever wakes it."""
+        self._queue.add_after(key, self.attempt(pod).block(now()))
+
+    def blocked(self, key: Key, pod: Pod) -> bool:
+        """Whether the pod is left alone for now; it is looked at again when that is over."""
+        left = self.attempt(pod).blocked_until - now()
+        if left <= 0:
+            return False
+        self._queue.add_after(key, left)
+        return True
+
+
+def now() -> float:
+    """On the event loop's clock."""
+    return asyncio.get_running_loop().time()

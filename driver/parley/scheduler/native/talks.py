@@ -1,0 +1,310 @@
+"""Talks with drivers outside of the controller: asked through the PodScheduling, answered there, never waited for.
+
+A talk goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
+node is selected. Drivers inside are asked again at each look: their answers are cheap and always new. When a node
+is selected, the drivers outside allocate; what they allocated shows in their claims, and the door goes on there.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from parley.api import reasons
+from parley.api.builtin import NodeSelector, Pod
+from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
+from parley.control.allocation import Allocator
+from parley.control.cluster import Cluster, Key, reference
+from parley.control.gathering import PodClaim, Topic
+from parley.control.ledger import Ledger
+from parley.control.podscheduling import Asked
+from parley.control.standin import is_stand_in
+from parley.negotiation.answers import Answer, Answers, Proposal, agreed_alternatives, viable_for_all
+from parley.negotiation.rounds import Ask, Negotiation, Outcome
+from parley.scheduler.native.candidates import CandidateNodes
+from parley.scheduler.native.pods import Pods, now
+from parley.scheduler.native.questions import Question
+from parley.sdk import PodReference
+
+ANSWER_SECONDS = 30.0
+"""So long a driver outside may think before the pod's user is told that it does not answer."""
+
+ALLOCATE_GRACE_SECONDS = 60.0
+"""A driver outside keeps the class's time limit itself; this much later the node is given up without it."""
+
+
+@dataclass(slots=True)
+class Talk:
+    """One pod's talk. `heard` are the answers that ended the last round, if nobody is left to be asked about;
+    `selected` is the node where drivers allocate since `selected_at`, chosen in round `selected_round`."""
+
+    wanted: frozenset[Hashable]
+    negotiation: Negotiation
+    asked_at: float
+    heard: Answers | None = None
+    selected: str = ""
+    selected_at: float = 0.0
+    selected_round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Drivers could not allocate on the selected node. `permanent`: classes whose drivers never will."""
+
+    node: str
+    message: str
+    permanent: tuple[PodClaim, ...]
+
+
+class Talks:
+    """All talks. They are kept in the pods' attempts, so that they end with them."""
+
+    def __init__(
+        self, cluster: Cluster, ledger: Ledger, allocator: Allocator, pods: Pods, candidates: int
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._allocator = allocator
+        self._pods = pods
+        self._candidates = candidates
+
+    async def hear(
+        self, key: Key, pod: Pod, asked: Question, nodes: CandidateNodes, ask: Ask
+    ) -> Outcome | Failure | None:
+        """How the talk stands: an outcome, a failure on the selected node, or None while drivers think."""
+        attempt = self._pods.attempt(pod)
+        if attempt.talk is None or not asked.wanted_outside <= attempt.talk.wanted:
+            self.give_up(reference(pod))
+            attempt.asked = tuple(Asked(c.entry, asked.drivers[c.entry], c.name) for c in asked.outside)
+            attempt.talk = self._begin(pod, asked, nodes)
+        for claim in asked.outside:
+            if claim.written is None:
+                await self._allocator.stand_in(pod, claim)
+        talk = attempt.talk
+        if talk.selected:
+            return self._follow(key, pod, talk, asked)
+        return await self._listen(key, pod, talk, asked, nodes, ask)
+
+    def _begin(self, pod: Pod, asked: Question, nodes: CandidateNodes) -> Talk:
+        """Ask from the beginning; after a restart, go on with the node that was selected before."""
+        attempt, before = self._pods.attempt(pod), self._scheduling(pod)
+        rounds = max(attempt.rounds, before.spec.round if before is not None else 0)
+        talk = Talk(asked.wanted_outside, self._negotiation(pod, nodes, rounds), now())
+        if before is not None and before.spec.selected_node and not attempt.resumed:
+            same = {claim.resource_claim_name for claim in before.spec.claims}
+            if all(claim.name in same for claim in asked.outside):
+                attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
+                attempt.drivers = asked.drivers
+                self._selected(pod, talk, asked, before.spec.selected_node, rounds)
+        attempt.resumed = True
+        return talk
+
+    def _negotiation(
+        self, pod: Pod, nodes: CandidateNodes, rounds: int, start: Proposal | None = None
+    ) -> Negotiation:
+        attempt = self._pods.attempt(pod)
+        enough = 1 + len(attempt.refused | attempt.left)
+        limit = self._candidates
+        return Negotiation(nodes, first=limit, limit=limit, enough=enough, round=rounds, start=start)
+
+    def _scheduling(self, pod: Pod) -> PodScheduling | None:
+        """The pod's PodScheduling as the API has it."""
+        found = self._cluster.scheduling((pod.metadata.namespace, pod.metadata.name))
+        owners = found.metadata.owner_references if found is not None else ()
+        return found if any(owner.uid == pod.metadata.uid for owner in owners) else None
+
+    async def _listen(
+        self, key: Key, pod: Pod, talk: Talk, asked: Question, nodes: CandidateNodes, ask: Ask
+    ) -> Outcome | None:
+        attempt = self._pods.attempt(pod)
+        while True:
+            outcome = talk.negotiation.outcome
+            attempt.rounds = outcome.round
+            answers, missing = self._answers(pod, outcome, asked, ask)
+            attempt.outcome, attempt.drivers = replace(outcome, answers=answers), asked.drivers
+            if missing and outcome.candidates:
+                classes = {c.class_name for c in asked.outside if asked.drivers[c.entry] in missing}
+                await self._wait(key, pod, talk, missing, sorted(classes))
+                return None
+            ended = self._closed(pod, talk, answers, nodes)
+            if ended is not None:
+                return ended
+            talk.asked_at = now()
+
+    def _closed(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
+        """What the complete answers to the open round come to; None if another question is open now."""
+        negotiation = talk.negotiation
+        if negotiation.over:
+            return self._reconsidered(pod, talk, answers, nodes)
+        if negotiation.enough(answers):
+            return negotiation.outcome.with_answers(answers)
+        negotiation.close(answers)
+        if not negotiation.over:
+            return None
+        talk.heard = answers
+        return negotiation.outcome
+
+    def _reconsidered(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
+        """Everybody was asked about every node; an answer that changed since may help nevertheless."""
+        outcome = talk.negotiation.outcome
+        changed = replace(outcome, answers=answers, viable=viable_for_all(outcome.candidates, answers))
+        if changed.viable or answers == talk.heard:
+            return changed
+        talk.heard = answers
+        proposal = agreed_alternatives(answers)
+        if proposal is None:
+            return changed
+        again = self._negotiation(pod, nodes, outcome.round, proposal)
+        if again.over:
+            return changed
+        talk.negotiation = again
+        return None
+
+    def _answers(
+        self, pod: Pod, outcome: Outcome, asked: Question, ask: Ask
+    ) -> tuple[dict[str, Answer], list[str]]:
+        """The answers to the open round by entry, and the drivers outside that have not given theirs."""
+        entries = {entry.name: entry for entry in self._entries(pod)}
+        excluded = self._pods.attempt(pod).excluded
+        answers = dict(ask(outcome.candidates)) if asked.requests else {}
+        missing: list[str] = []
+        for claim in asked.outside:
+            entry, driver = entries.get(claim.entry), asked.drivers[claim.entry]
+            if entry is None or entry.driver_name != driver or entry.round != outcome.round:
+                missing.append(driver)
+                continue
+            answers[claim.entry] = _answer(entry, outcome.candidates, excluded)
+        return answers, sorted(set(missing))
+
+    def _entries(self, pod: Pod) -> Sequence[ClaimScheduling]:
+        scheduling = self._scheduling(pod)
+        return scheduling.status.claims if scheduling is not None else ()
+
+    async def _wait(self, key: Key, pod: Pod, talk: Talk, missing: Sequence[str], classes: Sequence[str]) -> None:
+        waited = now() - talk.asked_at
+        code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
+        if waited < ANSWER_SECONDS:
+            self._pods.again(key, ANSWER_SECONDS - waited)
+        else:
+            code = reasons.DRIVER_NOT_ANSWERING
+            message = (
+                f"no answer within {ANSWER_SECONDS:g} s from driver {', driver '.join(missing)}, outside of this "
+                f"controller: start it, or correct driverName of class {', '.join(classes)}"
+            )
+            await self._pods.telling.warn(pod, code, message)
+        self._pods.line_up(key, pod.metadata.uid, [("class", name) for name in classes])
+        self._pods.telling.asks(pod, self._pods.attempt(pod), code, message)
+
+    def scores(self, pod: Pod, outcome: Outcome, asked: Question) -> Mapping[str, Mapping[str, float]]:
+        """The preferences of the drivers outside, from 0 to 1, by driver and node."""
+        found: dict[str, dict[str, float]] = {}
+        for entry in self._entries(pod):
+            if entry.round == outcome.round and asked.drivers.get(entry.name) == entry.driver_name:
+                best = found.setdefault(entry.driver_name, {})
+                for node, score in entry.scores.items():
+                    best[node] = max(best.get(node, 0.0), score / 100)
+        return found
+
+    def select(self, key: Key, pod: Pod, asked: Question, node: str) -> None:
+        """The drivers outside allocate on the node from now on."""
+        talk = self._pods.attempt(pod).talk
+        assert talk is not None
+        self._selected(pod, talk, asked, node, talk.negotiation.outcome.round)
+        self._follow(key, pod, talk, asked)
+
+    def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
+        """An earlier leader selected a node: what drivers outside allocate there is for this pod."""
+        for asked in scheduling.spec.claims:
+            key = (pod.metadata.namespace, asked.resource_claim_name)
+            claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+            if claim is not None and mirror is not None:
+                uid = mirror.metadata.uid if is_stand_in(claim) else claim.metadata.uid
+                self._ledger.expect(reference(pod), claim.metadata.name, uid, claim.spec.resource_class_name)
+
+    def _selected(self, pod: Pod, talk: Talk, asked: Question, node: str, chosen_in: int) -> None:
+        talk.selected, talk.selected_at, talk.selected_round = node, now(), chosen_in
+        for claim in asked.outside:
+            assert claim.class_ is not None
+            self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
+
+    def _follow(self, key: Key, pod: Pod, talk: Talk, asked: Question) -> Failure | None:
+        """A node is selected: see whether a driver failed, or takes too long."""
+        failures = [
+            (claim, entry.failure)
+            for entry in self._entries(pod)
+            for claim in asked.outside
+            if claim.entry == entry.name
+            and asked.drivers[claim.entry] == entry.driver_name
+            and entry.round == talk.selected_round
+            and entry.failure is not None
+            and entry.failure.node_name == talk.selected
+        ]
+        if failures:
+            words = "; ".join(sorted({f"driver {asked.drivers[c.entry]}: {f.message}" for c, f in failures}))
+            message = f"could not allocate on node {talk.selected}: {words}"
+            return Failure(talk.selected, message, tuple(c for c, f in failures if f.permanent))
+        limit = ALLOCATE_GRACE_SECONDS + max(
+            c.class_.allocation_timeout_seconds for c in asked.outside if c.class_ is not None
+        )
+        left = talk.selected_at + limit - now()
+        drivers = sorted({asked.drivers[claim.entry] for claim in asked.outside})
+        if left <= 0:
+            words = (
+                f"gave up node {talk.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
+            )
+            return Failure(talk.selected, words, ())
+        self._pods.again(key, left)
+        self._pods.line_up(key, pod.metadata.uid, sorted({("class", c.class_name) for c in asked.outside}))
+        attempt = self._pods.attempt(pod)
+        work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
+        message = f"allocating on node {talk.selected}: {work}"
+        self._pods.telling.asks(pod, attempt, reasons.ALLOCATING, message, selected=talk.selected)
+        return None
+
+    def give_up(self, pod: PodReference) -> None:
+        """The pod waits for no driver outside any more; others may have what it waited for."""
+        for namespace, name in self._ledger.expect_no_more(pod):
+            topic: Topic = ("claim", namespace, name)
+            self._pods.wake(topic)
+
+    def end(self, pod: Pod) -> None:
+        """Whatever was asked is void. A selected node is given up at once, so that no driver goes on in vain."""
+        self.give_up(reference(pod))
+        attempt = self._pods.known(reference(pod))
+        if attempt is None or attempt.talk is None:
+            return
+        talk, attempt.talk = attempt.talk, None
+        if talk.selected:
+            attempt.left.add(talk.selected)
+            message = f"node {talk.selected} was given up; others are tried"
+            self._pods.telling.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
+
+
+def _answer(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
+    """A driver's entry as an answer about the candidates; nodes that it was not asked about do not count."""
+    said = frozenset(entry.viable_nodes)
+    viable = tuple(node for node in candidates if node in said and node not in excluded)
+    unviable = [node for node in candidates if node not in said and node not in excluded]
+    reason = entry.reason or "not viable"
+    reasons_ = {node: _about(node, reason) for node in unviable}
+    return Answer(viable, _alternatives(entry.alternatives), {**reasons_, **_among(excluded, candidates)})
+
+
+def _about(node: str, reason: str) -> str:
+    """The part of a driver's reason that is about the node, if it tells them apart as "node: why; node: why"."""
+    for part in reason.split("; "):
+        if part.startswith(f"{node}: "):
+            return part.removeprefix(f"{node}: ")
+    return reason
+
+
+def _among(reasons_by_node: Mapping[str, str], nodes: Sequence[str]) -> dict[str, str]:
+    return {node: reasons_by_node[node] for node in nodes if node in reasons_by_node}
+
+
+def _alternatives(said: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
+    if said is None:
+        return None
+    if said.node_selector is not None:
+        return msgspec.convert(said.node_selector.wire(), NodeSelector)
+    return said.nodes
