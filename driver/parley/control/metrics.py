@@ -102,10 +102,13 @@ class PodFigures:
         if (way := self._ways.get(uid)) is not None:
             way.code, way.waited = code, True
 
-    def goes_on(self, uid: str, code: str = "") -> None:
-        """The pod's turn came; `code` is what is left to happen."""
-        if (way := self._ways.get(uid)) is not None:
-            way.code = code
+    def goes_on(self, uid: str, code: str = "") -> bool:
+        """The pod's turn came; `code` is what is left to happen. Returns whether that is news."""
+        way = self._ways.get(uid)
+        if way is None:
+            return True
+        before, way.code = way.code, code
+        return before != code
 
     def bound(self, uid: str, rounds: int) -> float | None:
         """The pod is bound and has everything. `rounds` is 0 where they are not known.

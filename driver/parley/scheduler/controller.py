@@ -67,7 +67,7 @@ class Controller:
         clock: Clock = utc,
         metrics: Metrics | None = None,
     ) -> None:
-        metrics = metrics or Metrics()
+        self.metrics = metrics = metrics or Metrics()
         self._client = client
         self._settings = settings
         self._drivers: dict[str, EmbeddedDriver] = {

@@ -71,10 +71,12 @@ class NativeDoor:
         if pod is None or done(pod) or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
             self._pods.leave_line(key)
             if pod is not None:
+                self._telling.ended(pod)
                 self._talks.end(pod)
                 await self._allocator.pod_ended(reference(pod))
             return
         claims = gather(self._cluster, self._ledger, self._drivers, pod)
+        self._telling.looked_at(pod, ours=bool(claims))
         if claims and not pod.spec.scheduling_gates:
             try:
                 await self._step(key, pod, claims)
@@ -153,7 +155,9 @@ class NativeDoor:
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
         if cleared:
             everywhere = all(holding.nodes is None for holding in cleared)
-            attempt.refuse(*(attempt.outcome.viable if everywhere else {h.node for h in cleared}))
+            nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in cleared))
+            attempt.refuse(*nodes)
+            self._telling.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:

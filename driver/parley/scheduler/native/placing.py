@@ -84,6 +84,9 @@ class Placing:
 
     async def write(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Record the holdings. What the API will never accept is given back, and the user told."""
+        attempt = self._pods.known(reference(pod))
+        if attempt is not None and attempt.talk is not None:
+            self._pods.telling.allocated(pod, attempt.talk.selected)
         try:
             await self._allocator.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:

@@ -35,7 +35,6 @@ class Telling:
 
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
-        self._figures.waits(pod.metadata.uid, code)
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
             report = Report(attempt.outcome, attempt.drivers, "", code, message, attempt.asked)
             self._publisher.want(reference(pod), report)
@@ -43,6 +42,7 @@ class Telling:
 
     async def warn(self, pod: Pod, code: str, message: str) -> None:
         """An event alone: something failed and is tried again."""
+        self._figures.waits(pod.metadata.uid, code)
         meta = pod.metadata
         await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
 
@@ -62,8 +62,8 @@ class Telling:
 
     def allocated(self, pod: Pod, node: str) -> None:
         """The drivers allocated on the node; the binding is up to the scheduler."""
-        self._figures.goes_on(pod.metadata.uid, reasons.BINDING)
-        log.info("allocated", pod=_name(pod), node=node)
+        if self._figures.goes_on(pod.metadata.uid, reasons.BINDING):
+            log.info("allocated", pod=_name(pod), node=node)
 
     def refused(self, pod: Pod, nodes: Iterable[str]) -> None:
         """The scheduler, or whoever cleared the allocation, does not want the pod on these nodes."""
@@ -83,6 +83,13 @@ class Telling:
         asked = attempt.asked if attempt is not None else ()
         self._publisher.want(user, Report(outcome, drivers, node, asked=asked))
         self._recorder.forget(user.uid)
+
+    def ended(self, pod: Pod) -> None:
+        """The pod has ended, or is being deleted before it was bound."""
+        if pod.spec.node_name:
+            self._figures.bound(pod.metadata.uid, rounds=0)
+        else:
+            self._figures.gone(pod.metadata.uid)
 
     def gone(self, pod: PodReference) -> None:
         """Nothing more is told about the pod."""

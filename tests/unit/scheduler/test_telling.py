@@ -1,0 +1,133 @@
+"""What an operator sees of pods on their way: figures, and lines in the log."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog.testing
+
+from parley.api.resources import BUILTIN_TEMPLATES
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import NAMESPACE, World
+else:
+    World, NAMESPACE = Any, "default"
+
+
+def value(world: World, name: str, **labels: str) -> float | None:
+    assert world.controller is not None
+    return world.controller.metrics.registry.get_sample_value(name, labels)
+
+
+async def one_device(world: World) -> None:
+    await world.add_node("a", devices=1)
+    await world.add_class()
+    await world.add_template()
+    world.start_parley()
+
+
+def test_each_phase_of_a_pod_is_one_line(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        with structlog.testing.capture_logs() as entries:
+            await world.add_pod("p", "one")
+            await world.settle()
+            (claim,) = await world.mirrors()
+            await world.delete_pod("p")
+            await world.settle()
+
+        phases = [entry for entry in entries if entry["log_level"] == "info" and "node" in entry]
+        assert [(entry["event"], entry.get("pod"), entry["node"]) for entry in phases] == [
+            ("allocated", "default/p", "a"),
+            ("bound", "default/p", "a"),
+            ("given back", None, "a"),
+        ]
+        assert (phases[1]["rounds"], phases[2]["claim"]) == (1, f"default/{claim.metadata.name}")
+
+    play(scenario)
+
+
+def test_a_pod_that_waits_is_a_figure_until_it_is_bound(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("first", "one")
+        await world.settle()
+        await world.add_pod("second", "one")
+        await world.settle()
+        assert value(world, "parley_pods_waiting", reason="NothingViable") == 1
+        assert value(world, "parley_holdings", driver="device.parley.dev") == 1
+
+        await world.delete_pod("first")
+        await world.settle()
+
+        assert value(world, "parley_pods_waiting", reason="NothingViable") is None
+        assert value(world, "parley_pods_waiting", reason="Binding") is None
+        assert value(world, "parley_pods_total", outcome="bound") == 1
+        assert value(world, "parley_pods_total", outcome="bound_after_waiting") == 1
+        assert value(world, "parley_events_total", reason="NothingViable") == 1
+
+    play(scenario)
+
+
+def test_a_pod_that_is_deleted_while_it_waits_is_gone(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("p", "one", "one")
+        await world.settle()
+        await world.delete_pod("p")
+        await world.settle()
+
+        assert value(world, "parley_pods_waiting", reason="NothingViable") is None
+        assert value(world, "parley_pods_total", outcome="gone") == 1
+
+    play(scenario)
+
+
+def test_a_pod_that_turns_out_to_be_of_others_is_not_on_its_way(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("p", "theirs")
+        await world.settle()
+        assert value(world, "parley_pods_waiting", reason="ClaimNotFound") == 1
+
+        requests = [{"name": "r", "exactly": {"deviceClassName": "theirs.example.com"}}]
+        body = {"metadata": {"name": "theirs"}, "spec": {"spec": {"devices": {"requests": requests}}}}
+        await world.create(BUILTIN_TEMPLATES, body)
+        await world.settle()
+
+        assert value(world, "parley_pods_waiting", reason="ClaimNotFound") is None
+
+    play(scenario)
+
+
+def test_a_pod_seen_after_it_was_bound_does_not_count_again(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("p", "one")
+        await world.settle()
+        world.start_parley()
+        await world.settle()
+
+        assert value(world, "parley_pods_total", outcome="bound") is None
+        assert value(world, "parley_holdings", driver="device.parley.dev") == 1
+
+    play(scenario)
+
+
+def test_a_node_that_the_scheduler_refuses_is_a_line(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("without-devices")
+        await one_device(world)
+        await world.add_pod("there", nodeName="a")
+        term = {"labelSelector": {"matchLabels": {"app": "test"}}, "topologyKey": "kubernetes.io/hostname"}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        with structlog.testing.capture_logs() as entries:
+            await world.add_pod("p", "one", affinity=affinity)
+            await asyncio.sleep(60)
+
+        refused = [(entry["pod"], entry["node"]) for entry in entries if entry["event"] == "refused"]
+        assert refused == [("default/p", "a")]
+        assert [entry["reason"] for entry in entries if entry["event"] == "needs attention"] == [
+            "SchedulerRefused"
+        ]
+
+    play(scenario)
