@@ -1,29 +1,21 @@
-"""Lets drivers allocate on the selected node, records it in the API, and gives it back.
+"""Lets drivers in the controller allocate on the selected node. In memory; nothing is written here.
 
-All or nothing: if one driver fails, what the others allocated for this attempt is given back. A holding enters
-the ledger before its first write and leaves it after the API has let go of it, so nothing is handed to another
-pod while a record of it may stand. A write whose outcome is unknown is settled by a newer write (a changed
-resourceVersion makes the old one fail) before the devices are free again.
+All or nothing: if one driver fails, what the others allocated for this attempt is given back. What was allocated
+is in the ledger before anything of it is written, so nobody else gets it while a record of it may stand.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
 
-from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import ResourceClaim
-from parley.api.names import GROUP
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.builtin import Pod
 from parley.control import mirror as mirrors
-from parley.control import standin
-from parley.control.clock import Clock, rfc3339
-from parley.control.cluster import Cluster, reference
+from parley.control.cluster import reference
 from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
-from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
-from parley.sdk import Allocation, PodReference, Request
+from parley.sdk import Allocation, Request
 from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")
@@ -49,23 +41,11 @@ class Busy(Exception):
 
 
 class Allocator:
-    """Allocates, records, gives back. `freed` is called with each holding that came free."""
+    """Allocates into the ledger. What is in there is recorded by `records`, and ended by `giving_back`."""
 
-    def __init__(
-        self,
-        client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
-        clock: Clock,
-        freed: Callable[[Holding], None],
-    ) -> None:
-        self._client = client
-        self._cluster = cluster
+    def __init__(self, ledger: Ledger, drivers: Mapping[str, EmbeddedDriver]) -> None:
         self._ledger = ledger
         self._drivers = drivers
-        self._clock = clock
-        self._freed = freed
         self._allocating: set[str] = set()
 
     async def allocate(

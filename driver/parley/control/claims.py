@@ -11,7 +11,6 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.control.allocation import Allocator
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster, Key
 from parley.control.gathering import (
@@ -21,6 +20,7 @@ from parley.control.gathering import (
     name_taken,
     too_large,
 )
+from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
 from parley.control.standin import is_stand_in
@@ -39,14 +39,14 @@ class Claims:
         cluster: Cluster,
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
-        allocator: Allocator,
+        giving_back: GivingBack,
         clock: Clock,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
         self._drivers = drivers
-        self._allocator = allocator
+        self._giving_back = giving_back
         self._clock = clock
 
     async def sync(self, key: Key) -> None:
@@ -66,7 +66,7 @@ class Claims:
         if holding is None or holding.pods or holding.immediate or holding.leaving:
             return
         if self._ledger.expected_for(*key) is None:
-            await self._allocator.give_up(holding)
+            await self._giving_back.give_up(holding)
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         code, message = self._verdict(claim, mirror)

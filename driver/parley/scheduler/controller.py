@@ -20,12 +20,14 @@ from parley.control.clock import Clock, utc
 from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.events import Recorder
 from parley.control.gathering import NODES
+from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
 from parley.control.limits import topic as limit_topic
 from parley.control.measured import MeasuredDriver
 from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podscheduling import Publisher
+from parley.control.records import Records
 from parley.control.restoring import adopt_record, count_foreign, restore
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.templates import Templates
@@ -86,15 +88,19 @@ class Controller:
         self.cluster = Cluster(client, self)
         recorder = Recorder(client, clock, settings.instance, metrics)
         self._publisher = Publisher(client, self._publications)
-        self._allocator = Allocator(client, self.cluster, self.ledger, self._drivers, clock, self._freed)
-        self._claims = Claims(client, self.cluster, self.ledger, self._drivers, self._allocator, clock)
+        allocator = Allocator(self.ledger, self._drivers)
+        records = Records(client, self.cluster, self.ledger, clock)
+        self._giving_back = GivingBack(self.cluster, self.ledger, self._drivers, records, self._freed)
+        self._claims = Claims(client, self.cluster, self.ledger, self._drivers, self._giving_back, clock)
         self._templates = Templates(client, self.cluster, recorder)
         self._door = NativeDoor(
             client,
             self.cluster,
             self.ledger,
             self._drivers,
-            self._allocator,
+            allocator,
+            records,
+            self._giving_back,
             Telling(self._publisher, recorder, metrics),
             self._pods,
             settings.candidates,
@@ -262,7 +268,7 @@ class Controller:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if self._running and (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
-            self._allocator.record_changed(claim, gone=new is None)
+            self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self.cluster, self.ledger, self._drivers, new)
             self._claim_keys.add(key)

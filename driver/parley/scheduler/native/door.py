@@ -12,7 +12,9 @@ from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.gathering import PodClaim, Problem, Topic, gather
+from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
+from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
@@ -36,6 +38,8 @@ class NativeDoor:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         allocator: Allocator,
+        records: Records,
+        giving_back: GivingBack,
         telling: Telling,
         queue: WorkQueue[Key],
         candidates: int,
@@ -44,11 +48,14 @@ class NativeDoor:
         self._cluster = cluster
         self._ledger = ledger
         self._drivers = drivers
-        self._allocator = allocator
+        self._records = records
+        self._giving_back = giving_back
         self._telling = telling
         self._pods = Pods(cluster, telling, queue)
-        self._talks = Talks(cluster, ledger, allocator, self._pods, candidates)
-        self._placing = Placing(client, cluster, ledger, drivers, allocator, self._pods, self._talks)
+        self._talks = Talks(cluster, ledger, records, self._pods, candidates)
+        self._placing = Placing(
+            client, cluster, ledger, drivers, allocator, records, giving_back, self._pods, self._talks
+        )
         self._negotiator = Negotiator(cluster, ledger, drivers, self._pods, self._talks, self._placing, candidates)
         self.unconfirmed: set[str] = set()
         """UIDs of pods that hold something by the record but were not seen yet."""
@@ -73,7 +80,7 @@ class NativeDoor:
             if pod is not None:
                 self._telling.ended(pod)
                 self._talks.end(pod)
-                await self._allocator.pod_ended(reference(pod))
+                await self._giving_back.pod_ended(reference(pod))
             return
         claims = gather(self._cluster, self._ledger, self._drivers, pod)
         self._telling.looked_at(pod, ours=bool(claims))
@@ -91,7 +98,7 @@ class NativeDoor:
                     continue
                 if user.uid in self.unconfirmed and await self._lives(user):
                     continue
-                await self._allocator.give_back(user, [holding], departed=True)
+                await self._giving_back.give_back(user, [holding], departed=True)
 
     async def _lives(self, user: PodReference) -> bool:
         try:
@@ -161,6 +168,6 @@ class NativeDoor:
         attempt.offered = ()
         for claim in claims:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
-                await self._allocator.clear(claim.mirror)
+                await self._records.clear(claim.mirror)
         await self._placing.give_back_all(pod)
         self._pods.look_again(key)

@@ -8,8 +8,10 @@ from parley.api.resources import PODS
 from parley.control.allocation import AllocationFailed, Allocator
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.gathering import PodClaim
+from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
 from parley.control.mirror import is_offer
+from parley.control.records import Records
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid
 from parley.negotiation.states import ClaimState
 from parley.scheduler.native.pods import Pods
@@ -29,6 +31,8 @@ class Placing:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         allocator: Allocator,
+        records: Records,
+        giving_back: GivingBack,
         pods: Pods,
         talks: Talks,
     ) -> None:
@@ -37,6 +41,8 @@ class Placing:
         self._ledger = ledger
         self._drivers = drivers
         self._allocator = allocator
+        self._records = records
+        self._giving_back = giving_back
         self._pods = pods
         self._talks = talks
 
@@ -88,7 +94,7 @@ class Placing:
         if attempt is not None and attempt.talk is not None:
             self._pods.telling.allocated(pod, attempt.talk.selected)
         try:
-            await self._allocator.write(claims)
+            await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
             self._pods.block(key, pod)
             if not pod.spec.node_name:
@@ -102,17 +108,17 @@ class Placing:
         self._talks.end(pod)
         held = [h for h in self._ledger.of_pod_name(user.namespace, user.name) if user.uid in h.pods]
         self._cluster.usage.remove(user.uid)
-        await self._allocator.give_back(user, held, departed=False)
+        await self._giving_back.give_back(user, held, departed=False)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
     ) -> None:
         """Let the scheduler choose among the nodes."""
         attempt = self._pods.attempt(pod)
-        written = await self._allocator.offer(claims, asked.drivers, nodes)
+        written = await self._records.offer(claims, asked.drivers, nodes)
         if not all(m.status.allocation is not None and is_offer(m.status.allocation) for m in written):
             for mirror in written:
-                await self._allocator.clear(mirror)
+                await self._records.clear(mirror)
             raise RuntimeError(
                 "the API server dropped bindingConditions from an allocation: "
                 "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
@@ -135,7 +141,7 @@ class Placing:
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
         asked = question(self._drivers, reference(pod), offered)
         if not all(chosen in claim.offered_nodes for claim in offered):
-            await self._allocator.decline(offered, f"node {chosen} was not among those offered")
+            await self._records.decline(offered, f"node {chosen} was not among those offered")
         elif not await self.allocate(key, pod, claims, asked, chosen, offered=True):
             self._pods.attempt(pod).offered = (chosen,)
-            await self._allocator.decline(offered, f"nothing is left on node {chosen}")
+            await self._records.decline(offered, f"nothing is left on node {chosen}")

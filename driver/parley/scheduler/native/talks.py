@@ -13,11 +13,11 @@ import msgspec
 from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
-from parley.control.allocation import Allocator
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.gathering import PodClaim, Topic
 from parley.control.ledger import Ledger
 from parley.control.podscheduling import Asked
+from parley.control.records import Records
 from parley.control.standin import is_stand_in
 from parley.negotiation.answers import Answer, Answers, Proposal, agreed_alternatives, viable_for_all
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
@@ -59,12 +59,10 @@ class Failure:
 class Talks:
     """All talks. They are kept in the pods' attempts, so that they end with them."""
 
-    def __init__(
-        self, cluster: Cluster, ledger: Ledger, allocator: Allocator, pods: Pods, candidates: int
-    ) -> None:
+    def __init__(self, cluster: Cluster, ledger: Ledger, records: Records, pods: Pods, candidates: int) -> None:
         self._cluster = cluster
         self._ledger = ledger
-        self._allocator = allocator
+        self._records = records
         self._pods = pods
         self._candidates = candidates
 
@@ -79,7 +77,7 @@ class Talks:
             attempt.talk = self._begin(pod, asked, nodes)
         for claim in asked.outside:
             if claim.written is None:
-                await self._allocator.stand_in(pod, claim)
+                await self._records.stand_in(pod, claim)
         talk = attempt.talk
         if talk.selected:
             return self._follow(key, pod, talk, asked)

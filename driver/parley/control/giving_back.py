@@ -1,0 +1,121 @@
+"""Gives back what pods held: the API lets go of it first, then the driver, then the ledger.
+
+So nothing is handed to another pod while a record of it may stand. What a driver outside allocated it takes back
+itself; until its record says so, the holding stays in the ledger without users, and nobody may join it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from parley.api.models import ResourceClaim
+from parley.control.cluster import Cluster
+from parley.control.ledger import Holding, Ledger
+from parley.control.records import Records
+from parley.kube.client import NotFound
+from parley.sdk import PodReference
+from parley.sdk.embedded import EmbeddedDriver
+
+log = structlog.get_logger(__name__)
+
+
+class GivingBack:
+    """Ends the use of holdings. `freed` is called with each that came free."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        records: Records,
+        freed: Callable[[Holding], None],
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._records = records
+        self._freed = freed
+
+    async def give_back(self, pod: PodReference, holdings: Sequence[Holding], *, departed: bool) -> None:
+        """The pod lets go of the holdings; what nobody else uses is free afterwards.
+
+        `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
+        """
+        for holding in holdings:
+            await self._leave(holding, pod, departed=departed)
+
+    async def _leave(self, holding: Holding, pod: PodReference, *, departed: bool) -> None:
+        async with holding.lock:
+            if pod.uid not in holding.pods:
+                return
+            if len(holding.pods) > 1 or holding.immediate:
+                self._ledger.leave(holding, pod)
+                await self._records.unreserve(holding)
+            else:
+                await self._end(holding, departed=departed)
+        self._freed(holding)
+
+    async def give_up(self, holding: Holding) -> None:
+        """Nobody uses the holding: it is recorded without users."""
+        async with holding.lock:
+            await self._end(holding, departed=False)
+        self._freed(holding)
+
+    async def _end(self, holding: Holding, *, departed: bool) -> None:
+        """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
+        holding.leaving = True
+        try:
+            if holding.named or not departed:
+                await self._records.clear_mirror(holding)
+            if holding.outside:
+                gone = await self._ask_back(holding, departed=departed)
+            else:
+                await self._take_back(holding)
+                gone = True
+        except BaseException:
+            holding.leaving = False
+            raise
+        if gone:
+            self._drop(holding)
+        else:
+            self._ledger.release(holding)
+
+    def _drop(self, holding: Holding) -> None:
+        self._ledger.drop(holding)
+        name = f"{holding.namespace}/{holding.claim}"
+        log.info("given back", claim=name, driver=holding.driver, node=holding.node)
+
+    async def _take_back(self, holding: Holding) -> None:
+        if holding.named:
+            await self._records.clear_claim(holding)
+        await self._drivers[holding.driver].deallocate(holding.uid)
+
+    async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
+        """Ask the driver outside to take the allocation back; whether nobody needs to wait until it did.
+
+        The stand-in of a pod that is gone goes with it, which tells the driver at no write of ours.
+        """
+        if holding.named or not departed:
+            try:
+                await self._records.ask_back(holding)
+            except NotFound:
+                return True
+            return False
+        if any(self._cluster.pod((pod.namespace, pod.name)) is not None for pod in holding.pods.values()):
+            await self._records.delete_stand_in(holding.namespace, holding.claim)
+        return True
+
+    async def pod_ended(self, pod: PodReference) -> None:
+        """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
+        for claim in self._cluster.stand_ins(pod.uid):
+            if not claim.metadata.deletion_timestamp:
+                await self._records.delete_stand_in(claim.metadata.namespace, claim.metadata.name)
+
+    def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
+        """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""
+        holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
+        if holding is None or not holding.outside or holding.pods:
+            return
+        if gone or claim.status.allocation is None:
+            self._drop(holding)
+            self._freed(holding)

@@ -1,0 +1,223 @@
+"""What Parley writes about claims: allocations and users of mirrors, records of named claims, and stand-ins.
+
+Nothing is decided here. Every write of a mirror names the state that it was decided on (UID and resourceVersion).
+One whose outcome is unknown marks its holding as uncertain: it is settled by a newer write (a changed
+resourceVersion makes the old one fail) before anything is freed.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.names import GROUP
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control import mirror as mirrors
+from parley.control import standin
+from parley.control.allocation import Busy
+from parley.control.clock import Clock, rfc3339
+from parley.control.cluster import Cluster
+from parley.control.gathering import PodClaim
+from parley.control.ledger import Holding, Ledger
+from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
+
+T = TypeVar("T")
+
+
+class Records:
+    """Writes what is in the ledger, and clears what leaves it."""
+
+    def __init__(self, client: Client, cluster: Cluster, ledger: Ledger, clock: Clock) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._clock = clock
+
+    async def write(self, claims: Sequence[PodClaim]) -> None:
+        """Record each claim's holding and its users. Safe to repeat."""
+        held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        await together(self._write(claim, holding) for claim, holding in held if holding is not None)
+
+    async def _write(self, claim: PodClaim, holding: Holding) -> None:
+        assert claim.mirror is not None
+        async with holding.lock:
+            if holding.leaving:
+                raise Busy
+            if holding.named:
+                await self._write_claim(holding)
+            body = self._status(claim.mirror, holding)
+            try:
+                written = await self._patch_mirror(claim.mirror, {"status": body})
+            except OutcomeUnknown:
+                holding.uncertain = True
+                raise
+            holding.version = int(written.metadata.resource_version)
+            holding.uncertain = False
+
+    def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
+        body: dict[str, Any] = {"reservedFor": _users(holding)}
+        now = rfc3339(self._clock())
+        if mirror.status.allocation is None:
+            holding.offered = False
+            body["allocation"] = mirrors.allocation_body(
+                mirror, holding.driver, holding.allocation, holding.nodes, now, node_part=holding.node_part
+            )
+        elif holding.offered:
+            body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
+        return body
+
+    async def _write_claim(self, holding: Holding) -> None:
+        if holding.outside:
+            await self._patch_claim(holding, {"reservedFor": _users(holding), "state": _state(holding)})
+            return
+        handle = {
+            "driverName": holding.driver,
+            "devices": [{"pool": d.pool, "device": d.device} for d in holding.allocation.devices],
+            "data": dict(holding.allocation.data),
+        }
+        allocation: dict[str, Any] = {"handles": [handle], "shareable": holding.shareable}
+        if holding.nodes is not None:
+            allocation["availableOnNodes"] = mirrors.node_selector(holding.nodes)
+        status = {
+            "driverName": holding.driver,
+            "allocation": allocation,
+            "reservedFor": _users(holding),
+            "state": _state(holding),
+        }
+        await self._patch_claim(holding, status)
+
+    async def offer(
+        self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
+    ) -> list[BuiltinClaim]:
+        """Offer nodes to the scheduler for generated claims; returns the mirrors as written.
+
+        `drivers` has the driver's name by entry. Nothing is held meanwhile: whoever is allocated first, has it.
+        """
+        now = rfc3339(self._clock())
+        return await together(
+            self._patch_mirror(
+                claim.mirror,
+                {"status": {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}},
+            )
+            for claim in claims
+            if claim.mirror is not None
+        )
+
+    async def decline(self, claims: Sequence[PodClaim], why: str) -> None:
+        """End the offers of these claims: the scheduler takes them back."""
+        now = rfc3339(self._clock())
+        for claim in claims:
+            if claim.mirror is not None and claim.mirror.status.allocation is not None:
+                driver = mirrors.driver_of(claim.mirror.status.allocation)
+                await self._patch_mirror(
+                    claim.mirror, {"status": {"devices": mirrors.declined_body(driver, why, now)}}
+                )
+
+    async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
+        """Make the claim in which a driver outside records what it allocates for a generated claim."""
+        assert claim.asked is not None
+        body = standin.stand_in(pod, claim.entry, claim.name, claim.asked)
+        try:
+            await self._client.create(CLAIMS, body, pod.metadata.namespace)
+        except AlreadyExists:
+            pass  # not in the cache yet; its arrival calls again
+
+    async def delete_stand_in(self, namespace: str, name: str) -> None:
+        """Which tells the driver outside to take back what it allocated."""
+        try:
+            await self._client.delete(CLAIMS, name, namespace)
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def unreserve(self, holding: Holding) -> None:
+        """A pod less uses the holding."""
+        users = {"reservedFor": _users(holding)}
+        try:
+            await self._client.patch(
+                BUILTIN_CLAIMS, holding.claim, {"status": users}, holding.namespace, subresource="status"
+            )
+        except NotFound:
+            pass  # deleted by somebody; it is made anew, without users
+        await self._patch_claim(holding, {**users, "state": _state(holding)})
+
+    async def clear_mirror(self, holding: Holding) -> None:
+        """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        if holding.uncertain:
+            mirror = await self._live_mirror(*key)
+        if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
+            return
+        if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
+            await self.clear(mirror)
+        elif holding.uncertain:
+            await self._client.patch(
+                BUILTIN_CLAIMS,
+                mirror.metadata.name,
+                {"metadata": {"annotations": {f"{GROUP}/settled": rfc3339(self._clock())}}},
+                mirror.metadata.namespace,
+            )
+
+    async def clear(self, mirror: BuiltinClaim) -> None:
+        """Remove the mirror's allocation. Only for what no bound pod uses."""
+        try:
+            await self._patch_mirror(
+                mirror, {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+            )
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def clear_claim(self, holding: Holding) -> None:
+        """The named claim's record shows no allocation."""
+        status = {
+            "driverName": None,
+            "allocation": None,
+            "reservedFor": None,
+            "deallocationRequested": None,
+            "state": "pending",
+        }
+        try:
+            await self._patch_claim(holding, status)
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def ask_back(self, holding: Holding) -> None:
+        """Ask the driver outside to take its allocation back. Raises NotFound if the claim is gone."""
+        status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
+        await self._patch_claim(holding, status)
+
+    async def _patch_claim(self, holding: Holding, status: dict[str, Any]) -> None:
+        body = {"status": status}
+        await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+
+    async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
+        try:
+            return await self._client.get(BUILTIN_CLAIMS, name, namespace)
+        except NotFound:
+            return None
+
+    async def _patch_mirror(self, mirror: BuiltinClaim, body: dict[str, Any]) -> BuiltinClaim:
+        meta = mirror.metadata
+        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+        return await self._client.patch(
+            BUILTIN_CLAIMS, meta.name, {**precondition, **body}, meta.namespace, subresource="status"
+        )
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all to their end, then raise the first error: what one write does must not cut another short."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    done: list[T] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done
+
+
+def _state(holding: Holding) -> str:
+    return "allocated,reserved" if holding.pods else "allocated"
+
+
+def _users(holding: Holding) -> list[dict[str, str]]:
+    return [mirrors.consumer(pod) for pod in holding.pods.values()]
