@@ -82,6 +82,20 @@ def test_a_pod_that_is_deleted_while_it_waits_is_gone(play: Any) -> None:
     play(scenario)
 
 
+def test_a_pod_that_ends_while_it_waits_does_not_wait_any_more(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("p", "one", "one")
+        await world.settle()
+        await world.finish_pod("p")
+        await world.settle()
+
+        assert value(world, "parley_pods_waiting", reason="NothingViable") is None
+        assert value(world, "parley_pods_total", outcome="gone") == 1
+
+    play(scenario)
+
+
 def test_a_pod_that_turns_out_to_be_of_others_is_not_on_its_way(play: Any) -> None:
     async def scenario(world: World) -> None:
         await one_device(world)
