@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-import structlog
-
 from parley.api.builtin import Pod
 from parley.control import mirror as mirrors
 from parley.control.cluster import reference
@@ -19,8 +17,6 @@ from parley.sdk import Allocation, Request
 from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")
-
-log = structlog.get_logger(__name__)
 
 ALLOCATE_SECONDS = 30.0
 """So long a driver in the controller may take: it keeps a worker from other pods."""
