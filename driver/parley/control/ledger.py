@@ -65,6 +65,7 @@ class Ledger:
     def __init__(self) -> None:
         self.limits = Limits()
         self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
+        self._expecting: dict[PodReference, dict[tuple[str, str], None]] = {}
         self._by_uid: dict[str, Holding] = {}
         self._by_claim: dict[tuple[str, str], Holding] = {}
         self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
@@ -123,6 +124,7 @@ class Ledger:
     def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
         """A driver outside was told to allocate the claim for the pod; nobody else may have it meanwhile."""
         self._expected[pod.namespace, claim] = (pod, uid)
+        self._expecting.setdefault(pod, {})[pod.namespace, claim] = None
         if uid not in self._by_uid:
             self.limits.count(uid, class_name, pod.namespace, 1)
 
@@ -133,12 +135,12 @@ class Ledger:
 
     def expect_no_more(self, pod: PodReference) -> list[tuple[str, str]]:
         """The pod waits for no driver any more. Returns the claims that others may have now."""
-        claims = [claim for claim, (expecting, _) in self._expected.items() if expecting == pod]
+        claims = self._expecting.pop(pod, {})
         for claim in claims:
             _, uid = self._expected.pop(claim)
             if uid not in self._by_uid:
                 self.limits.forget(uid)
-        return claims
+        return list(claims)
 
     def of_pod_name(self, namespace: str, name: str) -> list[Holding]:
         """Holdings of any pod of that name, also of one that was replaced since."""

@@ -10,8 +10,9 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.models import PodScheduling
 from parley.api.names import GROUP
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS
 from parley.control import mirror as mirrors
 from parley.control import standin
 from parley.control.allocation import Busy
@@ -128,6 +129,14 @@ class Records:
             await self._client.delete(CLAIMS, name, namespace)
         except NotFound:
             pass  # deleted meanwhile, which is as good
+
+    async def delete_scheduling(self, scheduling: PodScheduling) -> None:
+        """One that an earlier pod of the same name left behind."""
+        meta = scheduling.metadata
+        try:
+            await self._client.delete(POD_SCHEDULINGS, meta.name, meta.namespace, uid=meta.uid)
+        except NotFound:
+            pass  # collected meanwhile, which is as good
 
     async def unreserve(self, holding: Holding) -> None:
         """A pod less uses the holding."""

@@ -19,7 +19,14 @@ from parley.control.ledger import Ledger
 from parley.control.podscheduling import Asked
 from parley.control.records import Records
 from parley.control.standin import is_stand_in
-from parley.negotiation.answers import Answer, Answers, Proposal, agreed_alternatives, viable_for_all
+from parley.negotiation.answers import (
+    Answer,
+    Answers,
+    Proposal,
+    agreed_alternatives,
+    refusals,
+    viable_for_all,
+)
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
 from parley.scheduler.native.candidates import CandidateNodes
 from parley.scheduler.native.pods import Pods, now
@@ -71,6 +78,9 @@ class Talks:
     ) -> Outcome | Failure | None:
         """How the talk stands: an outcome, a failure on the selected node, or None while drivers think."""
         attempt = self._pods.attempt(pod)
+        if (left_over := self._left_over(pod)) is not None:
+            await self._records.delete_scheduling(left_over)
+            return None
         if attempt.talk is None or not asked.wanted_outside <= attempt.talk.wanted:
             self.give_up(reference(pod))
             attempt.asked = tuple(Asked(c.entry, asked.drivers[c.entry], c.name) for c in asked.outside)
@@ -111,6 +121,11 @@ class Talks:
         owners = found.metadata.owner_references if found is not None else ()
         return found if any(owner.uid == pod.metadata.uid for owner in owners) else None
 
+    def _left_over(self, pod: Pod) -> PodScheduling | None:
+        """The PodScheduling of an earlier pod of that name: its answers must not count for this one."""
+        found = self._cluster.scheduling((pod.metadata.namespace, pod.metadata.name))
+        return found if found is not None and self._scheduling(pod) is None else None
+
     async def _listen(
         self, key: Key, pod: Pod, talk: Talk, asked: Question, nodes: CandidateNodes, ask: Ask
     ) -> Outcome | None:
@@ -145,7 +160,12 @@ class Talks:
     def _reconsidered(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
         """Everybody was asked about every node; an answer that changed since may help nevertheless."""
         outcome = talk.negotiation.outcome
-        changed = replace(outcome, answers=answers, viable=viable_for_all(outcome.candidates, answers))
+        changed = replace(
+            outcome,
+            answers=answers,
+            viable=viable_for_all(outcome.candidates, answers),
+            refused={**outcome.refused, **refusals(answers)},
+        )
         if changed.viable or answers == talk.heard:
             return changed
         talk.heard = answers
