@@ -269,12 +269,12 @@ def _named_problem(
         return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
     if not is_mirror(mirror) or not owned_by(mirror, claim.metadata.uid):
         return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
-    if holding is not None and not mine and not holding.shareable:
-        user = next(iter(holding.pods.values()), None)
-        whom = f"pod {user.namespace}/{user.name} uses it" if user else "it is being given back"
+    if holding is not None and holding.pods and not mine and not holding.shareable:
+        user = next(iter(holding.pods.values()))
         return (
             reasons.CLAIM_IN_USE,
-            f"claim {full} is not shareable and {whom}: wait until that ends, or use a template",
+            f"claim {full} is not shareable and pod {user.namespace}/{user.name} uses it: "
+            "wait until that ends, or use a template",
         )
     return None
 

@@ -32,6 +32,7 @@ from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
 from parley.scheduler.controller import Controller
 from parley.sdk import Driver
+from parley.sdk.standalone import StandaloneDriver
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.kube_scheduler import KubeScheduler
@@ -68,6 +69,13 @@ class World:
             client or self.server.client(), drivers if drivers is not None else [DeviceDriver()], clock=self.clock
         )
         task = asyncio.create_task(self.controller.run())
+        self._tasks.append(task)
+        return task
+
+    def start_driver(self, driver: Driver[Any, Any], client: Client | None = None) -> asyncio.Task[None]:
+        """A driver outside of the controller, as in a process of its own."""
+        runner = StandaloneDriver(client or self.server.client(), driver, clock=self.clock)
+        task = asyncio.create_task(runner.run())
         self._tasks.append(task)
         return task
 

@@ -1,0 +1,286 @@
+"""Pods whose claims are served by drivers outside of the controller, alone or together with others.
+
+The drivers run by the real runner, over the same in-memory API server, and know nothing of the controller.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, PODS
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, PermanentError, Request
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+class Disks(Driver[NoParameters, NoParameters]):
+    """One disk per node; attaching takes `seconds`, and never succeeds on nodes in `broken` or `flaky`."""
+
+    name = "disks.example.com"
+    parameters = NoParameters
+    class_parameters = NoParameters
+    asynchronous = True
+
+    def __init__(self, nodes: Sequence[str], seconds: float = 0.0) -> None:
+        self.nodes = nodes
+        self.seconds = seconds
+        self.broken: set[str] = set()
+        self.flaky: set[str] = set()
+        self.held: dict[str, str] = {}
+        self.tried: list[str] = []
+
+    async def consider(
+        self, request: Request[NoParameters, NoParameters], nodes: Sequence[str]
+    ) -> Mapping[str, Answer]:
+        await asyncio.sleep(0.5)
+        free = [node for node in self.nodes if node not in self.held.values()]
+        viable = tuple(node for node in nodes if node in free)
+        others = tuple(node for node in free if node not in nodes)
+        refused = {node: "no free disk" for node in nodes if node not in viable}
+        return {claim.name: Answer(viable, None if viable else others, refused) for claim in request.claims}
+
+    async def allocate(self, request: Request[NoParameters, NoParameters], node: str) -> Mapping[str, Allocation]:
+        self.tried.append(node)
+        if node in self.held.values():
+            raise RuntimeError("the disk is taken")
+        (claim,) = request.claims
+        self.held[claim.uid] = node
+        request.progress("attaching")
+        await asyncio.sleep(self.seconds)
+        if node in self.broken | self.flaky:
+            del self.held[claim.uid]
+            raise PermanentError("no cable") if node in self.broken else RuntimeError("the array is busy")
+        return {claim.name: Allocation(data={"disk": node})}
+
+    async def deallocate(self, uid: str) -> None:
+        self.held.pop(uid, None)
+
+    def restore(self, held: Held) -> None:
+        assert held.node is not None
+        self.held[held.uid] = held.node
+
+
+async def prepare(world: World, disks: Disks, *, nodes: str = "abc", devices: int = 1) -> None:
+    for node in nodes:
+        await world.add_node(node, devices=devices)
+    await world.add_class()
+    await world.add_template()
+    await world.add_class("disk")
+    await world.client.patch(CLASSES, "disk", {"driverName": disks.name})
+    await world.add_template("disk", "disk")
+    world.start_parley()
+    world.start_driver(disks)
+    await world.settle()
+
+
+async def nothing_is_left(world: World, disks: Disks) -> None:
+    assert disks.held == {}
+    assert not (await world.client.list(CLAIMS)).items
+    assert not (await world.client.list(POD_SCHEDULINGS)).items
+    assert not await world.mirrors()
+    assert world.controller is not None
+    assert len(world.controller.ledger) == 0
+
+
+def test_a_pod_runs_where_the_driver_outside_has_what_it_asks_for(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["b"])
+        await prepare(world, disks)
+        await world.add_pod("p", "disk")
+        await world.settle()
+        assert await world.node_of("p") == "b"
+        scheduling = await world.scheduling("p")
+        assert (scheduling.spec.selected_node, scheduling.status.waiting_for) == ("b", "")
+        (answer,) = scheduling.status.claims
+        assert (answer.name, answer.driver_name, answer.viable_nodes) == ("gpu-0", disks.name, ("b",))
+        (mirror,) = await world.mirrors()
+        (claim,) = (await world.client.list(CLAIMS)).items
+        assert claim.metadata.name == mirror.metadata.name
+        await world.delete_pod("p")
+        await world.settle()
+        await nothing_is_left(world, disks)
+
+    play(scenario)
+
+
+def test_two_drivers_agree_on_a_node(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a", "c"], seconds=3)
+        await prepare(world, disks, nodes="ab")
+        await world.add_node("c", devices=1)
+        await world.add_pod("first", "one", "disk")
+        await world.add_pod("second", "one", "disk")
+        await world.add_pod("third", "one", "disk")
+        await world.settle()
+        assert {await world.node_of(name) for name in ("first", "second", "third")} == {"a", "c", ""}
+        (waiting,) = [name for name in ("first", "second", "third") if not await world.node_of(name)]
+        assert (await world.scheduling(waiting)).status.waiting_for == "NothingViable"
+        await world.delete_pod(next(name for name in ("first", "second") if name != waiting))
+        await world.settle()
+        assert await world.node_of(waiting)
+        for pod in (await world.client.list(PODS)).items:
+            await world.delete_pod(pod.metadata.name)
+        await world.settle()
+        await nothing_is_left(world, disks)
+
+    play(scenario)
+
+
+def test_a_node_where_the_driver_fails_is_left_and_what_others_allocated_there_given_back(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a", "b", "c"], seconds=1)
+        await prepare(world, disks)
+        disks.flaky = {"a"}
+        disks.broken = {"b"}
+        for number in range(2):
+            await world.add_pod(f"p{number}", "one", "disk")
+        await asyncio.sleep(600)
+        assert sorted([await world.node_of("p0"), await world.node_of("p1")]) == ["", "c"]
+        assert disks.tried.count("b") <= 2, "a node that will never do is tried once a pod"
+        assert 5 < disks.tried.count("a") < 20, "another try is made, but less and less often"
+        disks.flaky = set()
+        await asyncio.sleep(600)
+        assert {await world.node_of("p0"), await world.node_of("p1")} == {"a", "c"}
+        assert sorted((await world.devices()).values()) == [1, 1]
+
+    play(scenario)
+
+
+def test_a_driver_that_does_not_answer_is_named_and_nobody_else_waits_for_it(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=2)
+        await world.add_class()
+        await world.add_template()
+        await world.add_class("disk")
+        await world.client.patch(CLASSES, "disk", {"driverName": "disks.example.com"})
+        await world.add_template("disk", "disk")
+        world.start_parley()
+        await world.add_pod("silent", "disk", "one")
+        await world.add_pod("other", "one")
+        await world.settle(5)
+        assert await world.node_of("other") == "a"
+        assert (await world.scheduling("silent")).status.waiting_for == "WaitingForDrivers"
+        await world.settle(40)
+        status = (await world.scheduling("silent")).status
+        assert (status.waiting_for, status.message) == (
+            "DriverNotAnswering",
+            "no answer within 30 s from driver disks.example.com, outside of this controller: "
+            "start it, or correct driverName of class disk",
+        )
+        assert await world.events_on("silent") == [(status.waiting_for, status.message)]
+        world.start_driver(Disks(["a"]))
+        await world.settle()
+        assert await world.node_of("silent") == "a"
+
+    play(scenario)
+
+
+def test_a_pod_that_goes_while_the_driver_allocates_leaves_nothing(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a"], seconds=1000)
+        await prepare(world, disks)
+        await world.add_pod("p", "disk", "one")
+        await world.settle(20)
+        assert list(disks.held.values()) == ["a"]
+        status = (await world.scheduling("p")).status
+        assert status.waiting_for == "Allocating"
+        await world.delete_pod("p")
+        await world.settle(20)
+        await nothing_is_left(world, disks)
+
+    play(scenario)
+
+
+def test_an_allocation_goes_on_over_restarts_of_controller_and_driver(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["b"], seconds=100)
+        for node in "ab":
+            await world.add_node(node)
+        await world.add_class("disk")
+        await world.client.patch(CLASSES, "disk", {"driverName": disks.name})
+        await world.add_template("disk", "disk")
+        first, driver = world.start_parley(), world.start_driver(disks)
+        await world.add_pod("p", "disk")
+        await world.settle(20)
+        for task in (first, driver):
+            world.killed.add(task)
+            task.cancel()
+        await asyncio.wait([first, driver])
+        again = Disks(["b"], seconds=100)
+        again.nodes = []  # the answer would be another one now, but the node is selected
+        world.start_parley()
+        world.start_driver(again)
+        await world.settle(200)
+        assert again.tried == ["b"]
+        assert await world.node_of("p") == "b"
+
+    play(scenario)
+
+
+def test_a_pod_gets_nothing_of_what_a_driver_answered_to_an_earlier_pod_of_its_name(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a", "b"])
+        await prepare(world, disks)
+        await world.add_pod("p", "disk")
+        await world.settle()
+        node = await world.node_of("p")
+        await world.delete_pod("p")
+        while (await world.client.list(PODS)).items:
+            await asyncio.sleep(0.01)
+        disks.nodes = [name for name in "ab" if name != node]
+        await world.add_pod("p", "disk")
+        await world.settle()
+        assert await world.node_of("p") == disks.nodes[0]
+
+    play(scenario)
+
+
+def test_named_claims_of_a_driver_outside_serve_one_pod_after_the_other(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a"])
+        await prepare(world, disks)
+        await world.add_claim("mine", "disk")
+        await world.settle()
+        for number in range(3):
+            await world.add_pod(f"p{number}", claims=["mine"])
+        await world.settle()
+        for number in range(3):
+            assert [bool(await world.node_of(f"p{n}")) for n in range(number, 3)] == [True] + [False] * (
+                2 - number
+            )
+            await world.delete_pod(f"p{number}")
+            await world.settle()
+        assert disks.held == {}
+        claim = await world.claim("mine")
+        assert (claim.status.allocation, claim.status.state) == (None, "pending")
+        await world.client.delete(CLAIMS, "mine", "default")
+        await world.settle()
+        await nothing_is_left(world, disks)
+
+    play(scenario)
+
+
+def test_tokens_are_counted_outside_as_inside(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class("licence", nodePart="None", parameters={"pool": 3})
+        await world.client.patch(CLASSES, "licence", {"driverName": TokensDriver.name})
+        await world.add_template("licence", "licence")
+        world.start_parley(drivers=[DeviceDriver()])
+        world.start_driver(TokensDriver())
+        for number in range(8):
+            await world.add_pod(f"p{number}", "licence")
+        await world.settle()
+        bound = [f"p{n}" for n in range(8) if await world.node_of(f"p{n}")]
+        assert len(bound) == 3
+        for name in bound:
+            await world.finish_pod(name)
+        await world.settle()
+        assert sum([bool(await world.node_of(f"p{n}")) for n in range(8)]) == 6
+
+    play(scenario)
