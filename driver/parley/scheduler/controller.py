@@ -39,6 +39,7 @@ from parley.scheduler.native.door import NativeDoor
 from parley.scheduler.native.telling import Telling
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.standalone import StandaloneDriver
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,10 @@ class Settings:
 
 
 class Controller:
-    """Runs the negotiation for a cluster, with embedded drivers. One at a time: see `parley.kube.lease`."""
+    """Runs the negotiation for a cluster, with drivers of its own. One at a time: see `parley.kube.lease`.
+
+    Its asynchronous drivers are asked through the API, like those that run elsewhere.
+    """
 
     def __init__(
         self,
@@ -73,8 +77,9 @@ class Controller:
         self._client = client
         self._settings = settings
         self._drivers: dict[str, EmbeddedDriver] = {
-            driver.name: MeasuredDriver(driver, metrics) for driver in drivers
+            driver.name: MeasuredDriver(driver, metrics) for driver in drivers if not driver.asynchronous
         }
+        self._asynchronous = [StandaloneDriver(client, driver, clock) for driver in drivers if driver.asynchronous]
         self._pods: WorkQueue[Key] = WorkQueue(fields=_named("pod"))
         self._claim_keys: WorkQueue[Key] = WorkQueue(fields=_named("claim"))
         self._template_keys: WorkQueue[Key] = WorkQueue(fields=_named("template"))
@@ -144,6 +149,8 @@ class Controller:
             tasks.create_task(
                 run_workers(self._publications, self._publisher.publish, self._settings.publish_workers)
             )
+            for driver in self._asynchronous:
+                tasks.create_task(driver.run())
             self.ready.set()
 
     async def _restore(self) -> None:

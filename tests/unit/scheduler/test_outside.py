@@ -265,6 +265,27 @@ def test_named_claims_of_a_driver_outside_serve_one_pod_after_the_other(play: An
     play(scenario)
 
 
+def test_an_asynchronous_driver_in_the_controller_is_asked_like_one_outside(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["b"], seconds=100)
+        for node in "ab":
+            await world.add_node(node, devices=2)
+        await world.add_class("disk")
+        await world.client.patch(CLASSES, "disk", {"driverName": disks.name})
+        await world.add_template("disk", "disk")
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(drivers=[DeviceDriver(), disks])
+        await world.add_pod("slow", "disk", "one")
+        await world.add_pod("quick", "one")
+        await world.settle(20)
+        assert (await world.node_of("slow"), bool(await world.node_of("quick"))) == ("", True)
+        await world.settle(200)
+        assert await world.node_of("slow") == "b"
+
+    play(scenario)
+
+
 def test_tokens_are_counted_outside_as_inside(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a")
