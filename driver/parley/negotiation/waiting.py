@@ -36,7 +36,7 @@ class WaitingLines(Generic[K]):
         woken = self.leave(pod)
         if line not in self._lines:
             self._lines[line] = OrderedDict()
-            self._topics[line] = tuple(topics)
+            self._topics[line] = tuple(dict.fromkeys(topics))  # two claims of a class name it twice
             for topic in self._topics[line]:
                 self._by_topic[topic][line] = None
         self._lines[line][pod] = None

@@ -63,3 +63,11 @@ def test_every_line_has_a_first_that_a_change_wakes(steps: list[tuple[str, int, 
             lines.leave(pod)
         assert sorted(lines.wake(GPU)) == sorted(pods[0] for pods in expected.values() if pods)
         assert len(lines) == sum(map(len, expected.values()))
+
+
+def test_a_topic_may_be_named_twice() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("a", "line", [GPU, GPU])
+
+    assert lines.leave("a") is None
+    assert lines.wake(GPU) == []
