@@ -60,10 +60,10 @@ class Holding:
 
 
 class Ledger:
-    """All holdings, by claim and by pod."""
+    """All holdings, by claim and by pod, and what they use up of the limits."""
 
-    def __init__(self) -> None:
-        self.limits = Limits()
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
         self._expecting: dict[PodReference, dict[tuple[str, str], None]] = {}
         self._by_uid: dict[str, Holding] = {}

@@ -5,7 +5,7 @@ A claim allocated before a limit was lowered stays; nothing new is allocated unt
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from parley.api.models import Limit, ResourceClass
 
@@ -17,26 +17,37 @@ def topic(class_name: str, namespace: str) -> Topic:
     return ("limit", class_name, namespace)
 
 
-class Limits:
-    """Units by claim, for each class and namespace."""
+def _unheard(_: Topic) -> None:
+    """Nobody waits."""
 
-    def __init__(self) -> None:
+
+class Limits:
+    """Units by claim, for each class and namespace. `less` is called when a namespace holds less of a class."""
+
+    def __init__(self, less: Callable[[Topic], None] = _unheard) -> None:
+        self._less = less
         self._held: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         self._place: dict[str, tuple[str, str]] = {}
 
     def count(self, uid: str, class_name: str, namespace: str, units: int) -> None:
         """The claim holds that much, or is about to. Repeating it changes nothing."""
-        self.forget(uid)
+        self._remove(uid)
         self._held[class_name, namespace][uid] = units
         self._place[uid] = (class_name, namespace)
 
     def forget(self, uid: str) -> None:
         """The claim holds nothing any more. Idempotent."""
+        place = self._remove(uid)
+        if place is not None:
+            self._less(topic(*place))
+
+    def _remove(self, uid: str) -> tuple[str, str] | None:
         place = self._place.pop(uid, None)
         if place is not None:
             del self._held[place][uid]
             if not self._held[place]:
                 del self._held[place]
+        return place
 
     def excess(self, class_: ResourceClass, namespace: str, wanted: Mapping[str, int]) -> str:
         """What a pod's pending claims of the class would exceed; "" if there is room.

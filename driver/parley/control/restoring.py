@@ -23,7 +23,8 @@ from parley.control.mirror import (
 )
 from parley.control.standin import driver_of_record, is_stand_in, recorded
 from parley.sdk import Device, Held, PodReference
-from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.checks import BadParameters
+from parley.sdk.embedded import EmbeddedDriver, RawClaim
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -76,7 +77,7 @@ def adopt(
         version=int(mirror.metadata.resource_version),
         offered=is_offer(allocation),
     )
-    _take_over(ledger, drivers, holding)
+    _take_over(cluster, ledger, drivers, holding)
 
 
 def _node_of(cluster: Cluster, user: PodReference, mirror: BuiltinClaim) -> str:
@@ -121,7 +122,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         node_part=class_ is None or class_.node_part == "Required",
         version=int(mirror.metadata.resource_version) if mirror and mirror.status.allocation else 0,
     )
-    _take_over(ledger, drivers, holding)
+    _take_over(cluster, ledger, drivers, holding)
     return holding
 
 
@@ -150,12 +151,45 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
     return mirror is not None and is_shareable(mirror) and class_ is not None and class_.shareable
 
 
-def _take_over(ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
+def _take_over(cluster: Cluster, ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
+    holding.units = _units(cluster, drivers, holding)
     if not holding.outside:
         drivers[holding.driver].restore(
             Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
         )
     ledger.add(holding)
+
+
+def count_again(cluster: Cluster, ledger: Ledger, drivers: Drivers, class_name: str) -> None:
+    """A class is there that was not when its claims were taken over: only now their units can be told."""
+    for holding in ledger:
+        if holding.class_name == class_name:
+            holding.units = _units(cluster, drivers, holding)
+            ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
+
+
+def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
+    """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
+    key = (holding.namespace, holding.claim)
+    class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
+    asks = claim.spec if claim is not None else asked(mirror) if mirror is not None else None
+    driver = drivers.get(holding.driver)
+    if driver is None or class_ is None or asks is None:
+        return 1
+    raw = RawClaim(
+        name=holding.entry,
+        uid=holding.uid,
+        namespace=holding.namespace,
+        claim=holding.claim,
+        class_name=holding.class_name,
+        parameters=asks.parameters,
+        class_parameters=class_.parameters,
+    )
+    try:
+        (claim_request,) = driver.request(PodReference(holding.namespace, "", ""), (raw,)).claims
+    except BadParameters:
+        return 1
+    return driver.units(claim_request)
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:

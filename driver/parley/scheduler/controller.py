@@ -22,13 +22,13 @@ from parley.control.events import Recorder
 from parley.control.gathering import NODES
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
-from parley.control.limits import topic as limit_topic
+from parley.control.limits import Limits
 from parley.control.measured import MeasuredDriver
 from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podscheduling import Publisher
 from parley.control.records import Records
-from parley.control.restoring import adopt_record, count_foreign, restore
+from parley.control.restoring import adopt_record, count_again, count_foreign, restore
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.templates import Templates
 from parley.kube.client import ApiError, Client, OutcomeUnknown
@@ -89,7 +89,7 @@ class Controller:
         self._running = False
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
-        self.ledger = Ledger()
+        self.ledger = Ledger(Limits(lambda topic: self._door.wake(topic)))
         self.cluster = Cluster(client, self)
         recorder = Recorder(client, clock, settings.instance, metrics)
         self._publisher = Publisher(client, self._publications)
@@ -201,7 +201,6 @@ class Controller:
 
     def _freed(self, holding: Holding) -> None:
         self._door.wake(("driver", holding.driver))
-        self._door.wake(limit_topic(holding.class_name, holding.namespace))
         if holding.named:
             self._door.wake(("claim", holding.namespace, holding.claim))
             self._claim_keys.add((holding.namespace, holding.claim))
@@ -267,6 +266,8 @@ class Controller:
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if not self._running or (class_ := new or old) is None:
             return
+        if old is None:
+            count_again(self.cluster, self.ledger, self._drivers, class_.metadata.name)
         self._door.wake(("class", class_.metadata.name))
         for claim in self.cluster.claims():
             if claim.spec.resource_class_name == class_.metadata.name:

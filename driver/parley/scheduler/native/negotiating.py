@@ -16,7 +16,7 @@ from parley.scheduler.native.attempts import Attempt
 from parley.scheduler.native.candidates import CandidateNodes
 from parley.scheduler.native.placing import Placing
 from parley.scheduler.native.pods import Pods, now
-from parley.scheduler.native.questions import Question, ask, have_preferences, question, scores, units
+from parley.scheduler.native.questions import Question, ask, excess, have_preferences, question, scores
 from parley.scheduler.native.talks import Failure, Talks
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
@@ -64,7 +64,7 @@ class Negotiator:
             return
         nodes = CandidateNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], common_nodes(claims))
         if asked.outside:
-            await self._talk(key, pod, claims, asked, nodes)
+            await self._talk(key, pod, claims, pending, asked, nodes)
             return
         exact = self._offers(attempt, pod, claims, pending)
         outcome = self._ask_inside(attempt, asked, nodes, exact=exact)
@@ -72,16 +72,14 @@ class Negotiator:
 
     async def _within_limits(self, key: Key, pod: Pod, pending: Sequence[PodClaim], asked: Question) -> bool:
         """Whether the pod's namespace may hold what is pending; if not, the pod waits."""
-        counts = units(self._drivers, asked)
         namespace = pod.metadata.namespace
-        for class_ in {c.class_.metadata.name: c.class_ for c in pending if c.class_ is not None}.values():
-            wanted = {c.uid: counts.get(c.entry, 1) for c in pending if c.class_ is class_}
-            if excess := self._ledger.limits.excess(class_, namespace, wanted):
-                topics = [limit_topic(class_.metadata.name, namespace), ("class", class_.metadata.name)]
-                line = (reasons.LIMIT_REACHED, *topics, tuple(sorted(wanted.values())))
-                await self._pods.wait(key, pod, reasons.LIMIT_REACHED, excess, line, topics)
-                return False
-        return True
+        over = excess(self._drivers, self._ledger.limits, namespace, asked, pending)
+        if over is None:
+            return True
+        topics = [limit_topic(over.class_name, namespace), ("class", over.class_name)]
+        line = (reasons.LIMIT_REACHED, *topics, over.wanted)
+        await self._pods.wait(key, pod, reasons.LIMIT_REACHED, over.message, line, topics)
+        return False
 
     def _ask_inside(self, attempt: Attempt, asked: Question, nodes: CandidateNodes, *, exact: bool) -> Outcome:
         choosy = exact or have_preferences(self._drivers, asked)
@@ -94,7 +92,13 @@ class Negotiator:
         )
 
     async def _talk(
-        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: CandidateNodes
+        self,
+        key: Key,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        pending: Sequence[PodClaim],
+        asked: Question,
+        nodes: CandidateNodes,
     ) -> None:
         inside = ask(self._drivers, asked, self._pods.attempt(pod).excluded)
         heard = await self._talks.hear(key, pod, asked, nodes, inside)
@@ -102,7 +106,7 @@ class Negotiator:
             self._pods.block(key, pod)
             await self._placing.give_back_all(pod)
             await self._placing.failed(key, pod, heard.node, heard.message, heard.permanent)
-        elif heard is not None:
+        elif heard is not None and await self._within_limits(key, pod, pending, asked):
             await self._conclude(key, pod, claims, asked, nodes, heard, exact=False)
 
     async def _conclude(

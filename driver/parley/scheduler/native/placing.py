@@ -15,7 +15,7 @@ from parley.control.records import Records
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid
 from parley.negotiation.states import ClaimState
 from parley.scheduler.native.pods import Pods
-from parley.scheduler.native.questions import Question, question
+from parley.scheduler.native.questions import Question, excess, question
 from parley.scheduler.native.talks import Talks
 from parley.sdk import PermanentError
 from parley.sdk.embedded import EmbeddedDriver
@@ -140,8 +140,12 @@ class Placing:
             return
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
         asked = question(self._drivers, reference(pod), offered)
+        over = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, offered)
         if not all(chosen in claim.offered_nodes for claim in offered):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
+        elif over is not None:
+            self._pods.attempt(pod).offered = ()
+            await self._records.decline(offered, over.message)
         elif not await self.allocate(key, pod, claims, asked, chosen, offered=True):
             self._pods.attempt(pod).offered = (chosen,)
             await self._records.decline(offered, f"nothing is left on node {chosen}")

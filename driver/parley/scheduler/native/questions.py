@@ -7,6 +7,7 @@ from typing import Any
 
 from parley.api.builtin import Pod
 from parley.control.gathering import PodClaim
+from parley.control.limits import Limits
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import needs_of
 from parley.negotiation.rounds import Ask
@@ -105,6 +106,31 @@ def units(drivers: Mapping[str, EmbeddedDriver], asked: Question) -> dict[str, i
         for name, request in asked.requests.items()
         for claim in request.claims
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A class's limit that a pod's claims would exceed: `wanted` are the units of each, smallest first."""
+
+    class_name: str
+    wanted: tuple[int, ...]
+    message: str
+
+
+def excess(
+    drivers: Mapping[str, EmbeddedDriver],
+    limits: Limits,
+    namespace: str,
+    asked: Question,
+    claims: Sequence[PodClaim],
+) -> Excess | None:
+    """What the pending claims would exceed if they were allocated now; None if the namespace may hold them."""
+    counts = units(drivers, asked)
+    for class_ in {c.class_.metadata.name: c.class_ for c in claims if c.class_ is not None}.values():
+        wanted = {c.uid: counts.get(c.entry, 1) for c in claims if c.class_ is class_}
+        if message := limits.excess(class_, namespace, wanted):
+            return Excess(class_.metadata.name, tuple(sorted(wanted.values())), message)
+    return None
 
 
 def have_preferences(drivers: Mapping[str, EmbeddedDriver], asked: Question) -> bool:
