@@ -1,0 +1,102 @@
+"""What a driver's answers look like in a PodScheduling. Pure.
+
+Always all entries of one pod together: an applied configuration that leaves one out removes it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from parley.api.models import AllocationFailure, ClaimScheduling, PodScheduling
+from parley.api.names import API_VERSION
+from parley.negotiation.answers import Answer
+from parley.sdk.standalone.questions import Question
+
+Entries = tuple[dict[str, Any], ...]
+
+MAX_REASON = 4096
+MAX_FAILURE = 1024
+
+
+def answered(
+    driver: str, question: Question, answers: Mapping[str, Answer], scores: Mapping[str, float]
+) -> Entries:
+    """The entries for these answers. `scores` are from 0 to 1, by viable node."""
+    return tuple(_entry(driver, question, e.name, answers[e.name], scores) for e in question.entries)
+
+
+def refused(driver: str, question: Question, reason: str) -> Entries:
+    """The question can't be understood: no node will do, and the reason says what to change."""
+    nowhere = {"viableNodes": [], "alternatives": {"nodes": []}, "reason": reason[:MAX_REASON]}
+    return tuple({**_begun(driver, question.round, e.name), **nowhere} for e in question.entries)
+
+
+def _begun(driver: str, round_: int, name: str) -> dict[str, Any]:
+    return {"name": name, "driverName": driver, "round": round_}
+
+
+def _entry(
+    driver: str, question: Question, name: str, answer: Answer, scores: Mapping[str, float]
+) -> dict[str, Any]:
+    entry = {**_begun(driver, question.round, name), "viableNodes": list(answer.viable)}
+    if answer.alternatives is not None:
+        entry["alternatives"] = (
+            {"nodes": list(answer.alternatives)}
+            if isinstance(answer.alternatives, tuple)
+            else {"nodeSelector": to_builtins(answer.alternatives)}
+        )
+    preferred = {node: round(100 * scores[node]) for node in answer.viable if scores.get(node)}
+    if preferred:
+        entry["scores"] = preferred
+    if answer.reasons:
+        entry["reason"] = "; ".join(f"{node}: {why}" for node, why in answer.reasons.items())[:MAX_REASON]
+    return entry
+
+
+def said(driver: str, scheduling: PodScheduling) -> list[ClaimScheduling]:
+    """The driver's entries in the PodScheduling."""
+    return [entry for entry in scheduling.status.claims if entry.driver_name == driver]
+
+
+def says(driver: str, scheduling: PodScheduling, entries: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the PodScheduling has exactly these entries of the driver."""
+    wanted = {entry["name"]: ClaimScheduling.model_validate(entry) for entry in entries}
+    return {entry.name: entry for entry in said(driver, scheduling)} == wanted
+
+
+def failed(
+    driver: str, scheduling: PodScheduling, names: Sequence[str], failure: AllocationFailure | None
+) -> Entries:
+    """The entries for claims of that name as they are, but with this failure, or without any.
+
+    Without an answer to the present round there is an entry all the same, so that the failure can be told.
+    """
+    round_ = scheduling.spec.round
+    known = {entry.name: entry for entry in said(driver, scheduling) if entry.round == round_}
+    wanted: list[dict[str, Any]] = []
+    for name in names:
+        entry: dict[str, Any] = known[name].wire() if name in known else _begun(driver, round_, name)
+        entry.pop("failure", None)
+        if failure is not None:
+            entry["failure"] = failure.wire()
+        wanted.append(entry)
+    return tuple(wanted)
+
+
+def failure_told(driver: str, scheduling: PodScheduling) -> AllocationFailure | None:
+    """The failure on the selected node that the driver told of in this round, if it did."""
+    current = (scheduling.spec.round, scheduling.spec.selected_node)
+    told = ((entry.round, entry.failure) for entry in said(driver, scheduling))
+    return next((f for round_, f in told if f is not None and (round_, f.node_name) == current), None)
+
+
+def body(scheduling: PodScheduling, entries: Entries) -> dict[str, Any]:
+    """The configuration to apply. Its UID keeps an apply that comes late from making the object anew."""
+    meta = scheduling.metadata
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodScheduling",
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        "status": {"claims": list(entries)},
+    }

@@ -1,0 +1,145 @@
+"""Which of the pods that wait for a driver is judged again when something changed there.
+
+Pods that want the same stand in line. A change has the first of each line judged again, and nobody else. When
+that pod is served, the next is judged. When it isn't within some seconds (the node may be none for this pod), it
+goes to the end and the next is judged, until each was judged since the change, or one learns that nothing is left
+anywhere. So a thousand waiting pods cost one judgement per change, and nobody waits for ever behind a pod that
+can't go on.
+
+Pods whose answer has viable nodes and that are not selected all the same (they wait for something else) stand in
+lines of their own: their answers may get old, and are kept up to date in the same way, but nobody waits for them.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+
+from parley.kube.cache import Key
+from parley.negotiation.waiting import Topic, WaitingLines
+
+PATIENCE = 10.0
+"""Seconds for the pod that was told to be served before the next one is told."""
+
+_CHANGE: Topic = ("change",)
+
+
+class Outlook(Enum):
+    """What an answer comes to."""
+
+    VIABLE = "viable"
+    ELSEWHERE = "elsewhere"
+    """No asked node is viable; another one may be."""
+
+    NOWHERE = "nowhere"
+    """No node is viable, and the driver knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    signature: Hashable
+    hopeful: bool
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Which line a pod stands in, and how many changes there had been when it was judged."""
+
+    line: _Line
+    seen: int
+
+
+@dataclass(slots=True)
+class Lines:
+    """All lines. `judge` has a pod judged again."""
+
+    judge: Callable[[Key], None]
+    changes: int = 0
+    """How many there were so far: note it before a pod is judged."""
+
+    _numbers: Iterator[int] = field(default_factory=count)
+    _lines: WaitingLines[Key] = field(default_factory=WaitingLines)
+    _pods: dict[Key, _Waiting] = field(default_factory=dict)
+    _topics: dict[_Line, Topic] = field(default_factory=dict)
+    _timers: dict[_Line, asyncio.TimerHandle] = field(default_factory=dict)
+
+    def has(self, key: Key) -> bool:
+        """Whether the pod stands in a line."""
+        return key in self._pods
+
+    def changed(self) -> None:
+        """Waiting pods may be better off now."""
+        self.changes += 1
+        for key in self._lines.wake(_CHANGE):
+            self.judge(key)
+
+    def judged(self, key: Key, signature: Hashable, outlook: Outlook, seen: int) -> None:
+        """The pod waits, with that answer, found when `changes` was `seen`."""
+        line = _Line(signature, outlook is Outlook.VIABLE)
+        waiting = self._pods.get(key)
+        if waiting is not None and waiting.line == _Line(signature, hopeful=False):
+            line = waiting.line  # told, but not served: it keeps its place
+        elif waiting is not None and waiting.line != line:
+            self.leave(key)
+        self._pods[key] = _Waiting(line, seen)
+        self._stand(key, line)
+        if outlook is Outlook.NOWHERE:
+            self._stop(line)
+        else:
+            self._next_soon(line)
+        if seen != self.changes:
+            self.judge(key)
+
+    def busy(self, key: Key) -> None:
+        """The pod's turn came, but it is about to be served and not judged."""
+        waiting = self._pods.get(key)
+        if waiting is not None:
+            waiting.seen = self.changes
+            self._next_soon(waiting.line)
+
+    def leave(self, key: Key) -> None:
+        """The pod is served, or gone."""
+        waiting = self._pods.pop(key, None)
+        if waiting is None:
+            return
+        following = self._lines.leave(key)
+        if following is not None and not waiting.line.hopeful:
+            self.judge(following)
+        self._tidy(waiting.line)
+
+    def _stand(self, key: Key, line: _Line) -> None:
+        topic = self._topics.setdefault(line, ("line", str(next(self._numbers))))
+        self._lines.wait(key, line, [_CHANGE, topic])
+
+    def _first(self, line: _Line) -> Key | None:
+        return next(iter(self._lines.wake(self._topics[line])), None) if line in self._topics else None
+
+    def _next_soon(self, line: _Line) -> None:
+        if line not in self._timers:
+            self._timers[line] = asyncio.get_running_loop().call_later(PATIENCE, self._pass_on, line)
+
+    def _stop(self, line: _Line) -> None:
+        if (timer := self._timers.pop(line, None)) is not None:
+            timer.cancel()
+
+    def _pass_on(self, line: _Line) -> None:
+        """The first in the line had its time."""
+        self._timers.pop(line, None)
+        first = self._first(line)
+        if first is None:
+            return
+        following = self._lines.leave(first)
+        self._stand(first, line)
+        if following is not None and self._pods[following].seen < self.changes:
+            self.judge(following)
+
+    def _tidy(self, line: _Line) -> None:
+        if self._first(line) is None:
+            self._topics.pop(line, None)
+            self._stop(line)
+
+    def close(self) -> None:
+        """Nobody is to be judged any more."""
+        for line in list(self._timers):
+            self._stop(line)

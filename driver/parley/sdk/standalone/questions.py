@@ -1,0 +1,148 @@
+"""What one PodScheduling asks of the driver: its claims with their classes, as a typed request. Pure."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from parley.api.builtin import Node, NodeSelector, ObjectMeta
+from parley.api.meta import NodeSelector as ApiNodeSelector
+from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
+from parley.negotiation.fit import matches
+from parley.sdk.driver import PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.standalone.jobs import Part
+from parley.sdk.standalone.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One of the pod's claims that is this driver's; `name` is the pod's entry for it."""
+
+    name: str
+    claim: ResourceClaim
+    class_: ResourceClass
+
+    @property
+    def part(self) -> Part:
+        """The claim as jobs know it."""
+        meta = self.claim.metadata
+        return Part((meta.namespace, meta.name), meta.uid)
+
+    @property
+    def going(self) -> bool:
+        """Whether the claim is on its way out, or what it holds is."""
+        return bool(self.claim.metadata.deletion_timestamp) or self.claim.status.deallocation_requested
+
+    def raw(self) -> RawClaim:
+        """Before the parameters are typed."""
+        meta, class_ = self.claim.metadata, self.class_
+        return RawClaim(
+            name=self.name,
+            uid=meta.uid,
+            namespace=meta.namespace,
+            claim=meta.name,
+            class_name=class_.metadata.name,
+            parameters=self.claim.spec.parameters,
+            class_parameters=class_.parameters,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """All of a pod's claims that are this driver's."""
+
+    pod: PodReference
+    entries: tuple[Entry, ...]
+    candidates: tuple[str, ...] = ()
+    round: int = 0
+
+    @property
+    def pending(self) -> tuple[Entry, ...]:
+        """Those that hold nothing yet: they are judged and allocated together."""
+        return tuple(entry for entry in self.entries if entry.claim.status.allocation is None)
+
+    def request(self, driver: EmbeddedDriver) -> Request[Any, Any]:
+        """The pending claims with typed parameters. Raises BadParameters."""
+        return driver.request(self.pod, [entry.raw() for entry in self.pending])
+
+    @property
+    def seconds(self) -> int:
+        """How long allocating the pending claims may take: as the strictest of their classes says."""
+        return min(entry.class_.allocation_timeout_seconds for entry in self.pending)
+
+    @property
+    def signature(self) -> Hashable:
+        """Equal for pods that want the same of the driver: where one can't be served, the other can't either.
+
+        Candidate nodes do not count, though answers are about them: a driver that has something elsewhere says so
+        by its alternatives, and a pod that can't go there is passed over after a while (see `lines`). With the
+        candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
+        because a driver may look at it.
+        """
+        wanted = sorted((e.class_.metadata.name, _json(e.claim.spec.parameters)) for e in self.pending)
+        settled = sorted(e.claim.metadata.uid for e in self.entries if e.claim.status.allocation is not None)
+        return (self.pod.namespace, tuple(wanted), tuple(settled))
+
+    @property
+    def state(self) -> Hashable:
+        """Changes when the question does, or what it is about."""
+        claims = tuple((e.name, e.claim.metadata.uid, e.claim.status.allocation is None) for e in self.entries)
+        classes = tuple(e.class_.metadata.resource_version for e in self.entries)
+        return (self.pod, self.round, self.candidates, claims, classes)
+
+    def suitable(self, nodes: Iterable[Node]) -> list[str]:
+        """Names of the nodes where the classes and the claims that are allocated already let the pod go."""
+        selectors = [selector for entry in self.entries if (selector := _limits(entry))]
+        return [node.metadata.name for node in nodes if all(matches(selector, node) for selector in selectors)]
+
+
+def question(view: View, scheduling: PodScheduling) -> Question | None:
+    """What the PodScheduling asks; None as long as one of the claims or classes is not there."""
+    entries: list[Entry] = []
+    namespace = scheduling.metadata.namespace
+    for asked in view.asked(scheduling):
+        claim = view.claim((namespace, asked.resource_claim_name))
+        class_ = view.class_of(claim) if claim is not None else None
+        if claim is None or class_ is None:
+            return None
+        entries.append(Entry(asked.name, claim, class_))
+    spec = scheduling.spec
+    return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round)
+
+
+def about_claim(claim: ResourceClaim, class_: ResourceClass) -> Question:
+    """A claim that is to be allocated without a pod; it is its own entry."""
+    meta = claim.metadata
+    return Question(PodReference(meta.namespace, "", ""), (Entry(meta.name, claim, class_),))
+
+
+def _pod(scheduling: PodScheduling) -> PodReference:
+    meta = scheduling.metadata
+    uid = next((owner.uid for owner in meta.owner_references if owner.kind == "Pod"), "")
+    return PodReference(meta.namespace, meta.name, uid)
+
+
+def _json(parameters: Any) -> bytes:
+    return orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS)
+
+
+def _limits(entry: Entry) -> NodeSelector | None:
+    """Where the claim is, if it is allocated; else where its class lets it be. None is everywhere."""
+    allocation = entry.claim.status.allocation
+    if allocation is not None:
+        return node_selector(allocation.available_on_nodes)
+    return node_selector(entry.class_.suitable_nodes)
+
+
+def node_selector(selector: ApiNodeSelector | None) -> NodeSelector | None:
+    """As `negotiation.fit` reads it."""
+    return msgspec.convert(selector.wire(), NodeSelector) if selector is not None else None
+
+
+def available(entry: Entry, node: str, known: Node | None) -> bool:
+    """Whether the allocated claim can be used on the node."""
+    selector = _limits(entry)
+    return selector is None or matches(selector, known or Node(metadata=ObjectMeta(name=node)))

@@ -1,0 +1,190 @@
+"""A driver outside of the controller: caches, queues and parts wired together. Contains no decisions.
+
+At start nothing is answered before every kind was listed and the driver knows what it holds. From then on every
+change is turned into keys of what may be affected, and workers look at those again.
+"""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from parley.api.builtin import Node
+from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
+from parley.api.resources import Resource
+from parley.kube.cache import Key, identity
+from parley.kube.client import Client
+from parley.kube.lease import utc
+from parley.kube.queue import WorkQueue, run_workers
+from parley.kube.reflector import Reflector
+from parley.sdk.driver import Driver
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.standalone.allocating import Allocator
+from parley.sdk.standalone.answering import Answering
+from parley.sdk.standalone.holdings import Holdings, Stage
+from parley.sdk.standalone.immediate import Immediate, Parts
+from parley.sdk.standalone.jobs import Job, Jobs
+from parley.sdk.standalone.judging import Judge
+from parley.sdk.standalone.questions import question
+from parley.sdk.standalone.records import Clock, Records
+from parley.sdk.standalone.restoring import is_of, restore, restore_one
+from parley.sdk.standalone.selected import Selected
+from parley.sdk.standalone.taking_back import TakingBack
+from parley.sdk.standalone.view import View
+
+WORKERS = 16
+"""So many pods are answered at a time, and as many for an asynchronous driver as it can be asked at a time."""
+
+ASYNCHRONOUS_WORKERS = 128
+
+log = structlog.get_logger(__name__)
+
+
+class StandaloneDriver:
+    """Runs one driver against the API. One at a time: see `parley.kube.lease`."""
+
+    def __init__(self, client: Client, driver: Driver[Any, Any], clock: Clock = utc) -> None:
+        self.driver = driver
+        self.ready = asyncio.Event()
+        """Set when the first answer may be given."""
+        self._running = False
+        self._pods: WorkQueue[Key] = WorkQueue()
+        self._claims: WorkQueue[Key] = WorkQueue()
+        self._view = View(client, driver.name, self)
+        self._watched = [self._observing(client, resource) for resource in driver.watches]
+        self._holdings = Holdings(driver, self._changed)
+        self._records = Records(client, self._view, clock)
+        self._jobs = Jobs(self._job_ended)
+        embedded = EmbeddedDriver(driver)
+        judge = Judge(embedded, self._view)
+        allocator = Allocator(driver, self._holdings, self._records)
+        self._answering = Answering(client, self._view, judge, self._pods)
+        self._selected = Selected(self._view, embedded, allocator, self._jobs, self._answering, self._pods)
+        parts = Parts(self._view, embedded, judge, allocator, self._holdings, self._records, self._jobs)
+        self._immediate = Immediate(parts, self._claims)
+        self._taking_back = TakingBack(self._view, self._holdings, self._records, self._jobs, self._immediate)
+
+    def _observing(self, client: Client, resource: Resource[Any]) -> Reflector[Any]:
+        def changed(old: Any | None, new: Any | None) -> None:
+            if self.driver.observe(old, new):
+                self._changed()
+
+        return Reflector(client, resource, on_change=changed)
+
+    async def run(self) -> None:
+        """Work until cancelled. Nothing of the driver runs any more when this has ended."""
+        reflectors = [*self._view.reflectors, *self._watched]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._jobs.begin(tasks)
+                for reflector in reflectors:
+                    tasks.create_task(reflector.run())
+                for reflector in reflectors:
+                    await reflector.synced.wait()
+                self._begin()
+                workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
+                tasks.create_task(run_workers(self._pods, self._sync_pod, workers))
+                tasks.create_task(run_workers(self._claims, self._taking_back.sync, WORKERS))
+                self.ready.set()
+        finally:
+            self._answering.close()
+
+    def _begin(self) -> None:
+        """Tell the driver what it holds, then look at everything once. No await: a change in between would be
+        lost."""
+        restore(self.driver, self._view, self._holdings, self._records)
+        self._selected.restore()
+        self._running = True
+        log.info("driver restored", driver=self.driver.name, claims=len(self._holdings))
+        for item in (*self._view.claims(), *self._view.schedulings()):
+            queue = self._claims if isinstance(item, ResourceClaim) else self._pods
+            queue.add(identity(item).key)
+
+    async def _sync_pod(self, key: Key) -> None:
+        """Take the next step for the PodScheduling of that name."""
+        scheduling = self._view.scheduling(key)
+        if scheduling is None or not self._view.asked(scheduling):
+            self._answering.forget(key)
+            return
+        asked = question(self._view, scheduling)
+        if asked is not None and not asked.pending and scheduling.spec.selected_node:
+            self._answering.forget(key)
+        elif scheduling.spec.selected_node:
+            self._answering.selected(key)
+            await self._selected.sync(key, scheduling, asked)
+        elif asked is not None and scheduling.spec.candidate_nodes:
+            await self._answering.answer(key, scheduling, asked)
+
+    def _changed(self) -> None:
+        """Whoever waits for the driver may now succeed."""
+        if self._running:
+            self._answering.changed()
+            self._immediate.changed()
+
+    def _job_ended(self, job: Job, pause: float) -> None:
+        for part in job.parts:
+            self._claims.add_after(part.key, pause)
+            for scheduling in self._view.schedulings_of(part.key):
+                self._pods.add_after(identity(scheduling).key, pause)
+
+    def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
+        """A PodScheduling with questions for drivers outside of the controller changed."""
+        _follow(self._view, old, new)
+        if not self._running or (scheduling := new or old) is None:
+            return
+        key = identity(scheduling).key
+        self._selected.changed(key, new)
+        unselected = new is not None and not new.spec.selected_node
+        self._answering.asked(key, new.spec.round if new is not None and unselected else None)
+        self._pods.add(key)
+        for asked in (old, new):
+            for claim in self._view.claim_keys(asked) if asked is not None else ():
+                self._claims.add(claim)
+
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """Any claim changed."""
+        _follow(self._view, old, new)
+        if not self._running or (claim := new or old) is None:
+            return
+        uid, key = claim.metadata.uid, identity(claim).key
+        if new is None or new.metadata.deletion_timestamp:
+            self._jobs.stop(uid)
+        if new is None:
+            self._jobs.forget(uid)
+        elif is_of(self.driver.name, new):
+            self._recorded(new)
+        self._claims.add(key)
+        for scheduling in self._view.schedulings_of(key):
+            self._pods.add(identity(scheduling).key)
+
+    def _recorded(self, claim: ResourceClaim) -> None:
+        """The API shows an allocation. If unknown here, an earlier process wrote it late."""
+        uid = claim.metadata.uid
+        holding = self._holdings.get(uid)
+        known = holding is not None and holding.stage is Stage.RECORDED
+        if not known and self._jobs.of(uid) is None and not claim.status.deallocation_requested:
+            restore_one(self.driver, self._holdings, claim)
+
+    def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
+        """Parameters or suitable nodes may be others, or a class may be there at last."""
+        if not self._running or (class_ := new or old) is None:
+            return
+        for claim in self._view.claims_of_class(class_.metadata.name):
+            key = identity(claim).key
+            self._claims.add(key)
+            for scheduling in self._view.schedulings_of(key):
+                if not self._answering.waits(identity(scheduling).key):
+                    self._pods.add(identity(scheduling).key)
+        self._changed()
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node that is new, or other than before, may do; heartbeats do not count."""
+        if new is not None and (old is None or (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec)):
+            self._changed()
+
+
+def _follow(view: View, old: Any | None, new: Any | None) -> None:
+    if new is not None:
+        view.caught_up(new)
+    elif old is not None:
+        view.forget(old)

@@ -1,0 +1,463 @@
+"""A node is selected: what is allocated, recorded, told, aborted."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World
+
+from parley.api.models import Condition
+from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
+from parley.api.resources import CLAIMS, CLASSES
+from parley.kube.client import Invalid, OutcomeUnknown
+from parley.kube.faults import Call, FaultClient
+from parley.sdk import Allocation, Device, PermanentError
+
+Play = Callable[[Callable[[World], Any]], None]
+
+
+async def progress(world: World, claim: str) -> Condition | None:
+    """The condition Allocating."""
+    conditions = (await world.claim(claim)).status.conditions
+    return next((c for c in conditions if c.type == CONDITION_ALLOCATING), None)
+
+
+async def prepare(world: World, *claims: str, **class_: Any) -> None:
+    for node in ("a", "b", "c"):
+        await world.add_node(node, 2)
+    await world.add_class(**class_)
+    for claim in claims:
+        await world.add_claim(claim)
+
+
+def test_all_claims_are_allocated_and_recorded(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "one", "two", shareable=True)
+        driver = ShelfDriver()
+        client = FaultClient(world.server.client())
+        world.start(driver, client)
+        await world.ask("pod", "one", "two", nodes=["a"])
+        await world.settle()
+        await world.select("pod", "a")
+        await world.settle()
+
+        for name in ("one", "two"):
+            claim = await world.claim(name)
+            assert claim.metadata.finalizers == (driver_finalizer(DRIVER),)
+            assert (claim.status.driver_name, claim.status.state) == (DRIVER, "allocated")
+            assert claim.status.allocation is not None
+            assert claim.status.allocation.shareable
+            (handle,) = claim.status.allocation.handles
+            assert (handle.driver_name, handle.data) == (DRIVER, {"size": 1})
+            assert await world.node_of(name) == "a"
+            assert driver.held[claim.metadata.uid] == ("a", 1)
+            assert await progress(world, name) is None
+        assert client.writes == 1 + 2 + 2
+
+    play(scenario)
+
+
+def test_a_pod_that_was_bound_by_others_needs_no_question(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ShelfDriver())
+        await world.ask("pod", "disk", selected="b")
+        await world.settle()
+
+        assert await world.node_of("disk") == "b"
+
+    play(scenario)
+
+
+class Everywhere(ShelfDriver):
+    """Names what it allocated, and where else it may be used."""
+
+    where: tuple[str, ...] | None = None
+
+    async def allocate(self, request: Any, node: str) -> Any:
+        await super().allocate(request, node)
+        return {c.name: Allocation((Device("p", "d"),), {}, self.where) for c in request.claims}
+
+
+def test_what_can_be_used_everywhere_or_on_several_nodes_says_so(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "one", "two")
+        driver = Everywhere()
+        world.start(driver)
+        await world.ask("pod", "one", selected="a")
+        await world.settle()
+        driver.where = ("a", "b")
+        await world.ask("other", "two", selected="b")
+        await world.settle()
+
+        one, two = [(await world.claim(name)).status.allocation for name in ("one", "two")]
+        assert one is not None
+        assert one.available_on_nodes is None
+        assert [(d.pool, d.device) for d in one.handles[0].devices] == [("p", "d")]
+        assert two is not None
+        assert two.available_on_nodes is not None
+        assert [t.match_fields[0].values for t in two.available_on_nodes.node_selector_terms] == [("a",), ("b",)]
+
+    play(scenario)
+
+
+def test_progress_is_told_every_five_seconds_and_ends_with_the_allocation(play: Play, array: Array) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        client = FaultClient(world.server.client())
+        world.start(ArrayDriver(array), client)
+        await world.ask("pod", "disk", selected="a")
+        await asyncio.sleep(12.5)
+        seen = await progress(world, "disk")
+        assert seen is not None
+        assert (seen.status, seen.reason) == ("True", "InProgress")
+        assert seen.message in ("attached for 9 s", "attached for 10 s")
+        await world.settle()
+
+        ended = await progress(world, "disk")
+        assert ended is not None
+        assert (ended.status, ended.reason, ended.message) == ("False", "Done", "")
+        told = [c for c in client.calls if c.subresource == "status" and "allocation" not in c.body["status"]]
+        assert len(told) == 4
+        assert await world.node_of("disk") == "a"
+
+    play(scenario)
+
+
+def test_other_conditions_stay(play: Play, array: Array) -> None:
+    accepted = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "fine"}
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "disk", selected="a")
+        await asyncio.sleep(3)
+        known = (await world.claim("disk")).status.conditions
+        theirs = {**accepted, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        body = {"status": {"conditions": [theirs, *(c.wire() for c in known)]}}
+        await world.client.patch(CLAIMS, "disk", body, NAMESPACE, subresource="status")
+        await world.settle()
+
+        types = {c.type: c.reason for c in (await world.claim("disk")).status.conditions}
+        assert types == {"Accepted": "Accepted", "Allocating": "Done"}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("array-1 is read-only"), PermanentError("no cable")])
+def test_a_failure_is_told_and_nothing_is_held(play: Play, array: Array, error: Exception) -> None:
+    array.broken["a"] = error
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "one", "two")
+        array.stock["a"] = 2
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "one", "two", nodes=["a", "b"])
+        await world.settle()
+        await world.select("pod", "a")
+        await world.settle()
+
+        for entry in (await world.answers("pod")).values():
+            assert entry.failure is not None
+            assert (entry.failure.node_name, entry.failure.message) == ("a", str(error))
+            assert entry.failure.permanent == isinstance(error, PermanentError)
+            assert (entry.round, entry.viable_nodes) == (1, ("a", "b"))
+        assert array.volumes == {}
+        assert array.calls["allocate"] == 1
+        seen = await progress(world, "one")
+        assert seen is not None
+        assert (seen.status, seen.message) == ("False", str(error))
+
+    play(scenario)
+
+
+def test_a_failure_is_cleared_when_the_node_is_and_the_next_node_is_tried(play: Play, array: Array) -> None:
+    array.broken["a"] = RuntimeError("read-only")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "disk", nodes=["a", "b"], selected="a")
+        await world.settle()
+        assert (await world.answer("pod")).failure is not None
+        await world.select("pod", "")
+        await world.settle()
+        assert (await world.answer("pod")).failure is None
+        assert (await world.claim("disk")).metadata.finalizers == ()
+        await world.select("pod", "b")
+        await world.settle()
+
+        assert (await world.answer("pod")).failure is None
+        assert await world.node_of("disk") == "b"
+        assert array.faults == []
+
+    play(scenario)
+
+
+def test_a_node_that_is_cleared_and_selected_at_once_again_is_a_new_attempt(play: Play, array: Array) -> None:
+    array.broken["a"] = RuntimeError("read-only")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "disk", nodes=["a"], selected="a")
+        await world.settle()
+        array.broken.clear()
+        await world.select("pod", "")
+        await world.select("pod", "a")
+        await world.settle()
+
+        assert (await world.answer("pod")).failure is None
+        assert await world.node_of("disk") == "a"
+
+    play(scenario)
+
+
+def test_a_failure_that_was_told_is_not_tried_again_after_a_restart(play: Play, array: Array) -> None:
+    array.broken["a"] = RuntimeError("read-only")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        await world.ask("pod", "disk", nodes=["a"], selected="a")
+        await world.kill_after_settling(ArrayDriver(array))
+        world.start(ArrayDriver(array))
+        await world.settle()
+        assert array.calls["allocate"] == 1
+        await world.ask("pod", "disk", nodes=["a"], round=2, selected="a")
+        await world.settle()
+
+        assert array.calls["allocate"] == 2
+
+    play(scenario)
+
+
+def test_an_allocation_that_takes_too_long_is_given_up(play: Play, array: Array) -> None:
+    array.seconds = 1000
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk", "other", allocationTimeoutSeconds=600)
+        await world.add_class("hasty", allocationTimeoutSeconds=30)
+        await world.add_claim("hasty", "hasty")
+        array.stock["b"] = 2
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "disk", "hasty", nodes=["b"], selected="b")
+        await asyncio.sleep(35)
+
+        failure = (await world.answers("pod"))["disk"].failure
+        assert failure is not None
+        assert failure.message == "nothing was allocated within the 30 s of allocationTimeoutSeconds"
+        assert not failure.permanent
+        assert array.volumes == {}
+
+    play(scenario)
+
+
+def test_a_slow_allocation_keeps_nobody_waiting(play: Play, array: Array) -> None:
+    array.seconds = 300
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "slow", "other")
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "slow", selected="a")
+        await asyncio.sleep(5)
+        await world.ask("next", "other", nodes=["a", "b"])
+        await asyncio.sleep(5)
+
+        assert (await world.answer("next")).viable_nodes == ("b",)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["clear", "reselect", "end", "delete", "unlabel"])
+def test_what_is_not_wanted_any_more_is_aborted(play: Play, array: Array, how: str) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "one", "two")
+        array.stock["b"] = 4
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "one", "two", nodes=["b", "c"], selected="b")
+        await asyncio.sleep(5)
+        assert len(array.volumes) == 2
+        match how:
+            case "clear":
+                await world.select("pod", "")
+            case "reselect":
+                array.stock["c"] = 2
+                await world.select("pod", "c")
+            case "end":
+                await world.end("pod")
+            case "delete":
+                await world.delete("one")
+            case "unlabel":
+                await world.unlabel("pod")
+        await world.settle()
+
+        assert {uid: node for uid, (node, _) in array.volumes.items()} == await world.recorded()
+        assert set((await world.recorded()).values()) == ({"c"} if how == "reselect" else set())
+        assert array.faults == []
+        assert await world.exists("one") == (how != "delete")
+        assert (await world.claim("two")).metadata.finalizers == (
+            (driver_finalizer(DRIVER),) if how in ("reselect", "delete") else ()
+        )
+
+    play(scenario)
+
+
+def test_what_is_recorded_stays_whatever_becomes_of_the_podscheduling(play: Play, array: Array) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ArrayDriver(array))
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+        await world.select("pod", "b")
+        await world.settle()
+        await world.end("pod")
+        await world.settle()
+
+        assert await world.node_of("disk") == "a"
+        assert len(array.volumes) == 1
+
+    play(scenario)
+
+
+def test_two_pods_that_select_nodes_for_one_claim_get_it_allocated_once(play: Play, array: Array) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "shared")
+        world.start(ArrayDriver(array))
+        await world.ask("first", "shared", selected="a")
+        await world.ask("second", "shared", selected="b")
+        await world.settle()
+
+        assert await world.node_of("shared") == "a"
+        assert array.calls["allocate"] == 1
+
+    play(scenario)
+
+
+def test_if_the_first_pod_fails_the_second_has_its_turn(play: Play, array: Array) -> None:
+    array.broken["a"] = RuntimeError("read-only")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "shared")
+        world.start(ArrayDriver(array))
+        await world.ask("first", "shared", selected="a")
+        await world.ask("second", "shared", selected="b")
+        await world.settle()
+
+        assert (await world.answer("first")).failure is not None
+        assert await world.node_of("shared") == "b"
+        assert array.faults == []
+
+    play(scenario)
+
+
+class TooMuch(ShelfDriver):
+    """Allocates what no API server takes."""
+
+    async def allocate(self, request: Any, node: str) -> Any:
+        await super().allocate(request, node)
+        return {c.name: Allocation(data={"x": "y" * 20_000}) for c in request.claims}
+
+
+def test_a_driver_at_fault_holds_nothing(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        driver = TooMuch()
+        world.start(driver)
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+
+        failure = (await world.answer("pod")).failure
+        assert failure is not None
+        assert "at most 10240 are allowed" in failure.message
+        assert driver.held == {}
+
+    play(scenario)
+
+
+def test_an_allocation_that_the_api_server_refuses_is_given_back(play: Play) -> None:
+    def refuse(call: Call) -> None:
+        if call.subresource == "status" and "allocation" in call.body["status"]:
+            raise Invalid(422, "Invalid", "status.allocation: no")
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        driver = ShelfDriver()
+        world.start(driver, FaultClient(world.server.client(), before=refuse))
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+
+        failure = (await world.answer("pod")).failure
+        assert failure is not None
+        assert failure.message == "the API server refused the allocation: status.allocation: no"
+        assert driver.held == {}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.parametrize("cleared", [True, False])
+def test_a_write_of_unknown_outcome_is_looked_after(play: Play, happened: bool, cleared: bool) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        lost: list[Call] = []
+
+        def lose(call: Call) -> None:
+            if call.subresource == "status" and not lost:
+                lost.append(call)
+                if cleared:
+                    asyncio.get_running_loop().create_task(world.select("pod", ""))
+                raise OutcomeUnknown("the connection was lost")
+
+        hook = {"after" if happened else "before": lose}
+        driver = ShelfDriver()
+        world.start(driver, FaultClient(world.server.client(), **hook))
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+
+        assert lost
+        assert {uid: node for uid, (node, _) in driver.held.items()} == await world.recorded()
+        assert len(driver.held) == (1 if happened or not cleared else 0)
+
+    play(scenario)
+
+
+def test_a_write_that_was_lost_can_not_happen_after_the_driver_gave_back(play: Play) -> None:
+    """The write hangs in a gateway, and arrives when the selection is long cleared."""
+
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        hanging: list[Call] = []
+
+        def hang(call: Call) -> None:
+            if call.subresource == "status" and not hanging:
+                hanging.append(call)
+                asyncio.get_running_loop().create_task(world.select("pod", ""))
+                raise OutcomeUnknown("no answer")
+
+        driver = ShelfDriver()
+        world.start(driver, FaultClient(world.server.client(), before=hang))
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+        (call,) = hanging
+        with pytest.raises(Exception, match="the object has been modified"):
+            await world.client.patch(CLAIMS, call.name, call.body, NAMESPACE, subresource="status")
+
+        assert driver.held == {}
+
+    play(scenario)
+
+
+def test_parameters_that_became_bad_fail_the_selection(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        world.start(ShelfDriver())
+        await world.client.patch(CLASSES, "disk", {"parameters": {"odd": 1}})
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+
+        failure = (await world.answer("pod")).failure
+        assert failure is not None
+        assert failure.message.startswith("parameters of class disk: odd=1 is not a parameter")
+
+    play(scenario)
