@@ -1,8 +1,8 @@
 """A driver for disks that are attached over a fabric, which takes seconds to minutes: an asynchronous driver.
 
 It asks the array (fabric.py, or any product with such an API) for everything, and keeps nothing that the array
-does not know: a claim's volume has the claim's UID as its name. So a driver that is started again goes on where the
-one before it stopped. Retries, deadlines, and showing progress to users are left to Parley.
+does not know: a claim's volume has the claim's UID as its name. So a driver that is started again goes on where
+the one before it stopped. Retries, deadlines, and showing progress to users are left to Parley.
 """
 
 import asyncio

@@ -1,0 +1,263 @@
+// A driver that uses nothing of Parley but its objects: seats.example.com gives pods seats, of which a class has so
+// many on each node. docs/driver-protocol.md tells what a driver has to do; the numbers below are its sections.
+//
+// All state is in the API, and after each change everything is looked at again: a restart is no special case.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"log"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+)
+
+const (
+	driverName = "seats.example.com"
+	finalizer  = driverName + "/deletion-protection"
+)
+
+type driver struct {
+	api                          *api
+	classes, claims, schedulings *store
+	told                         time.Time // when a pod that waits was last told that it need not
+	again                        bool      // look again in a second, though nothing may have changed
+}
+
+func main() {
+	server := flag.String("server", "", "the API server's address, plain, such as that of kubectl proxy; default: as in a pod")
+	account := flag.String("account", "/var/run/secrets/kubernetes.io/serviceaccount", "directory of the pod's service account")
+	flag.Parse()
+	at, err := &api{server: *server, http: &http.Client{}}, error(nil)
+	if *server == "" {
+		if at, err = serviceAccount(*account); err != nil {
+			log.Fatal(err)
+		}
+	}
+	kind := func(plural, selector string) *store { return &store{plural, selector, map[string]*object{}, false} }
+	d := &driver{api: at, classes: kind("resourceclasses", ""), claims: kind("resourceclaims", "")}
+	d.schedulings = kind("podschedulings", "parley.dev/drivers=standalone")
+	d.run()
+}
+
+func (d *driver) run() {
+	changes := make(chan func(), 1000)
+	for _, kind := range []*store{d.classes, d.claims, d.schedulings} {
+		go d.api.follow(kind, changes)
+	}
+	for later := (<-chan time.Time)(nil); ; {
+		select {
+		case change := <-changes:
+			change()
+		case <-later:
+		}
+		for len(changes) > 0 {
+			(<-changes)()
+		}
+		if d.again = false; d.classes.listed && d.claims.listed && d.schedulings.listed {
+			d.lookAtAll()
+		}
+		if later = nil; d.again {
+			later = time.After(time.Second)
+		}
+	}
+}
+
+func (d *driver) lookAtAll() {
+	used := taken{}
+	for _, c := range d.claims.items {
+		if d.note(d.takeBack(c)); c.holds() {
+			used.add(c.Status.Allocation.Handles[0].Data)
+		}
+	}
+	byAge := func(one, other *object) int {
+		age := cmp.Compare(one.Metadata.CreationTimestamp, other.Metadata.CreationTimestamp)
+		return cmp.Or(age, cmp.Compare(one.key(), other.key()))
+	}
+	for _, s := range slices.SortedFunc(maps.Values(d.schedulings.items), byAge) {
+		if p := d.pod(s); len(p.entries) > 0 && s.Spec.SelectedNode != "" {
+			d.note(d.allocate(s, p, used))
+		} else if len(p.entries) > 0 {
+			d.note(d.answer(s, p, used, nil))
+		}
+	}
+}
+
+func (d *driver) note(err error) {
+	if err != nil {
+		log.Print(err)
+		d.again = true
+	}
+}
+
+// pod is what one pod wants of this driver.
+type pod struct {
+	entries []string  // its claims of this driver
+	pending []*object // those of them that have nothing yet,
+	demand            // and what these want
+	wrong   error
+}
+
+// pod has no entries as long as one of its claims, or its class, is unknown or goes.
+func (d *driver) pod(s *object) pod {
+	p := pod{demand: demand{there: map[string]int{}}}
+	for _, asked := range s.Spec.Claims {
+		if asked.DriverName != driverName {
+			continue
+		}
+		c := d.claims.items[s.Metadata.Namespace+"/"+asked.ResourceClaimName]
+		if c == nil || c.goes() || d.classes.items["/"+c.Spec.ResourceClassName] == nil {
+			return pod{}
+		}
+		p.entries = append(p.entries, asked.Name)
+		if c.Status.Allocation == nil {
+			p.add(c, d.classes.items["/"+c.Spec.ResourceClassName])
+		}
+	}
+	return p
+}
+
+func (p *pod) add(c, class *object) {
+	there, wrong := parse(class.Parameters, "class "+class.Metadata.Name, true)
+	seats, wrongToo := parse(c.Spec.Parameters, "claim "+c.key(), false)
+	p.pending = append(p.pending, c)
+	p.handles = append(p.handles, handle{Class: class.Metadata.Name, Seats: seats})
+	p.there[class.Metadata.Name] = there
+	p.wrong = errors.Join(p.wrong, wrong, wrongToo)
+}
+
+// 1. Answer, and keep the answer up to date.
+func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
+	verdict := used.judge(p.demand, s.Spec.CandidateNodes)
+	if p.wrong != nil {
+		verdict = entry{ViableNodes: []string{}, Alternatives: &alternatives{[]string{}}, Reason: short(p.wrong.Error())}
+	}
+	var answers []entry
+	for _, name := range p.entries {
+		verdict.Name, verdict.DriverName, verdict.Round, verdict.Failure = name, driverName, s.Spec.Round, failed
+		answers = append(answers, verdict)
+	}
+	before := s.answers()
+	if reflect.DeepEqual(before, answers) {
+		return nil
+	}
+	waits := len(before) > 0 && before[0].Round == s.Spec.Round && len(before[0].ViableNodes) == 0
+	if waits && len(verdict.ViableNodes) > 0 {
+		if time.Since(d.told) < time.Second { // one after the other, or all would run for the same seat
+			d.again = true
+			return nil
+		}
+		d.told = time.Now()
+	}
+	body := map[string]any{
+		"apiVersion": "parley.dev/v1alpha1", "kind": "PodScheduling",
+		// With the UID, a PodScheduling that is gone is not made anew.
+		"metadata": map[string]any{"name": s.Metadata.Name, "uid": s.Metadata.UID},
+		"status":   map[string]any{"claims": answers},
+	}
+	path := d.schedulings.path(s) + "?force=true&fieldManager=" + driverName
+	return d.write(s, path, apply, body)
+}
+
+// 2. Allocate all that the pod wants, or nothing.
+func (d *driver) allocate(s *object, p pod, used taken) error {
+	node := s.Spec.SelectedNode
+	failed := func(e entry) bool {
+		return e.Failure != nil && e.Failure.NodeName == node && e.Round == s.Spec.Round
+	}
+	if len(p.pending) == 0 || slices.ContainsFunc(s.answers(), failed) {
+		return nil
+	}
+	if p.wrong != nil {
+		return d.answer(s, p, used, &failure{node, short(p.wrong.Error()), true})
+	}
+	if lacking := used.lacking(p.demand, node); lacking != "" {
+		return d.answer(s, p, used, &failure{node, lacking, false})
+	}
+	// The watch may be behind: it told of a claim that was taken back, but not yet that the node is no longer selected.
+	now := &object{}
+	if err := d.api.do("GET", d.schedulings.path(s), "", nil, now); err != nil || now.Spec.SelectedNode != node {
+		return err
+	}
+	for i, c := range p.pending {
+		h := p.handles[i]
+		h.Node = node
+		used.add(h)
+		if err := d.hold(c, h); err != nil {
+			return err // the next look goes on with what is left
+		}
+	}
+	return nil
+}
+
+func (d *driver) hold(c *object, h handle) error {
+	if !slices.Contains(c.Metadata.Finalizers, finalizer) {
+		if err := d.setFinalizers(c, append(slices.Clone(c.Metadata.Finalizers), finalizer)); err != nil {
+			return err
+		}
+	}
+	node := map[string]any{"key": "metadata.name", "operator": "In", "values": []string{h.Node}}
+	term := map[string]any{"matchFields": []any{node}}
+	return d.setStatus(c, map[string]any{
+		"driverName": driverName,
+		"state":      "allocated",
+		"allocation": map[string]any{
+			"handles":          []any{map[string]any{"driverName": driverName, "data": h}},
+			"availableOnNodes": map[string]any{"nodeSelectorTerms": []any{term}},
+		},
+	})
+}
+
+// 3. Take back. A claim that has nothing, and that no pod is about to get, needs no protection either.
+func (d *driver) takeBack(c *object) error {
+	unwanted := c.goes() && len(c.Status.ReservedFor) == 0
+	idle := c.Status.Allocation == nil && !d.selected(c)
+	if !slices.Contains(c.Metadata.Finalizers, finalizer) || !unwanted && !idle {
+		return nil
+	}
+	if c.holds() {
+		cleared := map[string]any{"driverName": nil, "allocation": nil, "deallocationRequested": nil, "state": "pending"}
+		if err := d.setStatus(c, cleared); err != nil {
+			return err
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(c.Metadata.Finalizers), func(f string) bool { return f == finalizer })
+	return d.setFinalizers(c, others)
+}
+
+func (d *driver) selected(c *object) bool {
+	for _, s := range d.schedulings.items {
+		for _, asked := range s.Spec.Claims {
+			named := asked.DriverName == driverName && s.Metadata.Namespace+"/"+asked.ResourceClaimName == c.key()
+			if named && s.Spec.SelectedNode != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setFinalizers and setStatus are refused if the claim is not as we saw it any more.
+func (d *driver) setFinalizers(c *object, finalizers []string) error {
+	metadata := map[string]any{"resourceVersion": c.Metadata.ResourceVersion, "finalizers": finalizers}
+	return d.write(c, d.claims.path(c), merge, map[string]any{"metadata": metadata})
+}
+
+func (d *driver) setStatus(c *object, status map[string]any) error {
+	metadata := map[string]any{"resourceVersion": c.Metadata.ResourceVersion}
+	return d.write(c, d.claims.path(c)+"/status", merge, map[string]any{"metadata": metadata, "status": status})
+}
+
+// write patches o, and refreshes it from the answer.
+func (d *driver) write(o *object, path, contentType string, body any) error {
+	written := object{}
+	err := d.api.do("PATCH", path, contentType, body, &written)
+	if err == nil {
+		*o = written
+	}
+	return err
+}

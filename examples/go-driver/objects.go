@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// object is a ResourceClass, a ResourceClaim or a PodScheduling: what this driver reads of any of them.
+type object struct {
+	Metadata struct {
+		Name, Namespace, UID, ResourceVersion, CreationTimestamp, DeletionTimestamp string
+		Finalizers                                                                  []string
+	}
+	Parameters json.RawMessage // of a class
+	Spec       struct {
+		ResourceClassName string // of a claim, as are the next
+		Parameters        json.RawMessage
+		Round             int // of a PodScheduling, as are the next
+		CandidateNodes    []string
+		SelectedNode      string
+		Claims            []struct{ Name, DriverName, ResourceClaimName string }
+	}
+	Status struct {
+		Allocation *struct { // of a claim, as are the next
+			Handles []struct {
+				DriverName string
+				Data       handle
+			}
+		}
+		ReservedFor           []json.RawMessage
+		DeallocationRequested bool
+		Claims                []entry // of a PodScheduling
+	}
+}
+
+func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
+
+// goes tells whether a claim is to be taken back, and holds whether it has seats.
+func (o *object) goes() bool {
+	return o.Metadata.DeletionTimestamp != "" || o.Status.DeallocationRequested
+}
+
+func (o *object) holds() bool {
+	a := o.Status.Allocation
+	return a != nil && len(a.Handles) > 0 && a.Handles[0].DriverName == driverName
+}
+
+// answers are this driver's own in a PodScheduling.
+func (o *object) answers() []entry {
+	return slices.DeleteFunc(slices.Clone(o.Status.Claims), func(e entry) bool { return e.DriverName != driverName })
+}
+
+// handle is what an allocation records, and all that is needed to count it.
+type handle struct {
+	Class string `json:"class"`
+	Node  string `json:"node"`
+	Seats int    `json:"seats"`
+}
+
+// entry is the answer for one claim of a pod.
+type entry struct {
+	Name         string        `json:"name"`
+	DriverName   string        `json:"driverName"`
+	Round        int           `json:"round"`
+	ViableNodes  []string      `json:"viableNodes"`
+	Alternatives *alternatives `json:"alternatives,omitempty"`
+	Reason       string        `json:"reason,omitempty"`
+	Failure      *failure      `json:"failure,omitempty"`
+}
+
+type alternatives struct {
+	Nodes []string `json:"nodes"`
+}
+
+type failure struct {
+	NodeName  string `json:"nodeName"`
+	Message   string `json:"message"`
+	Permanent bool   `json:"permanent"`
+}

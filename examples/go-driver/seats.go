@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// parse reads the parameters of a class (seats on each node) or of a claim (seats wanted, one if it does not say).
+func parse(raw json.RawMessage, whose string, required bool) (int, error) {
+	var found struct{ Seats *int }
+	if len(raw) > 0 {
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&found); err != nil {
+			return 0, fmt.Errorf("parameters of %s: %s: %w (known parameters: seats)", whose, raw, err)
+		}
+	}
+	switch {
+	case found.Seats == nil && required:
+		return 0, fmt.Errorf("parameters of %s: seats is missing", whose)
+	case found.Seats == nil:
+		return 1, nil
+	case *found.Seats < 1:
+		return 0, fmt.Errorf("parameters of %s: seats=%d: must be 1 or more", whose, *found.Seats)
+	}
+	return *found.Seats, nil
+}
+
+// demand is what a pod's claims want that have nothing yet. Every class has so many seats there on each node.
+type demand struct {
+	handles []handle
+	there   map[string]int
+}
+
+// taken counts the seats that are held, by class and node.
+type taken map[[2]string]int
+
+func (t taken) add(h handle) { t[[2]string{h.Class, h.Node}] += h.Seats }
+
+// lacking says why a node will not do for all claims together; it is empty for a node that will.
+func (t taken) lacking(d demand, node string) string {
+	wanted := map[string]int{}
+	for _, h := range d.handles {
+		wanted[h.Class] += h.Seats
+	}
+	for _, h := range d.handles {
+		free := max(0, d.there[h.Class]-t[[2]string{h.Class, node}])
+		if free < wanted[h.Class] {
+			return fmt.Sprintf("%d of %d seats of class %s free, %d wanted", free, d.there[h.Class], h.Class, wanted[h.Class])
+		}
+	}
+	return ""
+}
+
+// judge is the answer, which is the same for all claims of a pod.
+func (t taken) judge(d demand, nodes []string) entry {
+	answer := entry{ViableNodes: []string{}}
+	var reasons []string
+	for _, node := range nodes {
+		if lacking := t.lacking(d, node); lacking != "" {
+			reasons = append(reasons, node+": "+lacking)
+		} else {
+			answer.ViableNodes = append(answer.ViableNodes, node)
+		}
+	}
+	answer.Reason = short(strings.Join(reasons, "; "))
+	if (taken{}).lacking(d, "") != "" { // not even where every seat is free
+		answer.Alternatives = &alternatives{[]string{}}
+	}
+	return answer
+}
+
+// short is what the API has room for in a failure's message.
+func short(words string) string { return words[:min(len(words), 1024)] }

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+func TestParametersAreUnderstoodOrNamed(t *testing.T) {
+	for _, c := range []struct {
+		raw      string
+		required bool
+		seats    int
+		wrong    string
+	}{
+		{`{"seats": 4}`, true, 4, ""},
+		{`{}`, false, 1, ""},
+		{``, false, 1, ""},
+		{`{}`, true, 0, "parameters of class desks: seats is missing"},
+		{`{"seats": 0}`, false, 0, "parameters of class desks: seats=0: must be 1 or more"},
+		{`{"chairs": 2}`, true, 0, `parameters of class desks: {"chairs": 2}: json: unknown field "chairs" (known parameters: seats)`},
+	} {
+		seats, err := parse(json.RawMessage(c.raw), "class desks", c.required)
+		words := ""
+		if err != nil {
+			words = err.Error()
+		}
+		if seats != c.seats || words != c.wrong {
+			t.Errorf("parse(%s): %d, %q, not %d, %q", c.raw, seats, words, c.seats, c.wrong)
+		}
+	}
+}
+
+func wants(seats ...int) demand {
+	d := demand{there: map[string]int{"desks": 3}}
+	for _, n := range seats {
+		d.handles = append(d.handles, handle{Class: "desks", Seats: n})
+	}
+	return d
+}
+
+func TestClaimsOfAPodAreJudgedTogether(t *testing.T) {
+	used := taken{}
+	used.add(handle{"desks", "a", 1})
+	used.add(handle{"chairs", "b", 3})
+	answer := used.judge(wants(1, 2), []string{"a", "b"})
+	want := entry{ViableNodes: []string{"b"}, Reason: "a: 2 of 3 seats of class desks free, 3 wanted"}
+	if !reflect.DeepEqual(answer, want) {
+		t.Errorf("%+v, not %+v", answer, want)
+	}
+}
+
+func TestWhatNoNodeHasIsNowhereElseEither(t *testing.T) {
+	answer := taken{}.judge(wants(4), []string{"a"})
+	if len(answer.ViableNodes) != 0 || answer.Alternatives == nil || len(answer.Alternatives.Nodes) != 0 {
+		t.Errorf("%+v has viable nodes or alternatives", answer)
+	}
+}
+
+func TestAClassWithFewerSeatsThanAreTakenHasNoneFree(t *testing.T) {
+	used := taken{}
+	used.add(handle{"desks", "a", 5})
+	if words := used.lacking(wants(1), "a"); words != "0 of 3 seats of class desks free, 1 wanted" {
+		t.Error(words)
+	}
+}
+
+func TestTheNewerVersionOfAnObjectStays(t *testing.T) {
+	version := func(number string) *object {
+		o := &object{}
+		o.Metadata.Name, o.Metadata.ResourceVersion = "one", number
+		return o
+	}
+	s := &store{items: map[string]*object{}}
+	s.see(version("99"), false)
+	s.see(version("100"), false)
+	s.see(version("99"), false)
+	s.see(version("99"), true)
+	if known := s.items["/one"]; known == nil || known.Metadata.ResourceVersion != "100" {
+		t.Errorf("%+v is known", known)
+	}
+	if s.see(version("101"), true); len(s.items) != 0 {
+		t.Error("what was deleted is known")
+	}
+}
