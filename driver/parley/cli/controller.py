@@ -23,7 +23,7 @@ from parley.cli.endpoints import application, process_figures, served
 from parley.cli.logs import LogFormat, LogLevel
 from parley.control.measured import MeasuredClient
 from parley.control.metrics import Metrics
-from parley.drivers.device import DeviceDriver
+from parley.drivers import built_in
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.http import HttpClient
@@ -121,7 +121,7 @@ async def serve(client: Client, options: Options, fenced: Callable[[Callable[[],
         leased = LeasedClient(fenced(elector.held), elector)
         try:
             measured = MeasuredClient(leased, metrics)
-            leading.append(Controller(measured, [DeviceDriver()], settings, metrics=metrics))
+            leading.append(Controller(measured, built_in(), settings, metrics=metrics))
             await leading[0].run()
         finally:
             await leased.close()

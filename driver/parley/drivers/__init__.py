@@ -1,1 +1,16 @@
 """The drivers that come with Parley, one file or folder each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+from parley.sdk import Driver
+
+BUILT_IN: Mapping[str, type[Driver[Any, Any]]] = {"device": DeviceDriver, "tokens": TokensDriver}
+"""By the short name that commands take."""
+
+
+def built_in() -> list[Driver[Any, Any]]:
+    """A new one of each, which knows nothing yet: what the controller runs unless told otherwise."""
+    return [driver() for driver in BUILT_IN.values()]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from parley.api.resources import NODES
 from parley.control.clock import Clock
-from parley.drivers.device import DeviceDriver
+from parley.drivers import built_in
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller, Settings
@@ -47,7 +47,7 @@ class SimulatedCluster:
         self.client: Client = self._server.client()
         self.recording = Recording(self.client)
         self.controller = Controller(
-            self.client, drivers if drivers is not None else [DeviceDriver()], settings or Settings(), clock
+            self.client, drivers if drivers is not None else built_in(), settings or Settings(), clock
         )
         self._parts: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             ClaimController(self.client).run,
