@@ -2,16 +2,17 @@
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
-from examples.attached import attached_driver, fabric
+from examples.attached import attached_driver
 from examples.attached.attached_driver import AttachedDriver, Disk, Fabric, Refused
+from tests.unit.examples.conftest import NODES, SECONDS, Service
 
 from parley.api.meta import ObjectMeta
 from parley.api.models import ResourceClass
@@ -20,51 +21,6 @@ from parley.sdk.checks import BadParameters, check_allocations, check_answers, p
 from parley.simulate.manifests import read
 
 ROOT = Path(__file__).parents[3]
-NODES = ("node-1", "node-2")
-SECONDS = 100.0
-
-
-class Service:
-    """The array as a process: it can be stopped and started again, and its clock is `now`."""
-
-    def __init__(self, state: Path) -> None:
-        self.now = 1000.0
-        self._options = fabric.Options(state, NODES, capacity=50, seconds=SECONDS)
-        self._runner: web.AppRunner | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = int(free.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self._port}"
-
-    async def start(self) -> None:
-        array = fabric.Array(self._options, lambda: self.now)
-        self._runner = web.AppRunner(fabric.application(array))
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(method, f"{self.url}{path}", json=body) as answer,
-        ):
-            return await answer.json()
-
-    async def volumes(self) -> dict[str, str]:
-        """The node of each volume."""
-        return {v["name"]: v["attachment"]["node"] for v in await self.ask("GET", "/volumes")}
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    running = Service(tmp_path / "fabric.json")
-    await running.start()
-    yield running
-    await running.stop()
 
 
 def class_of(service: Service) -> ResourceClass:
@@ -318,3 +274,17 @@ def test_the_manifests_are_valid_and_fit_the_driver() -> None:
     assert class_["driverName"] == attached_driver.AttachedDriver.name
     parse_parameters(Fabric, class_["parameters"], "class")
     parse_parameters(Disk, template["spec"]["spec"]["parameters"], "template")
+
+
+async def test_the_array_runs_as_its_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "examples/attached/README.md").read_text()
+    (line,) = re.findall(r"^\$ python (examples/attached/fabric.py .*)$", page, flags=re.MULTILINE)
+    arguments = line.replace("9700", "0").replace("/tmp", str(tmp_path)).split()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-u", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    told = (await process.stdout.readline()).decode()
+    process.terminate()
+    await process.communicate()
+    assert "Running on http://127.0.0.1:" in told
