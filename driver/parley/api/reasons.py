@@ -20,14 +20,14 @@ LIMIT_REACHED: Final = "LimitReached"
 PARAMETERS_INVALID: Final = "ParametersInvalid"
 """Parameters of the claim or class fail the driver's schema."""
 
-MODE_UNSUPPORTED: Final = "ModeUnsupported"
-"""The claim asks for an allocation mode that this version does not serve."""
-
 CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 """The pod names a claim or template that exists neither in parley.dev nor in resource.k8s.io."""
 
 NAME_TAKEN: Final = "NameTaken"
 """A built-in object of the same name, not made by Parley, is in the way of the mirror."""
+
+CLAIM_PENDING: Final = "ClaimPending"
+"""The claim is to be allocated without a pod (allocationMode Immediate), and is not yet."""
 
 CLAIM_IN_USE: Final = "ClaimInUse"
 """Another pod uses the claim, and its class is not shareable."""
@@ -55,6 +55,9 @@ SCHEDULER_CHOOSES: Final = "SchedulerChooses"
 
 BINDING: Final = "Binding"
 """Everything is allocated; the scheduler has yet to bind the pod."""
+
+ALLOCATED: Final = "Allocated"
+"""The claim was allocated without a pod."""
 
 ACCEPTED: Final = "Accepted"
 """The claim can be negotiated: class, driver and parameters are known."""

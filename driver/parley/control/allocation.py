@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import Pod
+from parley.api.models import ResourceClaim, ResourceClass
 from parley.control import mirror as mirrors
 from parley.control.cluster import reference
 from parley.control.gathering import PodClaim
@@ -79,6 +80,40 @@ class Allocator:
             holding = _holding(pod, claim, driver, node, allocation, offered=offered)
             holding.units = units[claim.entry]
             self._ledger.add(holding)
+
+    async def allocate_alone(
+        self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
+    ) -> Holding:
+        """The driver allocates a claim on the node for no pod yet; the ledger has it afterwards, the API not yet.
+
+        Raises AllocationFailed, with nothing held.
+        """
+        meta, driver, (asked,) = claim.metadata, class_.driver_name, request.claims
+        units = self._drivers[driver].units(asked)
+        self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, units)
+        try:
+            allocations = await self._ask(driver, request, node)
+        except Exception as error:
+            self._ledger.limits.forget(meta.uid)
+            raise AllocationFailed(driver, node, error) from error
+        holding = Holding(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            claim=meta.name,
+            entry="",
+            named=True,
+            driver=driver,
+            node=node,
+            allocation=allocations[asked.name],
+            pods={},
+            class_name=class_.metadata.name,
+            units=units,
+            shareable=class_.shareable,
+            immediate=True,
+            node_part=class_.node_part == "Required",
+        )
+        self._ledger.add(holding)
+        return holding
 
     def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:
         units = {

@@ -11,23 +11,23 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster, Key
+from parley.control.conditions import Said
 from parley.control.gathering import (
     class_not_found,
     mirror_follows,
-    mode_unsupported,
     name_taken,
     too_large,
 )
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Ledger
+from parley.control.immediate import Immediate, request_for
+from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
+from parley.control.records import Records
 from parley.control.standin import is_stand_in
 from parley.kube.client import AlreadyExists, Client, NotFound
-from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
 
 
 class Claims:
@@ -40,19 +40,23 @@ class Claims:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         giving_back: GivingBack,
-        clock: Clock,
+        records: Records,
+        immediate: Immediate,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
         self._drivers = drivers
         self._giving_back = giving_back
-        self._clock = clock
+        self._records = records
+        self._immediate = immediate
 
     async def sync(self, key: Key) -> None:
         """Do what the claim of that name needs next."""
         await self._give_up_unused(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
+            self._immediate.forget(key)
         if claim is None or is_stand_in(claim):
             await self._orphan(mirror)
         elif claim.metadata.deletion_timestamp:
@@ -61,28 +65,46 @@ class Claims:
             await self._keep(claim, mirror)
 
     async def _give_up_unused(self, key: Key) -> None:
-        """What was allocated for a pod that is gone by now, before anybody could join it, is given back."""
+        """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
+        join it, or without a pod for a claim that is being deleted."""
         holding = self._ledger.of_claim(*key)
-        if holding is None or holding.pods or holding.immediate or holding.leaving:
+        if holding is None or holding.pods or holding.leaving:
             return
-        if self._ledger.expected_for(*key) is None:
+        if self._ends(holding) if holding.immediate else self._ledger.expected_for(*key) is None:
             await self._giving_back.give_up(holding)
+
+    def _ends(self, holding: Holding) -> bool:
+        """Whether the claim of an immediate holding is on its way out, or gone by force."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim is None or claim.metadata.uid != holding.uid or bool(claim.metadata.deletion_timestamp)
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         code, message = self._verdict(claim, mirror)
-        if await self._tell(claim, code, message):
+        if await self._records.tell(claim, *self._said(claim, code, message)):
             return  # the change comes back and calls again
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         if mirror is None and class_ is not None and mirror_follows(self._cluster, claim):
             await self._create(claim, shareable=class_.shareable)
         elif mirror is not None and mirror.metadata.deletion_timestamp and self._mine(claim, mirror):
-            await self._let_go(mirror, in_use=self._ledger.get(claim.metadata.uid) is not None)
+            holding = self._ledger.get(claim.metadata.uid)
+            await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
+        if claim.spec.allocation_mode == "Immediate":
+            ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
+            await self._immediate.keep(claim, class_ if ready else None)
+
+    def _said(self, claim: ResourceClaim, code: str, message: str) -> list[Said]:
+        """The claim's conditions by the verdict about it."""
+        accepted = Said(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
+        class_ = self._cluster.class_(claim.spec.resource_class_name)
+        ours = class_ is not None and class_.driver_name in self._drivers
+        immediate = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
+        if accepted.holds or not ours or not immediate:
+            return [accepted]
+        return [accepted, Said(reasons.ALLOCATED, False, code, message)]
 
     def _verdict(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> tuple[str, str]:
         full = f"{claim.metadata.namespace}/{claim.metadata.name}"
         class_ = self._cluster.class_(claim.spec.resource_class_name)
-        if claim.spec.allocation_mode == "Immediate":
-            return reasons.MODE_UNSUPPORTED, mode_unsupported(full)
         if size := parameters_too_large(claim.spec):
             return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
         if class_ is None:
@@ -91,48 +113,14 @@ class Claims:
             return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
         if class_.driver_name not in self._drivers:
             return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
-        meta = claim.metadata
-        raw = RawClaim(
-            meta.name,
-            meta.uid,
-            meta.namespace,
-            meta.name,
-            class_.metadata.name,
-            claim.spec.parameters,
-            class_.parameters,
-        )
         try:
-            self._drivers[class_.driver_name].request(PodReference(meta.namespace, "", ""), (raw,))
+            request_for(self._drivers[class_.driver_name], claim, class_)
         except BadParameters as error:
             return reasons.PARAMETERS_INVALID, str(error)
         return reasons.ACCEPTED, "class, driver and parameters are known"
 
     def _mine(self, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
         return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
-
-    async def _tell(self, claim: ResourceClaim, code: str, message: str) -> bool:
-        """Keep the condition up to date; returns whether it had to be written."""
-        known = next((c for c in claim.status.conditions if c.type == reasons.ACCEPTED), None)
-        if known is not None and (known.reason, known.message) == (code, message):
-            return False
-        status = "True" if code == reasons.ACCEPTED else "False"
-        since = rfc3339(self._clock())
-        if known is not None and known.status == status:
-            since = known.last_transition_time
-        condition = {
-            "type": reasons.ACCEPTED,
-            "status": status,
-            "reason": code,
-            "message": message,
-            "lastTransitionTime": since,
-        }
-        others = [c.wire() for c in claim.status.conditions if c.type != reasons.ACCEPTED]
-        body: dict[str, object] = {"conditions": [*others, condition]}
-        if not claim.status.state:
-            body["state"] = "pending"
-        meta = claim.metadata
-        await self._client.patch(CLAIMS, meta.name, {"status": body}, meta.namespace, subresource="status")
-        return True
 
     async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:
         meta = claim.metadata

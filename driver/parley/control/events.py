@@ -26,7 +26,6 @@ _MISTAKES = frozenset(
     {
         reasons.CLASS_NOT_FOUND,
         reasons.PARAMETERS_INVALID,
-        reasons.MODE_UNSUPPORTED,
         reasons.CLAIM_NOT_FOUND,
         reasons.NAME_TAKEN,
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_ALLOCATED
+from parley.api.names import CONDITION_ALLOCATED, CONDITION_ALLOCATING
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import (
@@ -136,7 +136,7 @@ def _gather_one(
     if entry.resource_claim_template_name:
         found = _generated(cluster, ledger, pod, entry)
     elif entry.resource_claim_name:
-        found = _named(cluster, ledger, pod, entry)
+        found = _named(cluster, ledger, drivers, pod, entry)
     else:
         return None
     if found is None or found.problem is not None or found.holding is not None:
@@ -206,7 +206,9 @@ def name_taken(kind: str, namespace: str, name: str) -> str:
     )
 
 
-def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+def _named(
+    cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod, entry: PodResourceClaim
+) -> PodClaim | None:
     namespace, name = pod.metadata.namespace, entry.resource_claim_name or ""
     claim, mirror = cluster.claim((namespace, name)), cluster.mirror((namespace, name))
     topic = ("claim", namespace, name)
@@ -231,6 +233,8 @@ def _named(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) 
     if problem := _named_problem(pod, claim, mirror, holding, ledger.expected_for(namespace, name)):
         code, message = problem
         return _problem(entry.name, name, code, message, topic)
+    if claim.spec.allocation_mode == "Immediate" and not mine and not (holding and claim.status.allocation):
+        return PodClaim(entry.name, name, problem=_unallocated(cluster, drivers, claim, topic))
     request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
     return PodClaim(entry.name, name, mirror, claim, claim, asked=request, holding=holding)
 
@@ -242,7 +246,7 @@ def being_given_back(claim: ResourceClaim) -> bool:
 
 def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:
     """Whether a mirror is made for a named claim: not before its class tells whether it is shareable."""
-    if claim.metadata.deletion_timestamp or claim.spec.allocation_mode == "Immediate":
+    if claim.metadata.deletion_timestamp:
         return False
     return cluster.class_(claim.spec.resource_class_name) is not None and not parameters_too_large(claim.spec)
 
@@ -256,8 +260,6 @@ def _named_problem(
 ) -> tuple[str, str] | None:
     full = f"{claim.metadata.namespace}/{claim.metadata.name}"
     mine = holding is not None and pod.metadata.uid in holding.pods
-    if claim.spec.allocation_mode == "Immediate":
-        return reasons.MODE_UNSUPPORTED, mode_unsupported(full)
     if expected is not None and expected.uid != pod.metadata.uid and not mine:
         whom = f"pod {expected.namespace}/{expected.name}"
         return reasons.CLAIM_IN_USE, f"claim {full} is being allocated for {whom}: wait until that is done"
@@ -279,9 +281,16 @@ def _named_problem(
     return None
 
 
-def mode_unsupported(claim: str) -> str:
-    """The sentence about a claim with allocationMode Immediate."""
-    return f"claim {claim}: spec.allocationMode=Immediate is not served yet: use WaitForFirstConsumer"
+def _unallocated(cluster: Cluster, drivers: Mapping[str, object], claim: ResourceClaim, topic: Topic) -> Problem:
+    """About an immediate claim: whoever allocates it says in a condition how far that is."""
+    title = f"claim {claim.metadata.namespace}/{claim.metadata.name} is not allocated yet"
+    types = (reasons.ALLOCATED, CONDITION_ALLOCATING)
+    said = [c for c in claim.status.conditions if c.type in types and c.message]
+    class_ = cluster.class_(claim.spec.resource_class_name)
+    driver = class_.driver_name if class_ is not None else ""
+    soon = not said and driver in drivers
+    words = said[0].message if said else f"driver {driver} has yet to allocate it, without a pod"
+    return Problem(reasons.CLAIM_PENDING, f"{title}: {words}", (topic,), transient=soon)
 
 
 def too_large(whose: str, size: int) -> str:

@@ -49,8 +49,8 @@ class GivingBack:
             if pod.uid not in holding.pods:
                 return
             if len(holding.pods) > 1 or holding.immediate:
+                await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
-                await self._records.unreserve(holding)
             else:
                 await self._end(holding, departed=departed)
         self._freed(holding)

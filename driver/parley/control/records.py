@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import PodScheduling
+from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS
 from parley.control import mirror as mirrors
@@ -18,11 +18,22 @@ from parley.control import standin
 from parley.control.allocation import Busy
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster
+from parley.control.conditions import Said, told
 from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
 from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
+from parley.sdk import PodReference
 
 T = TypeVar("T")
+
+_NOTHING: Mapping[str, Any] = {
+    "driverName": None,
+    "allocation": None,
+    "reservedFor": None,
+    "deallocationRequested": None,
+    "state": "pending",
+}
+"""The status of a named claim that holds nothing."""
 
 
 class Records:
@@ -68,24 +79,42 @@ class Records:
         return body
 
     async def _write_claim(self, holding: Holding) -> None:
-        if holding.outside:
-            await self._patch_claim(holding, {"reservedFor": _users(holding), "state": _state(holding)})
-            return
-        handle = {
-            "driverName": holding.driver,
-            "devices": [{"pool": d.pool, "device": d.device} for d in holding.allocation.devices],
-            "data": dict(holding.allocation.data),
-        }
-        allocation: dict[str, Any] = {"handles": [handle], "shareable": holding.shareable}
-        if holding.nodes is not None:
-            allocation["availableOnNodes"] = mirrors.node_selector(holding.nodes)
-        status = {
-            "driverName": holding.driver,
-            "allocation": allocation,
-            "reservedFor": _users(holding),
-            "state": _state(holding),
-        }
-        await self._patch_claim(holding, status)
+        used = {"reservedFor": _users(holding), "state": _state(holding)}
+        await self._patch_claim(holding, used if holding.outside else {**_allocated(holding), **used})
+
+    async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> int:
+        """Record what a named claim holds, with a condition. Returns the claim's new resourceVersion.
+
+        Raises Conflict if the claim is not as given any more.
+        """
+        async with holding.lock:
+            used = {"reservedFor": _users(holding), "state": _state(holding)}
+            conditions = told(claim.status.conditions, rfc3339(self._clock()), said)
+            status = {**_allocated(holding), **used}
+            return await self._patch_status(claim, {**status, "conditions": conditions} if conditions else status)
+
+    async def tell(self, claim: ResourceClaim, *said: Said) -> bool:
+        """Keep conditions of a named claim up to date; returns whether anything had to be written.
+
+        Raises Conflict if the claim is not as given any more: its driver may write conditions, too.
+        """
+        conditions = told(claim.status.conditions, rfc3339(self._clock()), *said)
+        if conditions is None:
+            return False
+        state = {} if claim.status.state else {"state": "pending"}
+        await self._patch_status(claim, {"conditions": conditions, **state})
+        return True
+
+    async def clear_unknown(self, claim: ResourceClaim) -> None:
+        """A named claim's record shows an allocation of which its driver knows nothing: it is void."""
+        await self._patch_status(claim, _NOTHING)
+
+    async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> int:
+        meta = claim.metadata
+        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+        body = {**precondition, "status": status}
+        written = await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
+        return int(written.metadata.resource_version)
 
     async def offer(
         self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
@@ -138,22 +167,33 @@ class Records:
         except NotFound:
             pass  # collected meanwhile, which is as good
 
-    async def unreserve(self, holding: Holding) -> None:
-        """A pod less uses the holding."""
-        users = {"reservedFor": _users(holding)}
+    async def unreserve(self, holding: Holding, pod: PodReference) -> None:
+        """The pod uses the holding no more. With the last pod the mirror's allocation goes, too: otherwise the
+        scheduler, not Parley, would say who is next."""
+        users = [mirrors.consumer(user) for user in holding.pods.values() if user.uid != pod.uid]
         try:
-            await self._client.patch(
-                BUILTIN_CLAIMS, holding.claim, {"status": users}, holding.namespace, subresource="status"
-            )
+            if users:
+                await self._unreserve_mirror(holding, users)
+            else:
+                await self.clear_mirror(holding)
+                holding.version, holding.uncertain = 0, False
+            state = "allocated,reserved" if users else "allocated"
+            await self._patch_claim(holding, {"reservedFor": users, "state": state})
+        except NotFound:
+            pass  # the claim was forced away
+
+    async def _unreserve_mirror(self, holding: Holding, users: Sequence[Mapping[str, str]]) -> None:
+        try:
+            body = {"status": {"reservedFor": users}}
+            await self._client.patch(BUILTIN_CLAIMS, holding.claim, body, holding.namespace, subresource="status")
         except NotFound:
             pass  # deleted by somebody; it is made anew, without users
-        await self._patch_claim(holding, {**users, "state": _state(holding)})
 
     async def clear_mirror(self, holding: Holding) -> None:
         """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        if holding.uncertain:
+        if holding.uncertain or (mirror is not None and int(mirror.metadata.resource_version) < holding.version):
             mirror = await self._live_mirror(*key)
         if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
             return
@@ -178,15 +218,8 @@ class Records:
 
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
-        status = {
-            "driverName": None,
-            "allocation": None,
-            "reservedFor": None,
-            "deallocationRequested": None,
-            "state": "pending",
-        }
         try:
-            await self._patch_claim(holding, status)
+            await self._patch_claim(holding, _NOTHING)
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -195,7 +228,7 @@ class Records:
         status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
         await self._patch_claim(holding, status)
 
-    async def _patch_claim(self, holding: Holding, status: dict[str, Any]) -> None:
+    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
         body = {"status": status}
         await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
@@ -222,6 +255,19 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             raise result
         done.append(result)
     return done
+
+
+def _allocated(holding: Holding) -> dict[str, Any]:
+    """The record of what a driver in the controller allocated."""
+    handle = {
+        "driverName": holding.driver,
+        "devices": [{"pool": d.pool, "device": d.device} for d in holding.allocation.devices],
+        "data": dict(holding.allocation.data),
+    }
+    allocation: dict[str, Any] = {"handles": [handle], "shareable": holding.shareable}
+    if holding.nodes is not None:
+        allocation["availableOnNodes"] = mirrors.node_selector(holding.nodes)
+    return {"driverName": holding.driver, "allocation": allocation}
 
 
 def _state(holding: Holding) -> str:

@@ -19,8 +19,9 @@ from parley.control.claims import Claims
 from parley.control.clock import Clock, utc
 from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.events import Recorder
-from parley.control.gathering import NODES
+from parley.control.gathering import NODES, Topic
 from parley.control.giving_back import GivingBack
+from parley.control.immediate import Immediate
 from parley.control.ledger import Holding, Ledger
 from parley.control.limits import Limits
 from parley.control.measured import MeasuredDriver
@@ -89,14 +90,26 @@ class Controller:
         self._running = False
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
-        self.ledger = Ledger(Limits(lambda topic: self._door.wake(topic)))
+        self.ledger = Ledger(Limits(lambda topic: self._wake(topic)))
         self.cluster = Cluster(client, self)
         recorder = Recorder(client, clock, settings.instance, metrics)
         self._publisher = Publisher(client, self._publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
         self._giving_back = GivingBack(self.cluster, self.ledger, self._drivers, records, self._freed)
-        self._claims = Claims(client, self.cluster, self.ledger, self._drivers, self._giving_back, clock)
+        self._immediate = Immediate(
+            self.cluster,
+            self.ledger,
+            self._drivers,
+            allocator,
+            records,
+            self._giving_back,
+            self._claim_keys,
+            settings.candidates,
+        )
+        self._claims = Claims(
+            client, self.cluster, self.ledger, self._drivers, self._giving_back, records, self._immediate
+        )
         self._templates = Templates(client, self.cluster, recorder)
         self._door = NativeDoor(
             client,
@@ -130,7 +143,7 @@ class Controller:
     def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
         def changed(old: Any | None, new: Any | None) -> None:
             if driver.driver.observe(old, new):
-                self._door.wake(("driver", driver.name))
+                self._wake(("driver", driver.name))
 
         self.cluster.observe(resource, changed)
 
@@ -199,10 +212,15 @@ class Controller:
         if pod.spec.resource_claims:
             self._pods.add((pod.metadata.namespace, pod.metadata.name))
 
+    def _wake(self, topic: Topic) -> None:
+        """Something changed: look again at the pods and immediate claims that it may help."""
+        self._door.wake(topic)
+        self._immediate.wake(topic)
+
     def _freed(self, holding: Holding) -> None:
-        self._door.wake(("driver", holding.driver))
+        self._wake(("driver", holding.driver))
         if holding.named:
-            self._door.wake(("claim", holding.namespace, holding.claim))
+            self._wake(("claim", holding.namespace, holding.claim))
             self._claim_keys.add((holding.namespace, holding.claim))
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -219,7 +237,7 @@ class Controller:
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._running and (old is None or new is None or _differs(old, new)):
-            self._door.wake(NODES)
+            self._wake(NODES)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -229,7 +247,7 @@ class Controller:
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._claim_keys.add(key)
-            self._door.wake(("claim", *key))
+            self._wake(("claim", *key))
         elif (owner := owner_pod(claim)) is not None:
             self._pods.add((owner.namespace, owner.name))
         else:
@@ -246,7 +264,7 @@ class Controller:
         if claim is not None and is_stand_in(claim):
             for owner in claim.metadata.owner_references:
                 self._pods.add((claim.metadata.namespace, owner.name))
-        self._door.wake(("claim", *key))
+        self._wake(("claim", *key))
 
     def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if new is not None and count_foreign(self._drivers, new):
@@ -255,20 +273,20 @@ class Controller:
         for name in {result.driver for result in gone.devices.results} if gone else ():
             if old is not None and name in self._drivers:
                 self._drivers[name].driver.forget(old.metadata.uid)
-                self._door.wake(("driver", name))
+                self._wake(("driver", name))
 
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
         if self._running and (mirror := new or old) is not None:
             key = (mirror.metadata.namespace, mirror.metadata.name)
             self._template_keys.add(key)
-            self._door.wake(("template", *key))
+            self._wake(("template", *key))
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if not self._running or (class_ := new or old) is None:
             return
         if old is None:
             count_again(self.cluster, self.ledger, self._drivers, class_.metadata.name)
-        self._door.wake(("class", class_.metadata.name))
+        self._wake(("class", class_.metadata.name))
         for claim in self.cluster.claims():
             if claim.spec.resource_class_name == class_.metadata.name:
                 self._claim_keys.add((claim.metadata.namespace, claim.metadata.name))
@@ -295,7 +313,7 @@ class Controller:
         if self._running and (template := new or old) is not None:
             key = (template.metadata.namespace, template.metadata.name)
             self._template_keys.add(key)
-            self._door.wake(("template", *key))
+            self._wake(("template", *key))
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:

@@ -178,16 +178,3 @@ async def test_a_built_in_template_of_the_same_name(shop: Namespace) -> None:
 
     await shop.client.delete(BUILTIN_TEMPLATES, "one", shop.name)
     await shop.create(pod("bad", templates={"gpu": "one"}))
-
-
-async def test_a_claim_that_is_to_be_allocated_at_once(shop: Namespace) -> None:
-    immediate = claim("mine")
-    immediate["spec"]["allocationMode"] = "Immediate"
-    await shop.create(immediate, pod("bad", claims={"gpu": "mine"}))
-
-    expected = f"claim {shop.name}/mine: spec.allocationMode=Immediate is not served yet: use WaitForFirstConsumer"
-    assert await complaint(shop, reasons.MODE_UNSUPPORTED) == expected
-    assert await accepted(shop, "mine", reasons.MODE_UNSUPPORTED) == expected
-
-    await shop.delete(CLAIMS, "mine")
-    await shop.create(claim("mine"))

@@ -365,18 +365,6 @@ def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(pl
     play(scenario)
 
 
-def test_immediate_claims_are_refused_in_words(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await two_nodes(world)
-        await world.add_claim("now", mode="Immediate")
-        await world.add_pod("p", claims=["now"])
-        await world.settle()
-        note = "claim default/now: spec.allocationMode=Immediate is not served yet: use WaitForFirstConsumer"
-        assert await world.events_on("p") == [("ModeUnsupported", note)]
-
-    play(scenario)
-
-
 def test_a_pod_that_fits_nowhere_else_does_not_make_claims_go_in_circles(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", devices=1)

@@ -1,13 +1,11 @@
 """The nodes that come into question for one pod, in an order that spreads pods over nodes."""
 
 from collections.abc import Iterator, Sequence, Set
-from zlib import crc32
-
-import msgspec
 
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
 from parley.control.cluster import Cluster
+from parley.control.suitable import spread, suitable_nodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 
@@ -23,17 +21,12 @@ class CandidateNodes:
         self._cluster = cluster
         self._needs = needs_of(pod)
         self._uid = pod.metadata.uid
-        self._suitable = [(c.metadata.name, selector) for c in classes if (selector := _suitable_nodes(c))]
+        self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
         self.misfits: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[str]:
-        names = self._names()
-        start = crc32(self._uid.encode()) % len(names) if names else 0
-        for position in range(len(names)):
-            name = names[(start + position) % len(names)]
-            if self.fits(name):
-                yield name
+        return (name for name in spread(self._names(), self._uid) if self.fits(name))
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
         """The fitting nodes that match each of the selectors, in the same order."""
@@ -72,9 +65,3 @@ class CandidateNodes:
             if not matches(selector, node):
                 return f"is not among the suitableNodes of class {class_name}"
         return ""
-
-
-def _suitable_nodes(class_: ResourceClass) -> NodeSelector | None:
-    if class_.suitable_nodes is None:
-        return None
-    return msgspec.convert(class_.suitable_nodes.wire(), NodeSelector)

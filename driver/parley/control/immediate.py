@@ -1,0 +1,240 @@
+"""Claims with allocationMode Immediate whose driver is in the controller: allocated at once, without a pod.
+
+Decides on a node as for a pod (candidates, the driver's answers and preferences, the class's limits). What is
+allocated enters the ledger first and then the claim's status, together with the condition `Allocated`; it stays
+until the claim is deleted. What stands in the way is that condition's reason: the claim waits in line with those
+that want the same, and a change wakes the first of them; what failed is tried again after a growing pause.
+
+Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), drivers outside of the
+controller, which allocate such claims by themselves.
+"""
+
+import asyncio
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parley.api import reasons
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.control.allocation import AllocationFailed, Allocator
+from parley.control.cluster import Cluster, Key
+from parley.control.conditions import Said
+from parley.control.gathering import NODES, Topic
+from parley.control.giving_back import GivingBack
+from parley.control.ledger import Holding, Ledger
+from parley.control.limits import topic as limit_topic
+from parley.control.nowhere import nowhere
+from parley.control.records import Records
+from parley.control.standin import driver_of_record
+from parley.control.suitable import SuitableNodes
+from parley.kube.backoff import Backoff
+from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
+from parley.kube.queue import WorkQueue
+from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Outcome, negotiate
+from parley.negotiation.selection import select
+from parley.negotiation.waiting import WaitingLines
+from parley.sdk import PermanentError, PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver, RawClaim
+
+PAUSES = Backoff(first=0.1, longest=300.0)
+"""Before a claim is tried again whose allocation failed."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What is remembered of one claim. Lost with the process, at no harm.
+
+    `failed` are nodes where the driver could not allocate, `excluded` those where it said that it never will, with
+    its words. Until `paused_until` (the event loop's clock) nothing is tried. `recorded` is the resourceVersion
+    of the claim after its allocation was written, 0 if this process did not write it. A change of the class, whose
+    resourceVersion was `class_version`, voids what failed before.
+    """
+
+    uid: str
+    class_version: str = ""
+    failed: set[str] = field(default_factory=set)
+    excluded: dict[str, str] = field(default_factory=dict)
+    failures: int = 0
+    paused_until: float = 0.0
+    recorded: int = 0
+
+
+class Immediate:
+    """Allocates immediate claims. `queue` has the claims to look at; whoever works on it calls `keep` for each."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        allocator: Allocator,
+        records: Records,
+        giving_back: GivingBack,
+        queue: WorkQueue[Key],
+        candidates: int = DEFAULT_CANDIDATES,
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._allocator = allocator
+        self._records = records
+        self._giving_back = giving_back
+        self._queue = queue
+        self._candidates = candidates
+        self._attempts: dict[Key, _Attempt] = {}
+        self._lines: WaitingLines[Key] = WaitingLines()
+
+    def wake(self, topic: Topic) -> None:
+        """Something changed: look again at the first of each line that it may help."""
+        for key in self._lines.wake(topic):
+            self._queue.add(key)
+
+    def forget(self, key: Key) -> None:
+        """The claim is gone, or on its way out."""
+        self._attempts.pop(key, None)
+        self._leave_line(key)
+
+    def _leave_line(self, key: Key) -> None:
+        if (following := self._lines.leave(key)) is not None:
+            self._queue.add(following)
+
+    async def keep(self, claim: ResourceClaim, class_: ResourceClass | None) -> None:
+        """Do what the claim needs next. `class_` is None while it can't be allocated for reasons of its own."""
+        key, holding = _key(claim), self._ledger.get(claim.metadata.uid)
+        if holding is not None:
+            self._leave_line(key)
+            if not holding.outside:
+                await self._record(claim, holding)
+        elif claim.status.allocation is not None:
+            if driver_of_record(claim) in self._drivers:
+                await self._records.clear_unknown(claim)
+        elif class_ is None or class_.driver_name not in self._drivers:
+            self._leave_line(key)
+        elif not self._paused(claim, class_):
+            await self._negotiate(claim, class_)
+
+    def _attempt(self, claim: ResourceClaim) -> _Attempt:
+        attempt = self._attempts.get(_key(claim))
+        if attempt is None or attempt.uid != claim.metadata.uid:
+            attempt = self._attempts[_key(claim)] = _Attempt(claim.metadata.uid)
+        return attempt
+
+    def _paused(self, claim: ResourceClaim, class_: ResourceClass) -> bool:
+        if self._attempt(claim).class_version != class_.metadata.resource_version:
+            self._attempts[_key(claim)] = _Attempt(claim.metadata.uid, class_.metadata.resource_version)
+        left = self._attempt(claim).paused_until - _now()
+        if left > 0:
+            self._queue.add_after(_key(claim), left)
+        return left > 0
+
+    async def _negotiate(self, claim: ResourceClaim, class_: ResourceClass) -> None:
+        driver, attempt = self._drivers[class_.driver_name], self._attempt(claim)
+        request = request_for(driver, claim, class_)
+        if not await self._within_limits(claim, class_, driver.units(request.claims[0])):
+            return
+        nodes = SuitableNodes(self._cluster, class_, claim.metadata.uid, attempt.excluded)
+        outcome = self._ask(driver, request, nodes, attempt)
+        if not outcome.viable:
+            asked = bool(outcome.candidates or attempt.excluded)
+            total = len(self._cluster.node_names())
+            code, message = nowhere(total, nodes.misfits, outcome.refused, asked=asked)
+            alike = (class_.metadata.name, repr(claim.spec.parameters))
+            line = claim.metadata.uid if attempt.excluded else alike
+            await self._wait(claim, code, message, line, [("driver", driver.name), NODES])
+            return
+        node = select(outcome.viable, driver.score(request, outcome.viable), attempt.failed)
+        assert node is not None
+        await self._allocate(claim, class_, request, node)
+
+    async def _within_limits(self, claim: ResourceClaim, class_: ResourceClass, units: int) -> bool:
+        """Whether the claim's namespace may hold that much more; if not, the claim waits."""
+        meta = claim.metadata
+        excess = self._ledger.limits.excess(class_, meta.namespace, {meta.uid: units})
+        if excess:
+            topics = [limit_topic(class_.metadata.name, meta.namespace), ("class", class_.metadata.name)]
+            await self._wait(claim, reasons.LIMIT_REACHED, excess, (reasons.LIMIT_REACHED, *topics, units), topics)
+        return not excess
+
+    def _ask(
+        self, driver: EmbeddedDriver, request: Request[Any, Any], nodes: SuitableNodes, attempt: _Attempt
+    ) -> Outcome:
+        return negotiate(
+            nodes,
+            lambda candidates: driver.viable(request, candidates),
+            first=self._candidates if driver.has_preferences else FIRST_CANDIDATES,
+            limit=self._candidates,
+            enough=1 + len(attempt.failed),
+        )
+
+    async def _wait(
+        self, claim: ResourceClaim, code: str, message: str, line: Hashable, topics: Sequence[Topic]
+    ) -> None:
+        if (following := self._lines.wait(_key(claim), line, topics)) is not None:
+            self._queue.add(following)
+        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
+
+    async def _allocate(
+        self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
+    ) -> None:
+        try:
+            holding = await self._allocator.allocate_alone(claim, class_, request, node)
+        except AllocationFailed as failure:
+            if isinstance(failure.__cause__, PermanentError):
+                self._attempt(claim).excluded[node] = str(failure)
+            await self._failed(claim, node, str(failure))
+            return
+        self._leave_line(_key(claim))
+        await self._record(claim, holding)
+
+    async def _failed(self, claim: ResourceClaim, node: str, message: str) -> None:
+        attempt = self._attempt(claim)
+        attempt.failed.add(node)
+        attempt.failures += 1
+        pause = PAUSES.delay(attempt.failures)
+        attempt.paused_until = _now() + pause
+        self._queue.add_after(_key(claim), pause)
+        self._leave_line(_key(claim))
+        await self._records.tell(claim, Said(reasons.ALLOCATED, False, reasons.ALLOCATION_FAILED, message))
+
+    async def _record(self, claim: ResourceClaim, holding: Holding) -> None:
+        """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
+
+        The write names the state of the claim that it was decided on. So one of unknown outcome is settled as soon
+        as the cache shows a newer state: either it is there, or it will never come.
+        """
+        attempt = self._attempt(claim)
+        if claim.status.allocation is not None or int(claim.metadata.resource_version) < attempt.recorded:
+            return
+        where = "everywhere" if holding.nodes is None else f"on node {', '.join(holding.nodes)}"
+        words = f"driver {holding.driver} allocated it, usable {where}"
+        said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, words)
+        try:
+            attempt.recorded = await self._records.record(claim, holding, said)
+        except Conflict:
+            self._queue.retry(_key(claim))  # the cache is behind
+        except (BadRequest, Forbidden, Invalid) as error:
+            await self._giving_back.give_up(holding)
+            await self._failed(claim, holding.node, f"the API server refused the allocation: {error.message}")
+
+
+def request_for(driver: EmbeddedDriver, claim: ResourceClaim, class_: ResourceClass) -> Request[Any, Any]:
+    """The driver's typed request for a named claim without a pod. Raises BadParameters."""
+    meta = claim.metadata
+    raw = RawClaim(
+        name=meta.name,
+        uid=meta.uid,
+        namespace=meta.namespace,
+        claim=meta.name,
+        class_name=class_.metadata.name,
+        parameters=claim.spec.parameters,
+        class_parameters=class_.parameters,
+    )
+    return driver.request(PodReference(meta.namespace, "", ""), (raw,))
+
+
+def _key(claim: ResourceClaim) -> Key:
+    return claim.metadata.namespace, claim.metadata.name
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
