@@ -1,0 +1,296 @@
+"""What must hold after every single change of the API's state, checked as the change happens.
+
+Only what a change touches is looked at again, so that a check costs microseconds. What is found is kept in
+`faults`, with the name of the rule. The rules:
+
+    handed out twice       no device is held by two claims: by the claims' records, as long as a pod of theirs
+                           lives, and by what running pods were started with
+    bound too early        a pod is bound when its claims are allocated, and reserved for it
+    bound elsewhere        every claim of a pod can be used on the node that it is bound to
+    moved under a pod      a running pod's claim is never allocated other devices than it was started with
+    exclusive, two pods    an exclusive claim is reserved for one living pod at most
+    reserved, unallocated  nothing is reserved that is not allocated
+    wrote without lease    no controller writes while the Lease names another one
+
+Nobody can remember what no object holds. So a running pod's use is forgotten when a meddler cleared its claim and
+then the controller was replaced, or when he cleared a named claim that does not record the pod (docs/limits.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
+from tests.soak.observed import Step
+
+Identity = tuple[str, str]
+Source = tuple[str, Name | str]
+"""A claim's record, or a running pod's use."""
+
+
+@dataclass(slots=True)
+class PodState:
+    """A pod as far as the rules need it. `uses` is what it was started with, by claim."""
+
+    name: Name
+    uid: str
+    node: str
+    alive: bool
+    running: bool
+    claims: tuple[tuple[str, str, bool], ...]
+    uses: dict[Identity, tuple[tuple[Device, ...], bool]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Hold:
+    """One reason why a device is taken."""
+
+    identity: Identity
+    shared: bool
+
+
+class Invariants:
+    """Follows pods, claims, slices and the lease. `observe` takes every step."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.pods: dict[str, PodState] = {}
+        self.records: dict[Name, Record] = {}
+        self.holds: defaultdict[Device, dict[Source, Hold]] = defaultdict(dict)
+        self.shares: dict[Device, int] = {}
+        self.holder = ""
+        self.meddled: set[Identity] = set()
+        """Claims that somebody cleared or deleted, and that are not put right yet."""
+        self._names: dict[Name, str] = {}
+        self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
+        self._named: dict[Name, Json] = {}
+        self._look: dict[tuple[str, str], Callable[[Step], None]] = {
+            ("", "pods"): self._pod,
+            ("resource.k8s.io", "resourceclaims"): self._mirror,
+            ("parley.dev", "resourceclaims"): self._named_claim,
+            ("resource.k8s.io", "resourceslices"): self._slice,
+            ("coordination.k8s.io", "leases"): self._lease,
+        }
+
+    def observe(self, step: Step) -> None:
+        """Look at one change."""
+        kind = (step.resource.group, step.resource.plural)
+        if step.who.startswith("controller") and kind[1] != "leases":
+            self._check_lease(step)
+        if (look := self._look.get(kind)) is not None:
+            look(step)
+
+    def memory_lost(self) -> None:
+        """A controller begins with what the API holds."""
+        for pod in self.pods.values():
+            for identity in self.meddled & pod.uses.keys():
+                self._unuse(pod, identity)
+
+    def _fault(self, rule: str, text: str) -> None:
+        self.faults.append(f"{rule}: {text}")
+
+    # -- pods
+
+    def _pod(self, step: Step) -> None:
+        body, old = step.change.last.body, step.change.old
+        uid = body["metadata"]["uid"]
+        if step.change.new is None:
+            self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
+            self._ended(self.pods.pop(uid))
+            return
+        before = self.pods.get(uid)
+        now = _pod_state(body)
+        self.pods[uid] = now
+        self._names[now.name] = uid
+        if before is None:
+            return
+        now.uses = before.uses
+        if before.alive and not now.alive:
+            self._ended(now)
+        if old is not None and not before.node and now.node:
+            self._bound(now)
+        if not before.running and now.running and now.alive:
+            self._started(now)
+
+    def _ended(self, pod: PodState) -> None:
+        for identity in list(pod.uses):
+            self._unuse(pod, identity)
+        for name in list(self._claims_of[pod.uid]):
+            if (record := self.records.get(name)) is not None:
+                self._hold(record)
+
+    def _bound(self, pod: PodState) -> None:
+        for entry, name, named in pod.claims:
+            where = f"pod {pod.name[1]}, claim {entry!r}"
+            record = self.records.get((pod.name[0], name))
+            if record is None:
+                if (pod.uid, entry) not in self.meddled and not named:
+                    self._fault("bound too early", f"{where} does not exist")
+                continue
+            if record.identity in self.meddled:
+                continue
+            if not record.definite:
+                self._fault("bound too early", f"{where} ({name}) is not allocated")
+            elif pod.uid not in record.users:
+                self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
+            elif pod.node not in record.nodes:
+                self._fault("bound elsewhere", f"{where} is for {', '.join(record.nodes)}, bound to {pod.node}")
+            elif named:
+                self._named_too(pod, name, where)
+
+    def _named_too(self, pod: PodState, name: str, where: str) -> None:
+        claim = self._named.get((pod.name[0], name))
+        if claim is None:
+            return
+        if not (claim.get("status") or {}).get("allocation"):
+            self._fault("bound too early", f"{where}: the Parley claim is not allocated")
+
+    def _started(self, pod: PodState) -> None:
+        for _, name, _ in pod.claims:
+            record = self.records.get((pod.name[0], name))
+            # A node has no devices of other nodes: a pod that its creator put there uses none of them.
+            if record is not None and record.definite and pod.node in record.nodes:
+                pod.uses[record.identity] = (record.devices, record.shared)
+                for device in record.devices:
+                    self._take(device, (pod.uid, record.name), Hold(record.identity, record.shared))
+
+    def _unuse(self, pod: PodState, identity: Identity) -> None:
+        devices, _ = pod.uses.pop(identity)
+        for device in devices:
+            for source in [s for s, hold in self.holds[device].items() if s[0] == pod.uid]:
+                if self.holds[device][source].identity == identity:
+                    del self.holds[device][source]
+
+    # -- claims
+
+    def _mirror(self, step: Step) -> None:
+        change = step.change
+        if not is_parleys(change.last.body):
+            return
+        now = read(change.last.body)
+        before = self.records.pop(now.name, None)
+        if before is not None:
+            self._release(before)
+        if change.new is None:
+            self._gone(now, step.who)
+            return
+        self.records[now.name] = now
+        if step.who == "meddler" and (not now.allocated or change.last.meta.get("deletionTimestamp")):
+            self.meddled.add(now.identity)
+            self._forget_unrecorded(now)
+        elif now.definite and now.users:
+            self.meddled.discard(now.identity)
+        self._hold(now)
+        self._check_record(now)
+
+    def _forget_unrecorded(self, record: Record) -> None:
+        claim = self._named.get(record.name)
+        if claim is None:
+            return
+        recorded = {user["uid"] for user in (claim.get("status") or {}).get("reservedFor") or ()}
+        for pod in self.pods.values():
+            if record.identity in pod.uses and pod.uid not in recorded:
+                self._unuse(pod, record.identity)
+
+    def _gone(self, record: Record, who: str) -> None:
+        owner = record.identity[0]
+        if who == "meddler" or (owner in self.pods and self.pods[owner].alive):
+            self.meddled.add(record.identity)
+        else:
+            self.meddled.discard(record.identity)
+
+    def _hold(self, record: Record) -> None:
+        """Count what the record holds, as long as a pod of its lives."""
+        self._release(record)
+        for user in record.users:
+            self._claims_of[user].add(record.name)
+        if record.definite and any(self._lives(user) for user in record.users):
+            for device in record.devices:
+                self._take(device, ("record", record.name), Hold(record.identity, record.shared))
+
+    def _release(self, record: Record) -> None:
+        for device in record.devices:
+            self.holds[device].pop(("record", record.name), None)
+
+    def _take(self, device: Device, source: Source, hold: Hold) -> None:
+        holds = self.holds[device]
+        holds[source] = hold
+        claims = {other.identity for other in holds.values()}
+        if len(claims) == 1:
+            return
+        if not all(other.shared for other in holds.values()):
+            self._fault("handed out twice", f"{'/'.join(device)}: {_told(holds)}")
+        elif len(claims) > self.shares.get(device, 1):
+            self._fault("handed out twice", f"{'/'.join(device)} has too few shares: {_told(holds)}")
+
+    def _lives(self, uid: str) -> bool:
+        pod = self.pods.get(uid)
+        return pod is not None and pod.alive
+
+    def _check_record(self, record: Record) -> None:
+        living = [user for user in record.users if self._lives(user)]
+        if record.exclusive and len(living) > 1:
+            names = ", ".join(self.pods[user].name[1] for user in living)
+            self._fault("exclusive, two pods", f"claim {record.name[1]} is reserved for {names}")
+        if record.users and not record.allocated:
+            self._fault("reserved, unallocated", f"claim {record.name[1]}")
+        for user in living:
+            devices, _ = self.pods[user].uses.get(record.identity, (record.devices, False))
+            if record.definite and devices != record.devices:
+                words = f"started with {_listed(devices)}, now {_listed(record.devices)}"
+                self._fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {words}")
+
+    def _named_claim(self, step: Step) -> None:
+        body = step.change.last.body
+        name = (body["metadata"]["namespace"], body["metadata"]["name"])
+        if step.change.new is None:
+            self._named.pop(name, None)
+            return
+        self._named[name] = body
+        status = body.get("status") or {}
+        if status.get("reservedFor") and not status.get("allocation"):
+            self._fault("reserved, unallocated", f"Parley claim {name[1]}")
+
+    # -- the rest
+
+    def _slice(self, step: Step) -> None:
+        spec = step.change.last.body["spec"]
+        for device in spec.get("devices") or ():
+            shares = device.get("capacity", {}).get("slices", {}).get("value", 1)
+            self.shares[spec["pool"]["name"], device["name"]] = int(shares)
+
+    def _lease(self, step: Step) -> None:
+        self.holder = step.change.last.body["spec"].get("holderIdentity", "") if step.change.new else ""
+
+    def _check_lease(self, step: Step) -> None:
+        if self.holder and step.who not in (self.holder, f"{self.holder} (late)"):
+            self._fault("wrote without lease", f"{step.who} writes while {self.holder} holds the lease")
+
+
+def _pod_state(body: Json) -> PodState:
+    meta, spec, status = body["metadata"], body["spec"], body.get("status") or {}
+    generated = {s["name"]: s.get("resourceClaimName") or "" for s in status.get("resourceClaimStatuses") or ()}
+    claims = tuple(
+        (e["name"], e.get("resourceClaimName") or generated.get(e["name"], ""), "resourceClaimName" in e)
+        for e in spec.get("resourceClaims") or ()
+    )
+    return PodState(
+        name=(meta["namespace"], meta["name"]),
+        uid=meta["uid"],
+        node=spec.get("nodeName", ""),
+        alive=status.get("phase") not in ("Succeeded", "Failed"),
+        running=status.get("phase") == "Running",
+        claims=claims,
+    )
+
+
+def _listed(devices: tuple[Device, ...]) -> str:
+    return " ".join("/".join(device) for device in devices)
+
+
+def _told(holds: dict[Source, Hold]) -> str:
+    return "; ".join(
+        f"{'record of ' + source[1][1] if source[0] == 'record' else 'in use through ' + str(source[1][1])}"
+        f"{' (a share)' if hold.shared else ''}"
+        for source, hold in holds.items()
+    )

@@ -1,0 +1,88 @@
+"""What a built-in claim's JSON says about Parley's allocation, read without any of Parley's own code."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+Device = tuple[str, str]
+"""Pool and name."""
+Name = tuple[str, str]
+"""Namespace and name."""
+
+ALLOCATED = "parley.dev/allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One claim. `nodes` and `devices` are those of a definite allocation; None and () without one.
+
+    `identity` stays the same for a claim that is made anew: the pod's UID and entry, or the Parley claim's UID.
+    """
+
+    name: Name
+    identity: tuple[str, str]
+    exclusive: bool
+    users: tuple[str, ...]
+    allocated: bool
+    definite: bool
+    nodes: tuple[str, ...]
+    devices: tuple[Device, ...]
+    shared: bool
+
+
+def is_parleys(body: Json) -> bool:
+    """Whether the claim is one that only Parley may allocate."""
+    requests = body["spec"].get("devices", {}).get("requests") or []
+    return [r.get("exactly", {}).get("deviceClassName") for r in requests] == ["being-negotiated.parley.dev"]
+
+
+def read(body: Json) -> Record:
+    """The claim's record."""
+    meta, status = body["metadata"], body.get("status") or {}
+    allocation = status.get("allocation")
+    handle = _handle(status, allocation) if allocation else None
+    devices = (handle or {}).get("devices") or []
+    return Record(
+        name=(meta["namespace"], meta["name"]),
+        identity=identity(meta),
+        exclusive=body["spec"]["devices"]["requests"][0]["name"] != "shareable",
+        users=tuple(user["uid"] for user in status.get("reservedFor") or ()),
+        allocated=allocation is not None,
+        definite=handle is not None,
+        nodes=tuple(nodes_of(allocation)) if allocation else (),
+        devices=tuple((d["pool"], d["device"]) for d in devices),
+        shared=bool((handle or {}).get("shared")),
+    )
+
+
+def identity(meta: Json) -> tuple[str, str]:
+    """See `Record`."""
+    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    if owner.get("kind") == "Pod":
+        return owner["uid"], meta.get("annotations", {}).get("resource.kubernetes.io/pod-claim-name", "")
+    return owner.get("uid", ""), ""
+
+
+def is_offer(allocation: Json) -> bool:
+    """Whether it leaves the node to the scheduler."""
+    return any(ALLOCATED in (r.get("bindingConditions") or ()) for r in allocation["devices"].get("results") or ())
+
+
+def _handle(status: Json, allocation: Json) -> Json | None:
+    """What the driver wrote for its node part, if a driver has allocated."""
+    if not is_offer(allocation):
+        configs = allocation["devices"].get("config") or []
+        return configs[0]["opaque"]["parameters"] if configs else None
+    for device in status.get("devices") or ():
+        if any(c["type"] == ALLOCATED and c["status"] == "True" for c in device.get("conditions") or ()):
+            found: Json = device.get("data") or {}
+            return found
+    return None
+
+
+def nodes_of(allocation: Json) -> Iterator[str]:
+    """The nodes that the allocation's selector names."""
+    for term in allocation.get("nodeSelector", {}).get("nodeSelectorTerms") or ():
+        for field in term.get("matchFields") or ():
+            yield from field["values"]

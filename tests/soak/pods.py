@@ -1,0 +1,140 @@
+"""The kinds of pods, templates, claims, classes and nodes that a soak uses, as JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parley.api.resources import (
+    CLAIMS,
+    CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.simulate.kubelet import RUN_SECONDS
+
+Json = dict[str, Any]
+NAMESPACE = "default"
+DRIVER = "device.parley.dev"
+
+CLASS_KINDS: Mapping[str, Json] = {
+    "gpu": {},
+    "exact": {"placement": "Exact"},
+    "shareable": {"shareable": True},
+}
+TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {
+    "one": ("gpu", {}),
+    "double": ("gpu", {"count": 2}),
+    "large": ("gpu", {"memory": "60Gi"}),
+    "share": ("gpu", {"shared": True}),
+    "offered": ("exact", {}),
+}
+CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
+    "disk": ("gpu", {}),
+    "tape": ("gpu", {"count": 2}),
+    "common": ("shareable", {}),
+}
+"""Named claims: the class, and what is asked for."""
+
+ZONE = "topology.kubernetes.io/zone"
+NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
+    "a": ("east", ("40Gi",), 1),
+    "b": ("east", ("40Gi", "80Gi"), 1),
+    "c": ("west", ("40Gi", "40Gi", "40Gi"), 1),
+    "d": ("west", ("80Gi",), 4),
+}
+"""Zone, each device's memory, and the number of shares that each can be split into."""
+
+
+def _apart() -> Json:
+    term = {"labelSelector": {"matchLabels": {"group": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _cpu(amount: str) -> list[Json]:
+    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
+
+
+POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "one": (20, ("one",), (), {}),
+    "pair": (10, ("one", "one"), (), {}),
+    "double": (8, ("double",), (), {}),
+    "large": (6, ("large",), (), {}),
+    "share": (10, ("share",), (), {}),
+    "offered": (12, ("offered",), (), {}),
+    "offered-pair": (6, ("offered", "offered"), (), {}),
+    "mixed": (5, ("offered", "one"), (), {}),
+    "disk": (8, (), ("disk",), {}),
+    "tape": (4, (), ("tape",), {}),
+    "both": (6, ("one",), ("disk",), {}),
+    "two-named": (3, (), ("disk", "tape"), {}),
+    "common": (10, (), ("common",), {}),
+    "common-one": (5, ("one",), ("common",), {}),
+    "apart": (6, ("one",), (), {"affinity": _apart()}),
+    "apart-offered": (4, ("offered",), (), {"affinity": _apart()}),
+    "huge": (2, ("one",), (), {"containers": _cpu("1000")}),
+    "heavy": (6, ("one",), (), {"containers": _cpu("5")}),
+    "east": (5, ("one",), (), {"nodeSelector": {ZONE: "east"}}),
+    "plain": (3, (), (), {}),
+    "lost": (2, ("no-such-template",), (), {}),
+}
+"""How often, claims from templates, named claims, and the rest of the spec."""
+
+
+def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None) -> Json:
+    """A pod of that kind: put on a node by its creator if one is named, and ending by itself after `seconds`."""
+    _, templates, claims, spec = POD_KINDS[kind]
+    entries: list[Json] = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
+    entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    body: Json = {
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {"group": "apart" if "affinity" in spec else "other", "kind": kind},
+            "annotations": {RUN_SECONDS: str(seconds)} if seconds is not None else {},
+        },
+        "spec": {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec},
+    }
+    if node:
+        body["spec"]["nodeName"] = node
+    return typed(PODS, body)
+
+
+def class_(name: str, **more: Any) -> Json:
+    return typed(CLASSES, {"metadata": {"name": name}, "driverName": DRIVER, **CLASS_KINDS[name], **more})
+
+
+def template(name: str) -> Json:
+    class_name, parameters = TEMPLATE_KINDS[name]
+    spec = {"resourceClassName": class_name, "parameters": parameters}
+    return typed(TEMPLATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}})
+
+
+def claim(name: str) -> Json:
+    class_name, parameters = CLAIM_KINDS[name]
+    spec = {"resourceClassName": class_name, "parameters": parameters}
+    return typed(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+
+def node(name: str) -> Json:
+    labels = {"kubernetes.io/hostname": name, ZONE: NODE_KINDS[name][0]}
+    allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    return typed(NODES, {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}})
+
+
+def slice_(node_name: str, generation: int, missing: frozenset[int] = frozenset()) -> Json:
+    """What a node publishes; `missing` are the numbers of devices that it does not."""
+    _, memories, shares = NODE_KINDS[node_name]
+    devices = [
+        {"name": f"gpu-{i}", "capacity": {"memory": {"value": memory}, "slices": {"value": str(shares)}}}
+        for i, memory in enumerate(memories)
+        if i not in missing
+    ]
+    pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
+    return typed(RESOURCE_SLICES, {"metadata": {"name": f"{node_name}-devices"}, "spec": spec})
+
+
+def typed(resource: Resource[Any], body: Json) -> Json:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

@@ -1,0 +1,74 @@
+"""Several processes on one event loop: whose code runs now, and stopping one as SIGSTOP does.
+
+A process is the name in `WHO` of the context that its first task is started in; everything it starts inherits it.
+A stopped process does nothing, its timers included; what reached it meanwhile is there when it goes on.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from parley.simulate.virtual_time import VirtualTimeLoop
+
+T = TypeVar("T")
+
+WHO: ContextVar[str] = ContextVar("WHO", default="user")
+"""The process that the running code belongs to."""
+
+
+@contextmanager
+def acting_as(name: str) -> Iterator[None]:
+    """What the block does, and the tasks it starts, belong to that process."""
+    token = WHO.set(name)
+    try:
+        yield
+    finally:
+        WHO.reset(token)
+
+
+class ProcessLoop(VirtualTimeLoop):
+    """Virtual time with processes that can be stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopped: dict[str, list[asyncio.Handle]] = {}
+        self._owners: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
+
+    def stop_process(self, name: str) -> None:
+        """Let nothing of it run until `continue_process`. It must not be the caller's own."""
+        self._stopped.setdefault(name, [])
+
+    def continue_process(self, name: str) -> None:
+        """Go on where it stopped."""
+        for handle in self._stopped.pop(name, []):
+            super().call_soon(_run, handle)
+
+    def tasks_of(self, name: str) -> list[asyncio.Task[Any]]:
+        """Its tasks that have not ended."""
+        return [task for task, owner in self._owners.items() if owner == name and not task.done()]
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = super().create_task(coro, name=name, context=context)
+        self._owners[task] = WHO.get() if context is None else context.get(WHO, "user")
+        return task
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._stopped:
+            name = WHO.get() if context is None else context.get(WHO, "user")
+            if name in self._stopped:
+                handle = asyncio.Handle(callback, args, self, context)
+                self._stopped[name].append(handle)
+                return handle
+        return super().call_soon(callback, *args, context=context)
+
+
+def _run(handle: asyncio.Handle) -> None:
+    if not handle.cancelled():
+        handle._run()

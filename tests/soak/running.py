@@ -1,0 +1,117 @@
+"""Runs worlds one after another: seeds, the rhythm of life and rests, and what a failure says.
+
+A world is decided by its seed and number alone, so a failure is replayed by naming them. Rests come every few
+hundred steps. Python's own hashes must not vary (`PYTHONHASHSEED=0`), or sets would take another order.
+"""
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+
+import structlog
+from tests.soak.life import Life
+from tests.soak.processes import ProcessLoop
+from tests.soak.rests import nothing_is_left, whoever_can_runs
+from tests.soak.telling import state
+from tests.soak.world import Broken, Plan, World
+
+STEPS_PER_WORLD = 3000
+REMEMBERED = 60
+REST_AFTER = (150, 500)
+"""Steps between two rests: at least, at most."""
+
+
+class Failed(Exception):
+    """Raised when a world broke a rule. The message has what, how to replay it, and the latest steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A world that was played to its end: its steps, and the virtual seconds that it lasted."""
+
+    number: int
+    steps: int
+    seconds: float
+    rests: int
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps in {self.seconds / 60:.0f} minutes of its time, {self.rests} rests;"
+
+
+def play(seed: int, number: int, steps: int = STEPS_PER_WORLD, remembered: int = REMEMBERED) -> Played:
+    """Play one world. Raises Failed, with the last `remembered` steps."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    chance = random.Random(f"{seed}/{number}")
+    random.seed(f"{seed}/{number}")  # the jitter of reflectors
+    loop = ProcessLoop()
+    loop.set_exception_handler(lambda _, __: None)
+    try:
+        return loop.run_until_complete(_play(seed, number, chance, steps, remembered))
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True) if left else asyncio.sleep(0))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _play(seed: int, number: int, chance: random.Random, steps: int, remembered: int) -> Played:
+    world = World(chance, Plan.drawn(chance), remembered)
+    life = Life(world)
+    rests = 0
+    try:
+        life.begin()
+        world.start()
+        while world.server.steps < steps:
+            await _live(world, life, world.server.steps + chance.randint(*REST_AFTER))
+            await _rest(world, life)
+            rests += 1
+    except Broken as broken:
+        raise Failed(_message(seed, number, world, broken)) from broken
+    finally:
+        await world.stop()
+    return Played(number, world.server.steps, world.loop.time(), rests)
+
+
+async def _live(world: World, life: Life, until: int) -> None:
+    world.set_calm(False)
+    while world.server.steps < until:
+        await life.act()
+        await _pause(world)
+        await world.check()
+
+
+async def _pause(world: World) -> None:
+    """Nothing, a few turns of the event loop, moments, or a while."""
+    chance = world.chance
+    kind = chance.random()
+    if kind < 0.45:
+        for _ in range(chance.randint(0, 12)):
+            await asyncio.sleep(0)
+    elif kind < 0.8:
+        await world.let_pass(chance.uniform(0, 1))
+    elif kind < 0.97:
+        await world.let_pass(chance.uniform(0, 8))
+    else:
+        await world.let_pass(chance.uniform(0, 60))
+
+
+async def _rest(world: World, life: Life) -> None:
+    world.server.note("rest: trouble ends")
+    await life.mend()
+    await whoever_can_runs(world)
+    world.server.note("rest: all pods are deleted")
+    life.delete_pods()
+    await nothing_is_left(world)
+
+
+def _message(seed: int, number: int, world: World, broken: Broken) -> str:
+    return (
+        f"{broken}\n\n"
+        f"after {world.server.steps} steps of world {number}, {world.plan}\n"
+        f"replay: python -m tests.soak --seed {seed} --world {number}\n\n"
+        f"the latest steps:\n{world.server.last()}\n\n"
+        f"the state:\n{state(world)}"
+    )

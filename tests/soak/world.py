@@ -1,0 +1,277 @@
+"""The cluster of a soak: an observed API server, models of Kubernetes' parts, and one or two real controllers.
+
+The controllers are processes that can be killed, stopped, cut off and troubled; what ends by losing its lease is
+started again, as a Deployment would do. What users and meddlers do to this cluster is `life`.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.soak.invariants import Invariants
+from tests.soak.observed import ObservedServer, Step
+from tests.soak.processes import ProcessLoop, acting_as
+
+from parley.drivers.device import DeviceDriver
+from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
+from parley.kube.leased import LeasedClient
+from parley.kube.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
+from parley.scheduler.controller import Controller
+from parley.sdk import Allocation, Device
+from parley.simulate.claim_controller import ClaimController
+from parley.simulate.cluster import loop_clock
+from parley.simulate.kube_scheduler import KubeScheduler
+from parley.simulate.kubelet import Kubelets
+
+CALM = Rates()
+TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
+
+MOST_AT_ONCE = 2000
+"""Steps at one moment; more go in circles."""
+
+
+class Broken(Exception):
+    """Raised when a rule was broken, with what was found."""
+
+
+class CountedDriver(DeviceDriver):
+    """The device driver, with a view of what it holds, and with allocations that fail or take a moment."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+        self.failing = 0.0
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        if self.failing and self._chance.random() < self.failing:
+            raise RuntimeError("the device did not come up")
+        allocations = await super().allocate(request, node)
+        if self.failing and self._chance.random() < self.failing:
+            await asyncio.sleep(self._chance.uniform(0, 2))
+        return allocations
+
+    def held(self) -> Mapping[str, tuple[Device, ...]]:
+        """Devices by the claim's UID."""
+        return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a world is like."""
+
+    lease: bool
+    rates: Rates
+    failing: float
+
+    @classmethod
+    def drawn(cls, chance: random.Random) -> "Plan":
+        """Half of the worlds have trouble, a third two controllers."""
+        return cls(
+            lease=chance.random() < 0.33,
+            rates=Rates.bad() if chance.random() < 0.5 else CALM,
+            failing=0.05 if chance.random() < 0.3 else 0.0,
+        )
+
+
+class Process:
+    """A controller's process, started at once. `controller` is there as soon as it leads."""
+
+    def __init__(self, world: "World", name: str, plan: Plan) -> None:
+        self.name = name
+        self.driver = CountedDriver(world.chance)
+        self.driver.failing = plan.failing
+        self.controller: Controller | None = None
+        self.dead = False
+        self.client = TroubleClient(world.server.client(), world.chance, plan.rates)
+        self._world = world
+        world.server.fences[name] = self._may_send
+        self._elector = self._candidate() if plan.lease else None
+        with acting_as(name):
+            self.task = asyncio.create_task(self._run(), name=name)
+
+    def _candidate(self) -> LeaseElector:
+        return LeaseElector(
+            self.client,
+            "parley-system",
+            "parley-controller",
+            self.name,
+            TIMES,
+            clock=self._world.clock,
+            monotonic=asyncio.get_running_loop().time,
+            jitter=self._world.chance.random,
+        )
+
+    def _may_send(self) -> bool:
+        return not self.dead and (self._elector is None or self._elector.held())
+
+    async def _run(self) -> None:
+        if self._elector is None:
+            await self._lead()
+        else:
+            await self._elector.run(self._lead)
+
+    async def _lead(self) -> None:
+        self._world.invariants.memory_lost()
+        client = self.client if self._elector is None else LeasedClient(self.client, self._elector)
+        self.controller = Controller(client, [self.driver], clock=self._world.clock)
+        try:
+            await self.controller.run()
+        finally:
+            self.controller = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it works on pods now."""
+        return not self.dead and self.controller is not None and self.controller.ready.is_set()
+
+    async def kill(self, *, clean: bool) -> None:
+        """End it: at once, or as on SIGTERM, when it may release its lease."""
+        self.dead = not clean
+        self._world.loop.continue_process(self.name)
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        self.dead = True
+
+
+class World:
+    """One cluster. `chance` decides all of its course."""
+
+    def __init__(self, chance: random.Random, plan: Plan, remembered: int) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ProcessLoop)
+        self.loop = loop
+        self.chance = chance
+        self.plan = plan
+        self.clock = loop_clock()
+        self.invariants = Invariants()
+        self.broken = asyncio.Event()
+        self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
+        self.calm = False
+        self._parts: list[asyncio.Task[None]] = []
+        self._names = 0
+        self._now = 0.0
+        self._at_once = 0
+        self.processes: list[Process] = []
+
+    def _observe(self, step: Step) -> None:
+        self.invariants.observe(step)
+        self._now, self._at_once = step.seconds, self._at_once + 1 if step.seconds == self._now else 0
+        if self._at_once == MOST_AT_ONCE:
+            self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} steps and no time passes")
+        if self.invariants.faults:
+            self.broken.set()
+
+    def start(self) -> None:
+        """Kubernetes' parts, and Parley."""
+        for name, part in (
+            ("claim-controller", ClaimController(self.server.client("claim-controller"))),
+            ("scheduler", KubeScheduler(self.server.client("scheduler"), self.clock)),
+            ("kubelets", Kubelets(self.server.client("kubelets"), self.clock)),
+        ):
+            with acting_as(name):
+                self._parts.append(asyncio.create_task(part.run(), name=name))
+        for _ in range(2 if self.plan.lease else 1):
+            self.start_process()
+
+    def start_process(self) -> Process:
+        """One more controller."""
+        self._names += 1
+        process = Process(self, f"controller-{self._names}", self.plan if not self.calm else self._calm_plan())
+        self.processes.append(process)
+        self.server.note(f"{process.name} starts")
+        return process
+
+    def _calm_plan(self) -> Plan:
+        return Plan(self.plan.lease, CALM, 0.0)
+
+    async def restart(self, process: Process, seconds: float, *, clean: bool = False) -> None:
+        """Kill it, and start another one when nothing of the first can arrive any more, or a lease tells when."""
+        self.server.note(f"{process.name} is {'ended' if clean else 'killed'}")
+        self.processes.remove(process)
+        await process.kill(clean=clean)
+        self._check_tasks(process)
+        await self.let_pass(seconds if self.plan.lease else seconds + LATEST)
+        self.start_process()
+
+    def _check_tasks(self, process: Process) -> None:
+        """Nothing of a process that ended runs on but writes that are on the way."""
+        left = [task for task in self.loop.tasks_of(process.name) if task.get_name() != LATE_WRITE]
+        if left:
+            raise Broken(f"left over: tasks of {process.name}: {left}")
+
+    async def supervise(self) -> None:
+        """Start what lost its lease anew; what ends otherwise is a fault."""
+        for part in self._parts:
+            if part.done():
+                raise Broken(f"crashed: {part.get_name()} ended: {part}") from part.exception()
+        for process in [p for p in self.processes if p.task.done()]:
+            error = process.task.exception()
+            if not _lost_lease(error):
+                raise Broken(f"crashed: {process.name} ended: {error!r}") from error
+            self.server.note(f"{process.name} lost its lease")
+            process.dead = True
+            self.processes.remove(process)
+            self._check_tasks(process)
+            self.start_process()
+
+    def set_calm(self, calm: bool) -> None:
+        """End all trouble, or let it begin again."""
+        self.calm = calm
+        plan = self._calm_plan() if calm else self.plan
+        for process in self.processes:
+            process.client.rates = plan.rates
+            process.driver.failing = plan.failing
+            if calm:
+                self.loop.continue_process(process.name)
+
+    @property
+    def leader(self) -> Process | None:
+        """The one that works, if there is one."""
+        return next((process for process in self.processes if process.leads), None)
+
+    async def check(self) -> None:
+        """Raises Broken if a rule was broken meanwhile."""
+        await self.supervise()
+        if self.invariants.faults:
+            raise Broken("\n".join(self.invariants.faults))
+
+    async def let_pass(self, seconds: float) -> None:
+        """Wait; broken rules end it at once. Looks after the processes now and then."""
+        end = self.loop.time() + seconds
+        while True:
+            await self.check()
+            left = end - self.loop.time()
+            if left <= 0:
+                return
+            try:
+                async with asyncio.timeout(min(left, 5.0)):
+                    await self.broken.wait()
+            except TimeoutError:
+                pass
+
+    async def settle(self, quiet: float, limit: float) -> bool:
+        """Until nothing but leases is written for that long; False if it is not so within `limit` seconds."""
+        end = self.loop.time() + limit
+        while self.loop.time() < end:
+            before = self.server.steps
+            await self.let_pass(quiet)
+            if self.server.steps == before:
+                return True
+        return False
+
+    async def stop(self) -> None:
+        """End everything."""
+        for process in self.processes:
+            await process.kill(clean=False)
+        for part in self._parts:
+            part.cancel()
+        await asyncio.gather(*self._parts, return_exceptions=True)
+
+
+def _lost_lease(error: BaseException | None) -> bool:
+    """Also where a write in a group of tasks met it first."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_lost_lease(inner) for inner in error.exceptions)
+    return isinstance(error, LeaseLost)
