@@ -228,12 +228,28 @@ class Controller:
             return
         if new is not None:
             self._door.unconfirmed.discard(new.metadata.uid)
-            self._enqueue_pod(new)
+            if old is None or self._concerns_us(old, new):
+                self._enqueue_pod(new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._door.pod_gone(reference(old))
             self._enqueue_pod(old)
         if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
             self._door.wake(NODES)
+
+    def _concerns_us(self, old: Pod, new: Pod) -> bool:
+        """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status
+        of a claim that was known before: each look may ask drivers about every node."""
+        return (
+            old.metadata.uid != new.metadata.uid
+            or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            or old.spec != new.spec
+            or old.status.phase != new.status.phase
+            or old.status.nominated_node_name != new.status.nominated_node_name
+            or any(
+                self.cluster.generated(old, e.name) != self.cluster.generated(new, e.name)
+                for e in new.spec.resource_claims
+            )
+        )
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._running and (old is None or new is None or _differs(old, new)):

@@ -151,7 +151,8 @@ class Negotiator:
         remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
         message = f"0 of {len(self._cluster.node_names())} nodes will do: {words}. To help: {remedy}"
         topics: list[Topic] = [("driver", driver) for driver in asked.requests]
-        await self._pods.wait(key, pod, code, message, _line(pod, asked, attempt, nodes), [*topics, NODES])
+        topics += [*_classes(claims), NODES]
+        await self._pods.wait(key, pod, code, message, _line(pod, asked, attempt, nodes), topics)
 
     async def _proceed(
         self,
@@ -172,7 +173,7 @@ class Negotiator:
         fresh = [node for node in viable if node not in attempt.refused]
         if not fresh and not pod.spec.node_name:
             if now() < attempt.retry_at or not attempt.retry_at:
-                await self._all_refused(key, pod, attempt)
+                await self._all_refused(key, pod, attempt, claims)
                 return
             attempt.begin_again()
             fresh = viable
@@ -185,12 +186,13 @@ class Negotiator:
         assert selected is not None
         await self._placing.allocate(key, pod, claims, asked, selected, offered=False)
 
-    async def _all_refused(self, key: Key, pod: Pod, attempt: Attempt) -> None:
+    async def _all_refused(self, key: Key, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> None:
         if not attempt.retry_at:
             self._pods.again(key, attempt.pause(now()))
         nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
-        await self._pods.wait(key, pod, reasons.SCHEDULER_REFUSED, message, (pod.metadata.uid,), [NODES])
+        topics = [*_classes(claims), NODES]
+        await self._pods.wait(key, pod, reasons.SCHEDULER_REFUSED, message, pod.metadata.uid, topics)
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
@@ -198,6 +200,11 @@ def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
     limits = [claim.holding.nodes for claim in claims if claim.holding is not None]
     sets = [frozenset(nodes) for nodes in limits if nodes is not None]
     return frozenset.intersection(*sets) if sets else None
+
+
+def _classes(claims: Sequence[PodClaim]) -> list[Topic]:
+    """What changes when a class does that is to decide about the pod."""
+    return [("class", claim.class_.metadata.name) for claim in claims if claim.class_ is not None]
 
 
 def _line(pod: Pod, asked: Question, attempt: Attempt, nodes: CandidateNodes) -> Hashable:

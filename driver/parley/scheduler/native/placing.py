@@ -73,15 +73,16 @@ class Placing:
         if permanent:
             self._pods.attempt(pod).excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
-            await self._fail(pod, message)
+            await self._fail(key, pod, message)
             return
         await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
         self._pods.retry(key)
 
-    async def _fail(self, pod: Pod, message: str) -> None:
-        """The pod can't run, and whoever made it shall replace it."""
+    async def _fail(self, key: Key, pod: Pod, message: str) -> None:
+        """The pod can't run, and whoever made it shall replace it. One that is bound is its kubelet's."""
         await self._pods.telling.warn(pod, reasons.PERMANENTLY_FAILED, message)
         if pod.spec.node_name:
+            self._pods.retry(key)
             return
         status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
         meta = pod.metadata

@@ -55,13 +55,20 @@ class Pods:
     def wake(self, topic: Topic) -> None:
         """Something changed: look again at the pods that it may help."""
         for key in self._lines.wake(topic):
-            if topic == NODES and (pod := self._cluster.pod(key)) is not None:
-                self.attempt(pod).begin_again()
+            if (pod := self._cluster.pod(key)) is not None:
+                self._reconsider(self.attempt(pod), topic)
             self._queue.add(key)
 
+    def _reconsider(self, attempt: Attempt, topic: Topic) -> None:
+        """The scheduler may judge changed nodes differently, and a driver those of a class that was changed."""
+        if topic == NODES or topic[0] == "class":
+            attempt.begin_again()
+        if topic[0] == "class":
+            attempt.excluded.clear()
+
     def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
-        """The pod waits behind those that wait for the same."""
-        if (following := self._lines.wait(key, line, topics)) is not None:
+        """The pod waits behind those that wait for the same, which is for the same reason and the same changes."""
+        if (following := self._lines.wait(key, (line, frozenset(topics)), topics)) is not None:
             self._queue.add(following)
 
     def leave_line(self, key: Key) -> None:
