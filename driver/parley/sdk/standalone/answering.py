@@ -69,7 +69,6 @@ class Answering:
     def selected(self, key: Key) -> None:
         """A node is selected for the pod. Should it ask again, then it is judged again."""
         self._given.pop(key, None)
-        self.lines.busy(key)
 
     def waits(self, key: Key) -> bool:
         """Whether the pod has an answer, and stands in line for a better one."""
@@ -93,9 +92,6 @@ class Answering:
                 given = await self._judged(key, question)
             except Superseded:
                 return  # the new question is in the queue
-            except Exception:
-                self.lines.busy(key)
-                raise
         await self.tell(scheduling, given.entries)
 
     async def _judged(self, key: Key, question: Question) -> _Given:

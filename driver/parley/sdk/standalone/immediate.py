@@ -18,7 +18,7 @@ from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.allocating import Allocator, Failed
 from parley.sdk.standalone.holdings import Holdings, Stage
-from parley.sdk.standalone.jobs import Job, Jobs, Part
+from parley.sdk.standalone.jobs import Again, Job, Jobs, Part
 from parley.sdk.standalone.judging import Judge, chunks, in_own_order
 from parley.sdk.standalone.questions import Question, about_claim
 from parley.sdk.standalone.records import Gone, Records
@@ -129,7 +129,7 @@ class Immediate:
         return sorted(viable, key=lambda node: -scores.get(node, 0.0)), refused
 
     async def _try(self, job: Job, asked: Question, nodes: Sequence[str]) -> None:
-        """Allocate on the first node where the driver does. Raises Failed."""
+        """Allocate on the first node where the driver does. Raises Again if there is none."""
         failures: dict[str, str] = {}
         for node in nodes:
             job.node = node
@@ -143,7 +143,7 @@ class Immediate:
         (part,), words = job.parts, in_words(failures)
         self.leave(part.key)
         await self._tell(part, reasons.ALLOCATION_FAILED, words)
-        raise Failed(words)
+        raise Again(words)
 
     async def _wait(self, part: Part, asked: Question, changes: int, code: str, message: str) -> None:
         following = self._lines.wait(part.key, asked.signature, [_CHANGE])

@@ -20,6 +20,10 @@ RETRIES = Backoff(first=0.1, longest=60, jitter=0.2)
 log = structlog.get_logger(__name__)
 
 
+class Again(Exception):
+    """Raised by work that could not be done, has said so where it matters, and is to be tried again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A claim that a job is about."""
@@ -69,9 +73,14 @@ class Jobs:
         """Do the work for claims that are free."""
         assert self._tasks is not None, "jobs have not begun"
         assert self.free(*(part.uid for part in job.parts)), "one of the claims is worked on already"
+        running = self._run(job, work)
+        try:
+            self._tasks.create_task(running)
+        except RuntimeError:  # the driver is being stopped
+            running.close()
+            raise
         for part in job.parts:
             self._by_uid[part.uid] = job
-        self._tasks.create_task(self._run(job, work))
 
     def stop(self, uid: str) -> None:
         """The job about the claim, if there is one, is to end."""
@@ -108,7 +117,7 @@ class Jobs:
             claims=["/".join(part.key) for part in job.parts],
             failures=failures,
             error=str(error),
-            exc_info=not isinstance(error, ApiError | OutcomeUnknown),
+            exc_info=not isinstance(error, ApiError | OutcomeUnknown | Again),
         )
         return pause
 

@@ -44,10 +44,10 @@ class _Line:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Which line a pod stands in, and how many changes there had been when it was judged."""
+    """Which line a pod stands in, and after how many changes it was last judged, or was to be."""
 
     line: _Line
-    seen: int
+    told: int
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Lines:
         """Waiting pods may be better off now."""
         self.changes += 1
         for key in self._lines.wake(_CHANGE):
-            self.judge(key)
+            self._tell(key)
 
     def judged(self, key: Key, signature: Hashable, outlook: Outlook, seen: int) -> None:
         """The pod waits, with that answer, found when `changes` was `seen`."""
@@ -89,14 +89,7 @@ class Lines:
         else:
             self._next_soon(line)
         if seen != self.changes:
-            self.judge(key)
-
-    def busy(self, key: Key) -> None:
-        """The pod's turn came, but it is about to be served and not judged."""
-        waiting = self._pods.get(key)
-        if waiting is not None:
-            waiting.seen = self.changes
-            self._next_soon(waiting.line)
+            self._tell(key)
 
     def leave(self, key: Key) -> None:
         """The pod is served, or gone."""
@@ -104,9 +97,22 @@ class Lines:
         if waiting is None:
             return
         following = self._lines.leave(key)
-        if following is not None and not waiting.line.hopeful:
-            self.judge(following)
-        self._tidy(waiting.line)
+        if following is None:
+            self._tidy(waiting.line)
+        elif not waiting.line.hopeful:
+            self._tell(following)
+        else:
+            self._next_soon(waiting.line)
+
+    def _tell(self, key: Key) -> None:
+        """It is this pod's turn."""
+        waiting = self._pods[key]
+        waiting.told = self.changes
+        self._next_soon(waiting.line)
+        self.judge(key)
+
+    def _outdated(self, key: Key) -> bool:
+        return self._pods[key].told < self.changes
 
     def _stand(self, key: Key, line: _Line) -> None:
         topic = self._topics.setdefault(line, ("line", str(next(self._numbers))))
@@ -129,10 +135,13 @@ class Lines:
         first = self._first(line)
         if first is None:
             return
+        if self._outdated(first):
+            self._tell(first)
+            return
         following = self._lines.leave(first)
         self._stand(first, line)
-        if following is not None and self._pods[following].seen < self.changes:
-            self.judge(following)
+        if following is not None and self._outdated(following):
+            self._tell(following)
 
     def _tidy(self, line: _Line) -> None:
         if self._first(line) is None:

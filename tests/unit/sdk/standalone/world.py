@@ -237,7 +237,13 @@ class World:
             "spec": {**spec, "claims": asked},
         }
         await self.client.patch(
-            POD_SCHEDULINGS, pod, body, NAMESPACE, patch_type=PatchType.APPLY, field_manager="parley-controller"
+            POD_SCHEDULINGS,
+            pod,
+            body,
+            NAMESPACE,
+            patch_type=PatchType.APPLY,
+            field_manager="parley-controller",
+            force=True,
         )
 
     async def _pod(self, name: str) -> str:

@@ -1,0 +1,213 @@
+"""Immediate claims: allocated at once, on a node of the driver's choice, without any pod."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, ShelfDriver, World
+
+from parley.api.meta import Condition
+from parley.api.names import driver_finalizer
+from parley.api.resources import CLASSES, NODES
+from parley.kube.faults import FaultClient
+
+Play = Callable[[Callable[[World], Any]], None]
+
+
+async def condition(world: World, claim: str) -> Condition:
+    (found,) = (await world.claim(claim)).status.conditions
+    return found
+
+
+def test_it_is_allocated_where_the_driver_prefers_it(play: Play) -> None:
+    class Choosy(ShelfDriver):
+        def score(self, request: Any, nodes: Any) -> Any:
+            return {node: self.free(node) / 4 for node in nodes}
+
+    async def scenario(world: World) -> None:
+        for node, disks in (("a", 1), ("b", 3), ("c", 2)):
+            await world.add_node(node, disks)
+        await world.add_class()
+        driver = Choosy()
+        world.start(driver)
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle()
+
+        assert await world.node_of("disk") == "b"
+        assert (await world.claim("disk")).metadata.finalizers == (driver_finalizer(DRIVER),)
+        assert list(driver.held.values()) == [("b", 1)]
+
+    play(scenario)
+
+
+def test_only_suitable_and_schedulable_nodes_come_into_question(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("unsuitable", 1)
+        await world.add_node("cordoned", 1, unschedulable=True)
+        taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+        await world.add_node("unreachable", 1, taints=[taint])
+        await world.add_node("special", 1, taints=[{"key": "disks", "effect": "NoSchedule"}])
+        named = {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["unsuitable"]}]}
+        await world.add_class(suitableNodes={"nodeSelectorTerms": [named]})
+        world.start(ShelfDriver())
+        for claim in ("one", "two"):
+            await world.add_claim(claim, mode="Immediate")
+            await world.settle()
+
+        assert await world.node_of("one") == "special"
+        assert await world.node_of("two") == ""
+        told = await condition(world, "two")
+        assert (told.type, told.status, told.reason) == ("Allocating", "False", "NothingViable")
+        assert told.message == "node special: 0 disks free"
+        await world.client.patch(NODES, "cordoned", {"spec": {"unschedulable": None}})
+        await world.settle()
+        assert await world.node_of("two") == "cordoned"
+        assert (await condition(world, "two")).reason == "Done"
+
+    play(scenario)
+
+
+def test_bad_parameters_are_told_and_looked_at_again_when_the_class_changes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class(parameters={"odd": 1})
+        world.start(ShelfDriver())
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle()
+        told = await condition(world, "disk")
+        assert told.reason == "ParametersInvalid"
+        assert told.message.startswith("parameters of class disk: odd=1 is not a parameter")
+        await world.client.patch(CLASSES, "disk", {"parameters": None})
+        await world.settle()
+
+        assert await world.node_of("disk") == "a"
+
+    play(scenario)
+
+
+def test_a_freed_disk_has_the_first_of_those_that_wait_looked_at(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 0)
+        await world.add_class()
+        driver = ShelfDriver()
+        world.start(driver)
+        for number in range(50):
+            await world.add_claim(f"disk-{number}", mode="Immediate")
+        await world.settle()
+        driver.judged.clear()
+        await world.set_disks("a", 2)
+        await world.settle()
+
+        assert [await world.node_of(f"disk-{n}") for n in range(3)] == ["a", "a", ""]
+        assert len(driver.judged) < 8
+
+    play(scenario)
+
+
+def test_where_one_node_fails_the_next_is_tried(play: Play, array: Array) -> None:
+    array.broken = {"a": RuntimeError("read-only"), "b": RuntimeError("read-only")}
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b", "c"):
+            await world.add_node(node)
+        await world.add_class()
+        world.start(ArrayDriver(array))
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle()
+
+        assert await world.node_of("disk") == "c"
+        assert array.faults == []
+
+    play(scenario)
+
+
+def test_what_fails_everywhere_is_told_and_tried_again(play: Play, array: Array) -> None:
+    array.broken = {node: RuntimeError("read-only") for node in "abc"}
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await world.add_class()
+        client = FaultClient(world.server.client())
+        world.start(ArrayDriver(array), client)
+        await world.add_claim("disk", mode="Immediate")
+        await asyncio.sleep(50)
+        told = [c for call in client.calls if call.body for c in call.body.get("status", {}).get("conditions", ())]
+        assert {c["message"] for c in told if c["reason"] == "AllocationFailed"} == {"nodes a, b: read-only"}
+        array.broken.clear()
+        await world.settle()
+
+        assert await world.node_of("disk") != ""
+
+    play(scenario)
+
+
+def test_deleted_while_it_is_allocated_it_is_aborted(play: Play, array: Array) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class()
+        world.start(ArrayDriver(array))
+        await world.add_claim("disk", mode="Immediate")
+        await asyncio.sleep(5)
+        assert len(array.volumes) == 1
+        await world.delete("disk")
+        await world.settle()
+
+        assert not await world.exists("disk")
+        assert array.volumes == {}
+
+    play(scenario)
+
+
+def test_after_a_restart_it_goes_on_where_it_was(play: Play, array: Array) -> None:
+    array.stock = dict.fromkeys("abc", 1)
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b", "c"):
+            await world.add_node(node)
+        await world.add_class()
+        task = world.start(ArrayDriver(array))
+        await world.add_claim("disk", mode="Immediate")
+        await asyncio.sleep(5)
+        ((begun, _),) = array.volumes.values()
+        await world.kill(task)
+        world.start(ArrayDriver(array))
+        await world.settle()
+
+        assert await world.node_of("disk") == begun
+        assert array.calls["deallocate"] == 0
+
+    play(scenario)
+
+
+def test_once_taken_back_it_is_allocated_anew(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class()
+        driver = ShelfDriver()
+        world.start(driver)
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle()
+        await world.add_node("b", 1)
+        await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
+        await world.take_back("disk")
+        await world.settle()
+
+        assert await world.node_of("disk") == "b"
+        assert list(driver.held.values()) == [("b", 1)]
+
+    play(scenario)
+
+
+def test_claims_of_other_drivers_classes_are_left_alone(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        body = {"metadata": {"name": "gpu"}, "driverName": "gpus.example.com"}
+        await world.create(CLASSES, body)
+        world.start(ShelfDriver())
+        await world.add_claim("gpu", "gpu", mode="Immediate")
+        await world.settle()
+
+        assert (await world.claim("gpu")).metadata.finalizers == ()
+
+    play(scenario)
