@@ -4,7 +4,7 @@ So nothing is handed to another pod while a record of it may stand. What a drive
 itself; until its record says so, the holding stays in the ledger without users, and nobody may join it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
@@ -20,7 +20,8 @@ log = structlog.get_logger(__name__)
 
 
 class GivingBack:
-    """Ends the use of holdings. `freed` is called with each that came free."""
+    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more, `freed`
+    is called with each holding that came free."""
 
     def __init__(
         self,
@@ -28,12 +29,14 @@ class GivingBack:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         records: Records,
+        close: Callable[[PodReference], Awaitable[None]],
         freed: Callable[[Holding], None],
     ) -> None:
         self._cluster = cluster
         self._ledger = ledger
         self._drivers = drivers
         self._records = records
+        self._close = close
         self._freed = freed
 
     async def give_back(self, pod: PodReference, holdings: Sequence[Holding], *, departed: bool) -> None:
@@ -96,6 +99,8 @@ class GivingBack:
         The stand-in of a pod that is gone goes with it, which tells the driver at no write of ours.
         """
         if holding.named or not departed:
+            for pod in list(holding.pods.values()):
+                await self._close(pod)
             try:
                 await self._records.ask_back(holding)
             except NotFound:

@@ -6,9 +6,11 @@ Publishing is apart from deciding: nothing waits for it. The latest state of eac
 write is under way, newer states replace each other. In the normal case that is a single create per pod.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec import to_builtins
 
@@ -34,7 +36,7 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Report:
     """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry, `asked` the claims that
-    drivers outside of the controller are asked about."""
+    drivers outside of the controller are asked about now, `outside` whether there ever were such claims."""
 
     outcome: Outcome
     drivers: Mapping[str, str]
@@ -42,6 +44,7 @@ class Report:
     waiting_for: str = ""
     message: str = ""
     asked: tuple[Asked, ...] = ()
+    outside: bool = False
 
 
 _FINAL = Report(Outcome(), {})
@@ -58,7 +61,7 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
         "round": outcome.round,
         "selectedNode": report.selected,
     }
-    if report.asked:
+    if report.outside:
         metadata["labels"] = {DRIVERS_LABEL: STANDALONE}
         spec["claims"] = [
             {"name": asked.entry, "driverName": asked.driver, "resourceClaimName": asked.claim}
@@ -102,6 +105,7 @@ class Publisher:
     def __init__(self, client: Client, queue: WorkQueue[PodReference]) -> None:
         self._client = client
         self._queue = queue
+        self._locks: WeakValueDictionary[PodReference, asyncio.Lock] = WeakValueDictionary()
         self._wanted: dict[PodReference, Report] = {}
         self._written: dict[PodReference, Report] = {}
 
@@ -131,19 +135,42 @@ class Publisher:
 
     async def publish(self, pod: PodReference) -> None:
         """Write the pod's latest state, if it is not written yet."""
-        report = self._wanted.pop(pod, None)
-        if report is None:
+        async with self._locks.setdefault(pod, asyncio.Lock()):
+            report = self._wanted.pop(pod, None)
+            if report is None:
+                return
+            try:
+                await self._write(pod, report, first=pod not in self._written)
+            except BaseException:
+                self._wanted.setdefault(pod, report)
+                raise
+            self._written[pod] = report if report.waiting_for else _FINAL
+
+    async def close(self, pod: PodReference) -> None:
+        """Return when the API asks no driver outside to allocate for the pod any more.
+
+        Ahead of asking one to take back: it would allocate again at once what is still selected.
+        """
+        await self.publish(pod)
+        written = self._written.get(pod)
+        if written is not None and not (written.asked and written.selected):
             return
-        try:
-            await self._write(pod, report, first=pod not in self._written)
-        except BaseException:
-            self._wanted.setdefault(pod, report)
-            raise
-        self._written[pod] = report if report.waiting_for else _FINAL
+        async with self._locks.setdefault(pod, asyncio.Lock()):
+            try:
+                await self._client.patch(
+                    POD_SCHEDULINGS,
+                    pod.name,
+                    {"spec": {"claims": [], "selectedNode": ""}},
+                    pod.namespace,
+                    field_manager=FIELD_MANAGER,
+                )
+            except NotFound:
+                pass  # nothing is asked then
+            self._written.pop(pod, None)
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
         wanted = body(pod, report)
-        if report.asked:
+        if report.outside:
             await self._apply(pod, wanted)
             return
         try:

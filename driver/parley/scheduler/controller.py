@@ -96,7 +96,9 @@ class Controller:
         self._publisher = Publisher(client, self._publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
-        self._giving_back = GivingBack(self.cluster, self.ledger, self._drivers, records, self._freed)
+        self._giving_back = GivingBack(
+            self.cluster, self.ledger, self._drivers, records, self._publisher.close, self._freed
+        )
         self._immediate = Immediate(
             self.cluster,
             self.ledger,

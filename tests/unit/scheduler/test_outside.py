@@ -286,6 +286,22 @@ def test_an_asynchronous_driver_in_the_controller_is_asked_like_one_outside(play
     play(scenario)
 
 
+def test_what_a_finished_pod_held_by_a_named_claim_is_not_allocated_for_it_again(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Disks(["a"])
+        await prepare(world, disks)
+        await world.add_claim("mine", "disk")
+        await world.add_pod("p", claims=["mine"])
+        await world.settle()
+        assert await world.node_of("p") == "a"
+        await world.finish_pod("p")
+        await world.settle()
+        assert (disks.held, disks.tried) == ({}, ["a"])
+        assert (await world.scheduling("p")).spec.selected_node == "a"
+
+    play(scenario)
+
+
 def test_tokens_are_counted_outside_as_inside(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a")

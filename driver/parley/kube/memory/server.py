@@ -250,7 +250,8 @@ class MemoryServer:
             raise conflict(
                 resource,
                 name,
-                "uid mismatch: the provided object specified uid {wanted}, and no existing object was found",
+                f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, "
+                "and no existing object was found",
             )
         new = self._initial(resource, about, config, name, namespace)
         _, owners = ownership.apply(resource, about, new, {}, manager, config, force=False)

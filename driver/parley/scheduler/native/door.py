@@ -148,9 +148,11 @@ class NativeDoor:
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Everything is recorded; tell how it went once the binding is there."""
         if pod.spec.node_name and all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
-            drivers = {c.entry: c.holding.driver for c in claims if c.holding is not None}
+            holdings = {c.entry: c.holding for c in claims if c.holding is not None}
+            drivers = {entry: h.driver for entry, h in holdings.items() if not h.outside}
+            outside = len(drivers) < len(holdings)
             self._talks.give_up(reference(pod))
-            self._telling.bound(pod, drivers, self._pods.settled(pod))
+            self._telling.bound(pod, drivers, self._pods.settled(pod), outside=outside)
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         for claim in claims:

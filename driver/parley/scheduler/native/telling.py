@@ -36,7 +36,8 @@ class Telling:
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
-            report = Report(attempt.outcome, attempt.drivers, "", code, message, attempt.asked)
+            asked = attempt.asked
+            report = Report(attempt.outcome, attempt.drivers, "", code, message, asked, outside=bool(asked))
             self._publisher.want(reference(pod), report)
         await self.warn(pod, code, message)
 
@@ -49,7 +50,7 @@ class Telling:
     def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
         """Drivers outside are asked, or allocate on the selected node: the PodScheduling is what tells them."""
         self._figures.goes_on(pod.metadata.uid, code)
-        report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked)
+        report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked, outside=True)
         self._publisher.want(reference(pod), report)
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:
@@ -70,8 +71,11 @@ class Telling:
         self._figures.goes_on(pod.metadata.uid)
         log.info("refused", pod=_name(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
 
-    def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None) -> None:
-        """The pod is bound and has everything. Without an attempt (after a restart) the rounds are not known."""
+    def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None, *, outside: bool) -> None:
+        """The pod is bound and has everything. Without an attempt (after a restart) the rounds are not known.
+
+        `outside`: drivers outside were asked about it; they are no more.
+        """
         user, node = reference(pod), pod.spec.node_name
         rounds = attempt.outcome.round if attempt is not None else 0
         if (seconds := self._figures.bound(user.uid, rounds)) is not None:
@@ -80,8 +84,7 @@ class Telling:
             return
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))
-        asked = attempt.asked if attempt is not None else ()
-        self._publisher.want(user, Report(outcome, drivers, node, asked=asked))
+        self._publisher.want(user, Report(outcome, drivers, node, outside=outside))
         self._recorder.forget(user.uid)
 
     def ended(self, pod: Pod) -> None:
