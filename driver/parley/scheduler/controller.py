@@ -7,6 +7,7 @@ on every change is turned into keys of what may be affected, and workers look at
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -166,6 +167,8 @@ class Controller:
             )
             for driver in self._asynchronous:
                 tasks.create_task(driver.run())
+            for name, embedded in self._drivers.items():
+                tasks.create_task(embedded.driver.follow(partial(self._door.wake, ("driver", name))))
             self.ready.set()
 
     async def _restore(self) -> None:

@@ -135,6 +135,12 @@ class Driver(Generic[P, C]):
         """
         return False
 
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Watch whatever is not in the API (a provider's own events) as long as the driver runs.
+
+        Call `changed` when pods that wait for this driver may now succeed. Starts once everything is restored.
+        """
+
     def restore(self, held: Held) -> None:
         """Count an allocation that exists in the API. Idempotent by `held.uid`."""
         raise NotImplementedError

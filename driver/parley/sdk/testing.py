@@ -9,6 +9,7 @@ Each check starts with a fresh driver from `make` and raises AssertionError with
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from parley.negotiation.answers import Answers
@@ -25,8 +26,16 @@ class Scenario:
     requests: Sequence[Request[Any, Any]]
 
 
-def request(driver: Driver[Any, Any], pod: str, *parameters: Mapping[str, Any]) -> Request[Any, Any]:
-    """A pod's request with one claim for each set of parameters; claims are named claim-0, claim-1, ..."""
+def request(
+    driver: Driver[Any, Any],
+    pod: str,
+    *parameters: Mapping[str, Any],
+    class_parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> Request[Any, Any]:
+    """A pod's request with one claim for each set of parameters; claims are named claim-0, claim-1, ...
+
+    All are of one class, which is called `tested` and has the `class_parameters`.
+    """
     claims = tuple(
         ClaimRequest(
             name=f"claim-{i}",
@@ -34,7 +43,7 @@ def request(driver: Driver[Any, Any], pod: str, *parameters: Mapping[str, Any]) 
             claim=f"{pod}-claim-{i}",
             class_name="tested",
             parameters=driver.parameters.model_validate(dict(raw)),
-            class_parameters=driver.class_parameters(),
+            class_parameters=driver.class_parameters.model_validate(dict(class_parameters)),
         )
         for i, raw in enumerate(parameters)
     )

@@ -4,7 +4,7 @@ The drivers run by the real runner, over the same in-memory API server, and know
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, PODS
@@ -230,8 +230,8 @@ def test_a_pod_gets_nothing_of_what_a_driver_answered_to_an_earlier_pod_of_its_n
         await world.settle()
         node = await world.node_of("p")
         await world.delete_pod("p")
-        while (await world.client.list(PODS)).items:
-            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert not (await world.client.list(PODS)).items
         disks.nodes = [name for name in "ab" if name != node]
         await world.add_pod("p", "disk")
         await world.settle()
@@ -319,5 +319,32 @@ def test_tokens_are_counted_outside_as_inside(play: Any) -> None:
             await world.finish_pod(name)
         await world.settle()
         assert sum([bool(await world.node_of(f"p{n}")) for n in range(8)]) == 6
+
+    play(scenario)
+
+
+class Far(Disks):
+    """Its one disk is with the provider, who says when it comes back."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.back = asyncio.Event()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        await self.back.wait()
+        self.nodes = ["b"]
+        changed()
+
+
+def test_pods_go_on_when_a_provider_says_that_something_changed(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        far = Far()
+        await prepare(world, far)
+        await world.add_pod("p", "disk")
+        await world.settle()
+        assert (await world.scheduling("p")).status.waiting_for == "NothingViable"
+        far.back.set()
+        await world.settle()
+        assert await world.node_of("p") == "b"
 
     play(scenario)

@@ -85,6 +85,7 @@ class StandaloneDriver:
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))
                 tasks.create_task(run_workers(self._claims, self._taking_back.sync, WORKERS))
+                tasks.create_task(self.driver.follow(self._changed))
                 self.ready.set()
         finally:
             self._answering.close()
