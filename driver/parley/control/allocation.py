@@ -37,6 +37,10 @@ class Busy(Exception):
     """Raised when one of the claims is being allocated for another pod, or given back, at this moment."""
 
 
+class Aborted(Busy):
+    """Raised when the pod ended while a driver was allocating for it; nothing is held."""
+
+
 class Allocator:
     """Allocates into the ledger. What is in there is recorded by `records`, and ended by `giving_back`."""
 
@@ -44,13 +48,14 @@ class Allocator:
         self._ledger = ledger
         self._drivers = drivers
         self._allocating: set[str] = set()
+        self._under_way: dict[str, asyncio.Timeout] = {}
 
     async def allocate(
         self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
     ) -> None:
         """Drivers allocate on the node; the ledger has it afterwards, the API not yet.
 
-        Raises AllocationFailed or Busy, with nothing held.
+        Raises AllocationFailed, Aborted or Busy, with nothing held.
         """
         uids = {claim.uid for claim in claims}
         if uids & self._allocating:
@@ -73,6 +78,8 @@ class Allocator:
                 await self._undo(requests, results)
                 for claim in claims:
                     self._ledger.limits.forget(claim.uid)
+                if isinstance(error, Aborted):
+                    raise
                 raise AllocationFailed(name, node, error) from error
             results.update({entry: (name, allocation) for entry, allocation in allocations.items()})
         for claim in claims:
@@ -128,17 +135,32 @@ class Allocator:
             )
         return units
 
+    def abort(self, pod_uid: str) -> None:
+        """The pod has ended: what a driver is allocating for it now is not wanted any more."""
+        scope = self._under_way.pop(pod_uid, None)
+        if scope is not None and not scope.expired():
+            scope.reschedule(asyncio.get_running_loop().time())
+
     async def _ask(self, driver: str, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
-        """Raises TimeoutError if the driver is no quick one; nothing is held then."""
+        """Raises TimeoutError if the driver is no quick one, Aborted if the pod ended; nothing is held then."""
+        pod, scope = request.pod.uid, asyncio.timeout(ALLOCATE_SECONDS)
+        self._under_way[pod] = scope
         try:
-            async with asyncio.timeout(ALLOCATE_SECONDS):
+            async with scope:
                 return await self._drivers[driver].allocate(request, node)
         except TimeoutError as error:
+            if not scope.expired():
+                raise  # the driver's own
             for claim in request.claims:
                 await self._drivers[driver].deallocate(claim.uid)
+            if self._under_way.get(pod) is not scope:
+                raise Aborted from error
             raise TimeoutError(
                 f"no result within {ALLOCATE_SECONDS:g} s: a driver that takes longer must be asynchronous"
             ) from error
+        finally:
+            if self._under_way.get(pod) is scope:
+                del self._under_way[pod]
 
     async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
         for entry, (driver, _) in results.items():

@@ -37,7 +37,7 @@ from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
-from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.native.door import NativeDoor, over
 from parley.scheduler.native.telling import Telling
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
@@ -235,6 +235,8 @@ class Controller:
             self._door.unconfirmed.discard(new.metadata.uid)
             if old is None or self._concerns_us(old, new):
                 self._enqueue_pod(new)
+            if over(new):
+                self._door.pod_ended(new.metadata.uid)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._door.pod_gone(reference(old))
             self._enqueue_pod(old)

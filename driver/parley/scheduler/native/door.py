@@ -48,6 +48,7 @@ class NativeDoor:
         self._cluster = cluster
         self._ledger = ledger
         self._drivers = drivers
+        self._allocator = allocator
         self._records = records
         self._giving_back = giving_back
         self._telling = telling
@@ -75,7 +76,7 @@ class NativeDoor:
         """Take the next step for the pod of that name. Raises what a client raises; then it is to be repeated."""
         pod = self._cluster.pod(key)
         await self._depart(key, pod)
-        if pod is None or done(pod) or (pod.metadata.deletion_timestamp and not pod.spec.node_name):
+        if pod is None or over(pod):
             self._pods.leave_line(key)
             if pod is not None:
                 self._telling.ended(pod)
@@ -109,8 +110,13 @@ class NativeDoor:
 
     def pod_gone(self, pod: PodReference) -> None:
         """Forget what was remembered of the pod; `sync` releases what it holds."""
+        self.pod_ended(pod.uid)
         self._talks.give_up(pod)
         self._pods.gone(pod)
+
+    def pod_ended(self, uid: str) -> None:
+        """Nothing is allocated for the pod any more; a driver that does so now is stopped."""
+        self._allocator.abort(uid)
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
@@ -173,3 +179,8 @@ class NativeDoor:
                 await self._records.clear(claim.mirror)
         await self._placing.give_back_all(pod)
         self._pods.look_again(key)
+
+
+def over(pod: Pod) -> bool:
+    """Whether nothing is negotiated for the pod any more: it has ended, or is deleted and was never bound."""
+    return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)

@@ -70,8 +70,10 @@ class Placing:
 
     async def failed(self, key: Key, pod: Pod, node: str, message: str, permanent: Sequence[PodClaim]) -> None:
         """A driver could not allocate on the node; for the claims in `permanent` it never will."""
+        attempt = self._pods.attempt(pod)
+        attempt.left.add(node)
         if permanent:
-            self._pods.attempt(pod).excluded[node] = message
+            attempt.excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
             await self._fail(key, pod, message)
             return

@@ -1,0 +1,218 @@
+"""What was allocated and can't be used is given back: once, without circles, and soon if nobody waits for it."""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
+
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.kube.client import Invalid
+from parley.kube.faults import Call, FaultClient
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "grump"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+TEN_MINUTES = 600.0
+
+
+async def begin(world: World, nodes: str, **class_: Any) -> Behaviour:
+    behaviour = Behaviour(other=4)
+    for node in nodes:
+        await world.add_node(node)
+    await add_shelf_class(world, **class_)
+    world.start_parley(drivers=[ShelfDriver(behaviour)])
+    return behaviour
+
+
+async def add_grump(world: World, node: str) -> None:
+    """A pod which others may be told to keep away from."""
+    meta = {"name": f"grump-{node}", "namespace": "default", "labels": {"app": "grump"}}
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
+    await world.create(PODS, {"metadata": meta, "spec": spec})
+
+
+async def places(world: World, pods: int) -> Counter[str]:
+    """How many of the pods p0, p1, ... are on each node."""
+    return Counter([await world.node_of(f"p{i}") for i in range(pods)])
+
+
+def held(world: World) -> int:
+    assert world.controller is not None
+    return len(world.controller.ledger)
+
+
+@pytest.mark.parametrize("class_", [{}, {"nodePart": "None"}, {"placement": "Exact"}], ids=str)
+def test_a_node_that_was_left_is_not_taken_again_while_others_are_viable(
+    play: Any, class_: dict[str, Any]
+) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "abcde", **class_)
+        for node in "abcd":
+            await add_grump(world, node)
+        for i in range(3):
+            behaviour.allocated.clear()
+            await world.add_pod(f"p{i}", "shelf", affinity=APART)
+            await world.settle()
+            assert await world.node_of(f"p{i}") == "e"
+            assert len(behaviour.allocated) == len(set(behaviour.allocated))
+
+    play(scenario)
+
+
+def test_after_a_failure_another_node_is_tried_first(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "ab")
+        behaviour.trouble = failing(RuntimeError("jammed"), "a")
+        for i in range(4):
+            behaviour.allocated.clear()
+            await world.add_pod(f"p{i}", "shelf")
+            await world.settle()
+            assert await world.node_of(f"p{i}") == "b"
+            assert behaviour.allocated in (["b"], ["a", "b"])
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["deleted", "finished", "replaced"])
+def test_an_allocation_under_way_is_aborted_when_its_pod_goes(play: Any, how: str) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "a")
+        behaviour.trouble = slow(25)
+        await world.add_pod("p", *["shelf"] * 4)
+        await asyncio.sleep(5)
+        if how == "finished":
+            await world.finish_pod("p")
+        else:
+            await world.delete_pod("p")
+        if how == "replaced":
+            await world.add_pod("p")
+        behaviour.trouble = slow(0)
+        await world.add_pod("next", *["shelf"] * 4)
+        await asyncio.sleep(1)
+        assert await world.node_of("next") == "a"
+        await world.settle()
+        assert held(world) == 4
+        assert not [note for reason, note in await world.events_on("p") if reason == "AllocationFailed"]
+
+    play(scenario)
+
+
+def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_others_go_on(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "ab")
+        behaviour.trouble = slow(1000)
+        await world.add_class()
+        await world.add_template()
+        await world.add_pod("slow", "shelf")
+        await asyncio.sleep(10)
+        behaviour.trouble = slow(0)
+        await world.add_pod("other", "shelf")
+        await asyncio.sleep(1)
+        assert await world.node_of("other") != ""
+        behaviour.trouble = slow(1000)
+        await asyncio.sleep(25)
+        ((reason, note),) = await world.events_on("slow")
+        node = behaviour.allocated[0]
+        assert (reason, note) == (
+            "AllocationFailed",
+            f"driver shelf.example.com could not allocate on node {node}: "
+            "no result within 30 s: a driver that takes longer must be asynchronous",
+        )
+        assert behaviour.calls["deallocate"] == 1
+        behaviour.trouble = slow(0)
+        await world.settle()
+        assert await world.node_of("slow") != ""
+
+    play(scenario)
+
+
+def test_a_drivers_own_timeout_is_told_in_its_own_words(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "a")
+        behaviour.trouble = slow(2, TimeoutError("the array did not answer"))
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(3)
+        assert await world.events_on("p") == [
+            (
+                "AllocationFailed",
+                "driver shelf.example.com could not allocate on node a: the array did not answer",
+            )
+        ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("pods", [1, 5])
+@pytest.mark.parametrize("class_", [{}, {"nodePart": "None"}, {"placement": "Exact"}], ids=str)
+@pytest.mark.parametrize("full", ["", "j"], ids=["", "one-node-full"])
+def test_pods_that_fit_nowhere_for_other_reasons_make_no_circles(
+    play: Any, class_: dict[str, Any], pods: int, full: str
+) -> None:
+    """On a node that is only full the scheduler sees that the claim keeps the pod away, and takes it back."""
+
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "abcdefghij", **class_)
+        behaviour.places = {full: 0}
+        for node in set("abcdefghij") - {full}:
+            await add_grump(world, node)
+        for i in range(pods):
+            await world.add_pod(f"p{i}", "shelf", affinity=APART)
+        before = int(world.server.resource_version)
+        await asyncio.sleep(TEN_MINUTES)
+        assert behaviour.calls["allocate"] <= 10 * 7 * pods
+        assert behaviour.calls["allocate"] - behaviour.calls["deallocate"] <= pods
+        assert behaviour.calls["viable"] <= 80 * pods
+        assert int(world.server.resource_version) - before <= 300 * pods
+        await world.delete_pod("grump-d")
+        await asyncio.sleep(400)
+        assert await places(world, pods) == {"d": min(pods, 4), **({"": 1} if pods > 4 else {})}
+
+    play(scenario)
+
+
+def test_a_driver_that_fails_everywhere_is_asked_ever_less(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "ab")
+        behaviour.trouble = failing(RuntimeError("jammed"))
+        await world.add_pod("p", "shelf", "shelf")
+        before = int(world.server.resource_version)
+        await asyncio.sleep(TEN_MINUTES)
+        assert behaviour.calls["allocate"] <= 30
+        assert int(world.server.resource_version) - before <= 30
+        assert {reason for reason, _ in await world.events_on("p")} == {"AllocationFailed"}
+        assert held(world) == 0
+
+    play(scenario)
+
+
+def test_an_allocation_that_the_api_server_refuses_is_given_back_and_tried_ever_less(play: Any) -> None:
+    def refuse(call: Call) -> None:
+        if call.resource == BUILTIN_CLAIMS and (call.body or {}).get("status", {}).get("allocation"):
+            raise Invalid(422, "Invalid", "injected: no such driver")
+
+    async def scenario(world: World) -> None:
+        behaviour = Behaviour(other=4)
+        await world.add_node("a")
+        await world.add_node("b")
+        await add_shelf_class(world)
+        world.start_parley(FaultClient(world.server.client(), before=refuse), drivers=[ShelfDriver(behaviour)])
+        for name in ("p", "q"):
+            await world.add_pod(name, "shelf", "shelf", "shelf")
+        await asyncio.sleep(TEN_MINUTES)
+        assert behaviour.calls["allocate"] <= 40
+        assert held(world) == 0
+        told = [note for reason, note in await world.events_on("p") if reason == "AllocationFailed"]
+        assert told == ["the API server refused the allocation: injected: no such driver"]
+
+    play(scenario)
