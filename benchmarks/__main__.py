@@ -10,44 +10,61 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks.measurement import measure
+from benchmarks import memory, simulated
+from benchmarks.measurement import Result, compared, measure
 from benchmarks.stage import control_plane, stage
-from benchmarks.workloads import Workload, chosen
-from parley.devcluster import Cluster
+from benchmarks.workloads import WORKLOADS
+
+_KNOWN = (*(workload.name for workload in WORKLOADS), simulated.NAME, memory.NAME)
 
 
 def main() -> None:
     """Parse, then run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--workload", metavar="NAME", action="append", help="only this one; can be repeated")
+    parser.add_argument(
+        "--workload", metavar="NAME", action="append", choices=_KNOWN, help="only this one; can be repeated"
+    )
     profiling = "sample where the controller's CPU time goes; FILE gets the profile, and it is printed"
     parser.add_argument("--profile", metavar="FILE", type=Path, help=profiling)
     first = "let what is measured run before other work of this machine (root only); for machines that are shared"
     parser.add_argument("--first", action="store_true", help=first)
     arguments = parser.parse_args()
-    try:
-        wanted = [workload for name in arguments.workload or [None] for workload in chosen(name)]
-    except ValueError as error:
-        parser.error(str(error))
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
-    with control_plane() as cluster:
-        asyncio.run(_run(cluster, wanted, arguments.profile, arguments.first))
+    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first)
     if arguments.profile:
         print(arguments.profile.read_text(), file=sys.stderr)
 
 
-async def _run(cluster: Cluster, wanted: Sequence[Workload], profile: Path | None, first: bool) -> None:
-    plain: dict[int, float] = {}
-    async with stage(cluster, profile) as ready:
-        for workload in wanted:
-            result = await measure(ready, workload, first=first)
-            if not workload.claims:
-                plain[workload.nodes] = result.pods_per_second
-            elif workload.nodes in plain and not workload.one_by_one:
-                share = result.pods_per_second / plain[workload.nodes]
-                result = msgspec.structs.replace(result, of_plain=round(share, 2))
-            print(msgspec.json.encode(result).decode(), flush=True)
+def _run(names: Sequence[str], profile: Path | None, first: bool) -> None:
+    """Those on a real control plane share it; that of the memory is its own."""
+    if any(workload.name in names for workload in WORKLOADS):
+        asyncio.run(_run_workloads(names, profile, first))
+    if simulated.NAME in names:
+        for result in simulated.results():
+            _say(result)
+    if memory.NAME in names:
+        asyncio.run(_run_memory())
+
+
+async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool) -> None:
+    results: dict[str, Result] = {}
+    with control_plane() as cluster:
+        async with stage(cluster, profile) as ready:
+            for workload in (workload for workload in WORKLOADS if workload.name in names):
+                result = compared(workload, await measure(ready, workload, first=first), results)
+                results[workload.name] = result
+                _say(result)
+
+
+async def _run_memory() -> None:
+    with control_plane() as cluster:
+        async with stage(cluster, None) as ready:
+            _say(await memory.measure(ready))
+
+
+def _say(result: msgspec.Struct) -> None:
+    print(msgspec.json.encode(result).decode(), flush=True)
 
 
 if __name__ == "__main__":

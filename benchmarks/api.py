@@ -4,9 +4,10 @@ It shares the machine with what it measures, so it does as little as possible, a
 client, whose cost is part of what is measured.
 """
 
+import asyncio
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,10 @@ import aiohttp
 import orjson
 import yaml
 
+from parley.api.resources import Resource
+
 _CONNECTIONS = 16
+_MERGE = "application/merge-patch+json"
 
 
 class Refused(RuntimeError):
@@ -44,7 +48,7 @@ class Api:
     async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """The answer as it came. Raises Refused with the server's words."""
         data = None if body is None else orjson.dumps(body)
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": _MERGE if method == "PATCH" else "application/json"}
         async with self._session.request(method, path, data=data, headers=headers) as response:
             answer = await response.read()
             if response.status >= 400:
@@ -55,10 +59,34 @@ class Api:
         """The object or list, decoded."""
         return orjson.loads(await self.request("GET", path))
 
+    async def create_all(self, path: str, bodies: Iterable[Mapping[str, Any]], connections: int = 8) -> None:
+        """Create the objects over so many connections at once."""
+        left = iter(bodies)
+
+        async def create_some() -> None:
+            for body in left:
+                await self.request("POST", path, body)
+
+        await asyncio.gather(*(create_some() for _ in range(connections)))
+
     async def count(self, path: str) -> int:
         """How many objects a collection has, without reading them all."""
         listing = await self.get(f"{path}?limit=1")
         return len(listing["items"]) + int(listing["metadata"].get("remainingItemCount", 0))
+
+    async def has(self, kind: Resource[Any], namespace: str, count: int) -> bool:
+        """Whether the namespace has so many objects of the kind."""
+        return await self.count(kind.path(namespace)) == count
+
+    async def create_namespace(self, name: str) -> None:
+        """Create it."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self.request("POST", "/api/v1/namespaces", body)
+
+    async def has_namespace(self, name: str) -> bool:
+        """Whether it is there, if only to be deleted."""
+        found = await self.get(f"/api/v1/namespaces?fieldSelector=metadata.name={name}")
+        return bool(found["items"])
 
 
 def _tls(kubeconfig: Path, document: Any) -> ssl.SSLContext:

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from benchmarks import workloads
+from benchmarks import objects
+from benchmarks.burdens import Burden
 from benchmarks.latency import Times
 from benchmarks.stage import Stage
 from benchmarks.workloads import Workload
@@ -20,9 +22,6 @@ _CREATORS = 8
 _IDLE = 0.5
 """Seconds between pods that are created one by one, so that nothing of the one before is still under way."""
 
-_POLL = 0.1
-_LIMIT = 300.0
-
 
 class Life:
     """One workload's. Every step raises TimeoutError if it does not come to its end within five minutes."""
@@ -31,26 +30,30 @@ class Life:
         self._stage = stage
         self._api = stage.api
         self._workload = workload
+        self._burden = Burden(stage, workload)
         self.namespace = f"bench-{workload.name}"
         self.times = Times()
 
     async def prepare(self) -> None:
-        """Nodes, namespace and template are there, and Parley has seen the template."""
+        """Nodes, burden, namespace and templates are there, and Parley has seen them."""
         await self._stage.grow_to(self._workload.nodes)
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
-        await self._api.request("POST", "/api/v1/namespaces", body)
-        if self._workload.claims:
-            await self._api.request("POST", TEMPLATES.path(self.namespace), workloads.template())
-            await self._until(lambda: self._has(BUILTIN_TEMPLATES, 1), "the template has a mirror")
+        if self._workload.outside:
+            await self._stage.start_driver()
+        await self._burden.put()
+        await self._api.create_namespace(self.namespace)
+        kinds = dict.fromkeys(self._workload.asks)
+        for ask in kinds:
+            await self._api.request("POST", TEMPLATES.path(self.namespace), objects.template(ask))
+        await self._stage.until(lambda: self._has(BUILTIN_TEMPLATES, len(kinds)), "the templates have mirrors")
 
     async def run(self) -> float:
         """Create the pods and wait until they are bound and published; seconds from the first creation on."""
         started = time.monotonic()
         async with self._watching():
             await (self._one_by_one() if self._workload.one_by_one else self._at_once())
-        if self._workload.claims:
+        if self._workload.asks:
             count = self._workload.pods
-            await self._until(lambda: self._has(POD_SCHEDULINGS, count), f"{count} PodSchedulings are there")
+            await self._stage.until(lambda: self._has(POD_SCHEDULINGS, count), f"{count} PodSchedulings are there")
         return time.monotonic() - started
 
     async def end(self) -> None:
@@ -61,8 +64,12 @@ class Life:
 
     async def tidy_up(self) -> None:
         """Delete what is left, events above all, so that it does not burden the next workload."""
-        await self._api.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
-        await self._until(self._no_namespace, f"namespace {self.namespace} is gone")
+        if self._workload.outside:
+            self._stage.stop_driver()
+        namespaces = [self.namespace, *self._burden.namespaces]
+        for namespace in namespaces:
+            await self._api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+        await self._stage.until(partial(self._without, namespaces), f"namespaces {', '.join(namespaces)} are gone")
 
     async def _at_once(self) -> None:
         numbers = iter(range(self._workload.pods))
@@ -81,7 +88,7 @@ class Life:
             await self._bound(number + 1)
 
     async def _create(self, number: int) -> None:
-        body = workloads.pod(number, self._workload.claims)
+        body = objects.pod(number, self._workload.asks)
         self.times.created[body["metadata"]["name"]] = time.monotonic()
         await self._api.request("POST", PODS.path(self.namespace), body)
 
@@ -89,7 +96,7 @@ class Life:
         async def enough() -> bool:
             return len(self.times.bound) == count
 
-        await self._until(enough, f"{count} pods are bound")
+        await self._stage.until(enough, f"{count} pods of workload {self._workload.name} are bound")
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:
@@ -109,20 +116,10 @@ class Life:
             self.times.bound.setdefault(pod.metadata.name, time.monotonic())
 
     async def _gone(self, kind: Resource[Any]) -> None:
-        await self._until(lambda: self._has(kind, 0), f"all {kind.plural} are gone")
+        await self._stage.until(lambda: self._has(kind, 0), f"all {kind.plural} are gone")
 
     async def _has(self, kind: Resource[Any], count: int) -> bool:
-        return await self._api.count(kind.path(self.namespace)) == count
+        return await self._api.has(kind, self.namespace, count)
 
-    async def _no_namespace(self) -> bool:
-        found = await self._api.get(f"/api/v1/namespaces?fieldSelector=metadata.name={self.namespace}")
-        return not found["items"]
-
-    async def _until(self, holds: Callable[[], Awaitable[bool]], goal: str) -> None:
-        deadline = time.monotonic() + _LIMIT
-        while not await holds():
-            self._stage.check_alive()
-            if time.monotonic() > deadline:
-                bound = f"{len(self.times.bound)} of {self._workload.pods} pods are bound"
-                raise TimeoutError(f"workload {self._workload.name}: not within {_LIMIT:.0f} s: {goal}; {bound}")
-            await asyncio.sleep(_POLL)
+    async def _without(self, namespaces: Sequence[str]) -> bool:
+        return not any([await self._api.has_namespace(name) for name in namespaces])

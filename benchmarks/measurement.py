@@ -5,16 +5,16 @@ costs is told apart.
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 
-from benchmarks import usage, writes
+from benchmarks import accounts, usage, writes
 from benchmarks.latency import percentile
 from benchmarks.life import Life
-from benchmarks.stage import OTHERS, Stage
+from benchmarks.stage import DRIVER, OTHERS, Stage
 from benchmarks.workloads import Workload
-from parley.api.names import GROUP
-from parley.api.resources import EVENTS
+from parley.devcluster.parley import CONTROLLER
 
 _SETTLE = 2.0
 """Seconds in which what the control plane does after the fact (events, statuses) comes to its end."""
@@ -36,7 +36,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_ms_per_pod: float
     """Of everything measured together: this, unlike time, hardly depends on what else the machine does."""
     parley_writes_per_pod: float
+    """Of the controller; `driver_writes_per_pod` are those of the driver outside of it."""
+    driver_writes_per_pod: float = 0.0
     end_of_life_writes_per_pod: float
+    end_of_life_parley_writes_per_pod: float
+    end_of_life_driver_writes_per_pod: float = 0.0
+    end_of_life_controller_cpu_s: float
     complete_s: float
     """From the first creation until every PodScheduling was there too."""
     cpu_s: dict[str, float]
@@ -46,6 +51,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_of_life_writes: dict[str, float]
     of_plain: float | None = None
     """Pods per second as a share of those of plain pods on as many nodes in the same run."""
+    of_empty: float | None = None
+    """As a share of those of the same pods where nobody waits and nothing is taken."""
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """All counters of a moment."""
+
+    writes: dict[writes.Write, int]
+    parley: int
+    driver: int
+    cpu: dict[str, float]
 
 
 async def measure(stage: Stage, workload: Workload, *, first: bool) -> Result:
@@ -56,34 +72,37 @@ async def measure(stage: Stage, workload: Workload, *, first: bool) -> Result:
     life = Life(stage, workload)
     await life.prepare()
     await asyncio.sleep(_SETTLE)
-    cpu_before, before = stage.cpu_seconds(), await _writes(stage)
+    before = await _read(stage)
     with stage.running_first(first):
         complete = await life.run()
-    cpu = usage.spent(cpu_before, stage.cpu_seconds())
+    cpu = usage.spent(before.cpu, stage.cpu_seconds())
     others = cpu.pop(OTHERS)
     await asyncio.sleep(_SETTLE)
-    ran, memory = await _writes(stage), usage.resident_megabytes(stage.controller)
-    events = await _events_of_parley(stage, life.namespace)
+    ran, memory = await _read(stage), usage.resident_megabytes(stage.controller)
     await life.end()
     await asyncio.sleep(_SETTLE)
-    ended = await _writes(stage)
+    ended = await _read(stage)
     await life.tidy_up()
-    written, at_the_end = writes.since(before, ran), writes.since(ran, ended)
+    written, at_the_end = writes.since(before.writes, ran.writes), writes.since(ran.writes, ended.writes)
     latencies = life.times.latencies()
     return Result(
         workload=workload.name,
         pods=workload.pods,
         nodes=workload.nodes,
-        claims=workload.claims,
+        claims=len(workload.asks),
         pods_per_second=life.times.pods_per_second(),
         p50_s=round(percentile(latencies, 0.5), 3),
         p99_s=round(percentile(latencies, 0.99), 3),
         writes_per_pod=writes.per_pod(written, workload.pods),
-        controller_cpu_s=cpu[stage.controller.name],
+        controller_cpu_s=cpu[CONTROLLER],
         controller_rss_mb=memory,
         cpu_ms_per_pod=round(1000 * sum(cpu.values()) / workload.pods, 1),
-        parley_writes_per_pod=writes.of_parley(written, events, workload.pods),
+        parley_writes_per_pod=round((ran.parley - before.parley) / workload.pods, 2),
+        driver_writes_per_pod=round((ran.driver - before.driver) / workload.pods, 2),
         end_of_life_writes_per_pod=writes.per_pod(at_the_end, workload.pods),
+        end_of_life_parley_writes_per_pod=round((ended.parley - ran.parley) / workload.pods, 2),
+        end_of_life_driver_writes_per_pod=round((ended.driver - ran.driver) / workload.pods, 2),
+        end_of_life_controller_cpu_s=usage.spent(ran.cpu, ended.cpu)[CONTROLLER],
         complete_s=round(complete, 2),
         cpu_s=cpu,
         others_cpu_s=others,
@@ -92,10 +111,17 @@ async def measure(stage: Stage, workload: Workload, *, first: bool) -> Result:
     )
 
 
-async def _writes(stage: Stage) -> dict[writes.Write, int]:
-    return writes.parse((await stage.api.request("GET", "/metrics")).decode())
+def compared(workload: Workload, result: Result, earlier: Mapping[str, Result]) -> Result:
+    """The result as a share of those that the workload is compared with, as far as they are there."""
+
+    def share(name: str) -> float | None:
+        known = earlier.get(name)
+        return round(result.pods_per_second / known.pods_per_second, 2) if known is not None else None
+
+    return msgspec.structs.replace(result, of_plain=share(workload.plain), of_empty=share(workload.empty))
 
 
-async def _events_of_parley(stage: Stage, namespace: str) -> int:
-    events = (await stage.api.get(EVENTS.path(namespace)))["items"]
-    return sum(1 for event in events if event.get("reportingController") == f"{GROUP}/controller")
+async def _read(stage: Stage) -> _Reading:
+    metrics = (await stage.api.request("GET", "/metrics")).decode()
+    parley, driver = accounts.written(metrics, CONTROLLER), accounts.written(metrics, DRIVER)
+    return _Reading(writes.parse(metrics), parley, driver, stage.cpu_seconds())

@@ -9,7 +9,8 @@ import runpy
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -27,7 +28,7 @@ class Samples:
 
     def take(self, _: int, frame: FrameType | None) -> None:
         """A handler for the timer's signal."""
-        codes = list(_callers(frame))
+        codes = list(callers(frame))
         if codes:
             self.taken += 1
             self.own[codes[0]] += 1
@@ -45,7 +46,19 @@ class Samples:
             yield f"{100 * count / self.taken:6.1f} %  {code.co_qualname}  {place}:{code.co_firstlineno}"
 
 
-def _callers(frame: FrameType | None) -> Iterator[CodeType]:
+@contextmanager
+def sampling(take: Callable[[int, FrameType | None], None], interval: float) -> Iterator[None]:
+    """Inside, `take` is called with the stack whenever the process has used so many seconds of CPU time."""
+    signal.signal(signal.SIGPROF, take)
+    signal.setitimer(signal.ITIMER_PROF, interval, interval)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def callers(frame: FrameType | None) -> Iterator[CodeType]:
+    """The code of each function of the stack, the innermost first."""
     while frame is not None:
         yield frame.f_code
         frame = frame.f_back
@@ -56,12 +69,10 @@ def main() -> None:
     report, module, *arguments = sys.argv[1:]
     sys.argv = [module, *arguments]
     samples = Samples()
-    signal.signal(signal.SIGPROF, samples.take)
-    signal.setitimer(signal.ITIMER_PROF, _INTERVAL, _INTERVAL)
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        with sampling(samples.take, _INTERVAL):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
         Path(report).write_text(samples.report() + "\n")
 
 

@@ -1,31 +1,39 @@
 """What everything is measured on: a local control plane with fake nodes that have devices, and Parley in it.
 
-Parley's controller is a process of its own with the identity that it has at a user's.
+Parley's controller, and the driver outside of it, are processes of their own with the identities that they have
+at a user's.
 """
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from benchmarks import workloads
+from benchmarks import objects
+from benchmarks.accounts import driver_account, flow_schema
 from benchmarks.api import Api
 from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, run_parley
+from parley.devcluster.parley import CONTROLLER, NAMESPACE, run_parley
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
-_DEPLOY = Path(__file__).parents[1] / "deploy"
-_CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
-
-_SELF = Process("benchmark", "self")
+DRIVER = "bench-driver"
+"""The driver outside of the controller: the process, and its account."""
 
 OTHERS = "others"
 """What the machine did beside the benchmark: if it is not small, the numbers of the run say little."""
+
+_DEPLOY = Path(__file__).parents[1] / "deploy"
+_CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+_FLOW_SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
+_SELF = Process("benchmark", "self")
+_POLL = 0.1
+_LIMIT = 300.0
 
 
 @contextmanager
@@ -45,44 +53,68 @@ def _say(text: str) -> None:
 class Stage:
     """The cluster, and what the benchmark does to it between the measurements."""
 
-    def __init__(self, cluster: Cluster, api: Api, watcher: Client) -> None:
+    def __init__(self, cluster: Cluster, api: Api, watcher: Client, profile: Path | None) -> None:
         self._cluster = cluster
-        self._nodes = 0
+        self._profile = profile
+        self._running: tuple[str, ...] = _CONTROL_PLANE
+        self.nodes: list[str] = []
         self.api = api
         self.watcher = watcher
 
-    def start_parley(self, profile: Path | None) -> None:
-        """Start the controller; it writes a profile of all its life into that file when it ends."""
-        under = ("-m", "benchmarks.sampled", str(profile)) if profile else ("-m",)
-        run_parley(
-            self._cluster,
-            deploy=_DEPLOY,
-            controller=(sys.executable, *under, "parley", "controller"),
-        )
+    async def equip(self) -> None:
+        """Parley runs, all classes are there, and the driver outside has an account."""
+        controller = (*self._python(self._profile), "parley", "controller")
+        await asyncio.to_thread(run_parley, self._cluster, deploy=_DEPLOY, controller=controller)
+        self._running = (*self._running, CONTROLLER)
+        for account in (CONTROLLER, DRIVER):
+            await self.api.request("POST", _FLOW_SCHEMAS, flow_schema(NAMESPACE, account))
+        for path, body in driver_account(NAMESPACE, DRIVER):
+            await self.api.request("POST", path, body)
+        for ask in objects.ASKS:
+            await self.api.request("POST", CLASSES.path(), objects.resource_class(ask))
+
+    def _python(self, profile: Path | None) -> Sequence[str]:
+        """How a module is started; it writes a profile of all its life into that file when it ends."""
+        return (sys.executable, *(("-m", "benchmarks.sampled", str(profile)) if profile else ("-m",)))
+
+    async def start_driver(self) -> None:
+        """The driver outside runs, and answers."""
+        kubeconfig = self._cluster.kubeconfig_for_service_account(NAMESPACE, DRIVER)
+        profile = self._profile.with_suffix(f".driver{self._profile.suffix}") if self._profile else None
+        socket = self._cluster.directory / "driver.sock"
+        program = [*self._python(profile), "benchmarks.outside", str(kubeconfig), str(socket)]
+        await asyncio.to_thread(self._cluster.add_program, DRIVER, program, health=str(socket))
+        self._running = (*self._running, DRIVER)
+
+    def stop_driver(self) -> None:
+        """It is not needed any more."""
+        self._running = tuple(name for name in self._running if name != DRIVER)
+        self._cluster.component(DRIVER).stop(limit=60)
 
     def stop_parley(self) -> None:
         """Ask the controller to end, and wait for it."""
+        self._running = tuple(name for name in self._running if name != CONTROLLER)
         self._cluster.component(CONTROLLER).stop(limit=60)
 
-    async def grow_to(self, nodes: int) -> None:
-        """Add nodes with devices until there are so many."""
-        if nodes <= self._nodes:
-            return
-        added = await asyncio.to_thread(self._cluster.add_fake_nodes, nodes - self._nodes)
-        await asyncio.gather(
-            *(self.api.request("POST", RESOURCE_SLICES.path(), workloads.resource_slice(node)) for node in added)
-        )
-        self._nodes = nodes
+    async def restart_parley(self) -> None:
+        """A new controller in the place of the one that runs."""
+        component = self._cluster.component(CONTROLLER)
+        await asyncio.to_thread(component.stop, 60)
+        await asyncio.to_thread(component.start)
 
-    async def create_class(self) -> None:
-        """The class that all workloads name."""
-        await self.api.request("POST", CLASSES.path(), workloads.resource_class())
+    async def grow_to(self, nodes: int, devices: int = objects.DEVICES_PER_NODE) -> None:
+        """Add nodes with so many devices until there are so many nodes."""
+        if nodes <= len(self.nodes):
+            return
+        added = await asyncio.to_thread(self._cluster.add_fake_nodes, nodes - len(self.nodes))
+        slices = (objects.resource_slice(node, devices) for node in added)
+        await self.api.create_all(RESOURCE_SLICES.path(), slices)
+        self.nodes += added
 
     @contextmanager
     def running_first(self, wanted: bool) -> Iterator[None]:
         """Inside, what is measured does not wait for other work on the machine, if that is wanted."""
-        names = (*_CONTROL_PLANE, CONTROLLER) if wanted else ()
-        processes = [*map(self._process, names), *([_SELF] if wanted else [])]
+        processes = [*map(self._process, self._running), _SELF] if wanted else []
         for process in processes:
             put_first(process, True)
         try:
@@ -91,9 +123,18 @@ class Stage:
             for process in processes:
                 put_first(process, False)
 
+    async def until(self, holds: Callable[[], Awaitable[bool]], goal: str, limit: float = _LIMIT) -> None:
+        """Raises TimeoutError, which names the goal, if that does not hold within so many seconds."""
+        deadline = time.monotonic() + limit
+        while not await holds():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {limit:.0f} s: {goal}")
+            await asyncio.sleep(_POLL)
+
     def check_alive(self) -> None:
         """Raises RuntimeError, with its last words, if a process has ended that should run."""
-        for name in (*_CONTROL_PLANE, CONTROLLER):
+        for name in self._running:
             self._process(name)
 
     @property
@@ -103,7 +144,7 @@ class Stage:
 
     def cpu_seconds(self) -> dict[str, float]:
         """What each process of the cluster, this one and all others of the machine used so far, by name."""
-        used = {name: cpu_seconds(self._process(name)) for name in (*_CONTROL_PLANE, CONTROLLER)}
+        used = {name: cpu_seconds(self._process(name)) for name in self._running}
         used["benchmark"] = cpu_seconds(_SELF)
         return {**used, OTHERS: busy_seconds() - sum(used.values())}
 
@@ -119,9 +160,8 @@ async def stage(cluster: Cluster, profile: Path | None) -> AsyncIterator[Stage]:
     """Parley running in the cluster, and stopped at the end."""
     account = cluster.kubeconfig_for("benchmark", ["system:masters"])
     async with Api(account) as api, HttpClient.from_kubeconfig(str(account)) as watcher:
-        ready = Stage(cluster, api, watcher)
-        ready.start_parley(profile)
-        await ready.create_class()
+        ready = Stage(cluster, api, watcher, profile)
+        await ready.equip()
         try:
             yield ready
         finally:

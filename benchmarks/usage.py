@@ -41,10 +41,19 @@ def busy_seconds() -> float:
 
 def resident_megabytes(process: Process) -> float:
     """Memory in use now (VmRSS)."""
+    return _megabytes(process, "VmRSS")
+
+
+def peak_megabytes(process: Process) -> float:
+    """The most that was in use at a time (VmHWM)."""
+    return _megabytes(process, "VmHWM")
+
+
+def _megabytes(process: Process, field: str) -> float:
     for line in (Path("/proc") / process.pid / "status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return round(int(line.split()[1]) / _MEGABYTE, 1)
-    raise ValueError(f"process {process.pid} ({process.name}) tells no VmRSS: it has ended")
+    raise ValueError(f"process {process.pid} ({process.name}) tells no {field}: it has ended")
 
 
 def spent(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:

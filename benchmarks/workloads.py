@@ -1,109 +1,53 @@
-"""What is measured: the workloads, and the objects they are made of. Pure.
+"""What is measured: the workloads. Pure.
 
-Every pod of a workload is alike, so that the numbers tell about Parley rather than about packing. Each node
-publishes the same devices, more than the pods need: nobody waits for a device.
+Every pod of a workload is alike, so that the numbers tell about Parley rather than about packing. Nobody waits
+for a device but those who are there to wait.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from parley.api.names import API_VERSION, NEGOTIATED_TAINT
-
-Body = Mapping[str, Any]
-
-DRIVER = "device.parley.dev"
-CLASS = "bench-device"
-TEMPLATE = "one-device"
-DEVICES_PER_NODE = 48
-"""Enough for four claims of 1000 pods on 100 nodes; a ResourceSlice holds 64 devices that have taints."""
+from benchmarks.objects import DEVICE, OUTSIDE, TOKENS, Ask
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`pods` pods with `claims` template claims each, created all at once, or one after the other is bound."""
+    """`pods` pods with a template claim for each of `asks`, created all at once, or one after the other is bound.
+
+    Before they come, all devices of so many nodes are `taken` by others, and so many pods are `waiting` for a
+    device that no node has. `plain` and `empty` name workloads that it is compared with: pods without claims, and
+    the same pods in a cluster where nobody waits and nothing is taken.
+    """
 
     name: str
     nodes: int
     pods: int
-    claims: int
+    asks: Sequence[Ask] = field(default=())
     one_by_one: bool = False
+    taken: int = 0
+    waiting: int = 0
+    plain: str = ""
+    empty: str = ""
 
+    @property
+    def outside(self) -> bool:
+        """Whether a driver outside of the controller serves some of the claims."""
+        return OUTSIDE in self.asks
+
+
+PLAIN_100, PLAIN_500, EMPTY = "plain-100nodes", "plain-500nodes", "waiting-0"
 
 WORKLOADS: Sequence[Workload] = (
-    Workload("plain-100nodes", nodes=100, pods=1000, claims=0),
-    Workload("idle-100nodes", nodes=100, pods=20, claims=1, one_by_one=True),
-    Workload("claims1-100nodes", nodes=100, pods=1000, claims=1),
-    Workload("claims4-100nodes", nodes=100, pods=1000, claims=4),
-    Workload("plain-500nodes", nodes=500, pods=1000, claims=0),
-    Workload("claims1-500nodes", nodes=500, pods=1000, claims=1),
+    Workload(PLAIN_100, nodes=100, pods=1000),
+    Workload("idle-100nodes", nodes=100, pods=20, asks=[DEVICE], one_by_one=True),
+    Workload("claims1-100nodes", nodes=100, pods=1000, asks=[DEVICE], plain=PLAIN_100),
+    Workload("claims4-100nodes", nodes=100, pods=1000, asks=[DEVICE] * 4, plain=PLAIN_100),
+    Workload("two-drivers-100nodes", nodes=100, pods=1000, asks=[DEVICE, DEVICE, TOKENS, TOKENS], plain=PLAIN_100),
+    Workload("standalone1-100nodes", nodes=100, pods=1000, asks=[OUTSIDE], plain=PLAIN_100),
+    Workload(EMPTY, nodes=100, pods=400, asks=[DEVICE]),
+    Workload("full-100nodes", nodes=100, pods=400, asks=[DEVICE], taken=90, empty=EMPTY),
+    Workload("waiting-1000", nodes=100, pods=400, asks=[DEVICE], waiting=1000, empty=EMPTY),
+    Workload(PLAIN_500, nodes=500, pods=1000),
+    Workload("claims1-500nodes", nodes=500, pods=1000, asks=[DEVICE], plain=PLAIN_500),
 )
-"""In the order in which they run: nodes are only ever added. The plain ones are the yardstick of their size."""
-
-
-def chosen(name: str | None) -> Sequence[Workload]:
-    """The workload of that name, or all. Raises ValueError for an unknown name."""
-    found = [workload for workload in WORKLOADS if name in (None, workload.name)]
-    if not found:
-        known = ", ".join(workload.name for workload in WORKLOADS)
-        raise ValueError(f"--workload={name!r} is not known: name one of {known}")
-    return found
-
-
-def resource_class() -> Body:
-    """The class that all claims name."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ResourceClass",
-        "metadata": {"name": CLASS},
-        "driverName": DRIVER,
-    }
-
-
-def template() -> Body:
-    """Asks for one device of the workload's model."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": TEMPLATE},
-        "spec": {"spec": {"resourceClassName": CLASS, "parameters": {"count": 1, "model": "bench"}}},
-    }
-
-
-def pod(number: int, claims: int) -> Body:
-    """A pod with so many claims, each used by its one container."""
-    names = [f"device-{position}" for position in range(claims)]
-    container: dict[str, Any] = {
-        "name": "main",
-        "image": "registry.invalid/none",
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-    }
-    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    if names:
-        container["resources"]["claims"] = [{"name": name} for name in names]
-        spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": TEMPLATE} for name in names]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}"}, "spec": spec}
-
-
-def resource_slice(node: str) -> Body:
-    """What the node plugin would publish for a node with devices."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-devices"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [_device(number) for number in range(DEVICES_PER_NODE)],
-        },
-    }
-
-
-def _device(number: int) -> Body:
-    return {
-        "name": f"device-{number}",
-        "attributes": {"model": {"string": "bench"}},
-        "capacity": {"memory": {"value": "16Gi"}, "slices": {"value": "1"}},
-        "taints": [{"key": NEGOTIATED_TAINT, "effect": "NoSchedule"}],
-    }
+"""In the order in which they run: nodes are only ever added, and what one is compared with comes before it."""

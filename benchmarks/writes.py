@@ -1,16 +1,12 @@
-"""API writes, as the API server counts them itself, and which of them are Parley's. Pure.
+"""API writes by kind, as the API server counts them itself. Pure.
 
-`apiserver_request_total` has no label for who asked. Parley's share is told by what only Parley writes: its own
-kinds, and patches of the status of built-in claims (the scheduler and the controllers use PUT and APPLY there).
-Its events are told apart by their reportingController and given by the caller.
+`apiserver_request_total` has no label for who asked: see `accounts` for that.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from parley.api.names import GROUP
 
 METRIC = "apiserver_request_total"
 _VERBS = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
@@ -34,18 +30,6 @@ class Write:
         name = f"{self.resource}.{self.group}" if self.group else self.resource
         refused = "" if self.code.startswith("2") else f" ({self.code})"
         return f"{self.verb} {name}{f'/{self.subresource}' if self.subresource else ''}{refused}"
-
-    @property
-    def of_parley(self) -> bool:
-        """Whether nobody but Parley's controller makes such writes; the end of a pod's life is not looked at."""
-        if self.group == GROUP:
-            return self.verb in ("POST", "PATCH", "APPLY", "PUT")
-        status_of_claim = (self.group, self.resource, self.subresource) == (
-            "resource.k8s.io",
-            "resourceclaims",
-            "status",
-        )
-        return status_of_claim and self.verb == "PATCH"
 
 
 Writes = Mapping[Write, int]
@@ -75,12 +59,10 @@ def per_pod(writes: Writes, pods: int) -> float:
     return round(sum(writes.values()) / pods, 2)
 
 
-def of_parley(writes: Writes, events: int, pods: int) -> float:
-    """Parley's own, with as many events of Parley's."""
-    return round((sum(count for write, count in writes.items() if write.of_parley) + events) / pods, 2)
-
-
 def table(writes: Writes, pods: int) -> dict[str, float]:
     """Writes per pod by kind, the most frequent first."""
-    ordered = sorted(writes.items(), key=lambda item: (-item[1], item[0]))
-    return {str(write): round(count / pods, 2) for write, count in ordered if count / pods >= _SHOWN}
+    counts: Counter[str] = Counter()
+    for write, count in writes.items():
+        counts[str(write)] += count  # an apply answers 201 or 200
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {kind: round(count / pods, 2) for kind, count in ordered if count / pods >= _SHOWN}

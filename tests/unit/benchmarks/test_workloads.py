@@ -1,21 +1,28 @@
-"""The workloads ask for what the nodes have, and for what the device driver understands."""
+"""The workloads ask for what the nodes have, and are compared with what ran before them."""
 
-import re
-
-import msgspec
 import pytest
-from benchmarks import workloads
+from benchmarks.measurement import Result, compared
+from benchmarks.objects import DEVICE, DEVICES_PER_NODE
 from benchmarks.workloads import WORKLOADS, Workload
 
-from parley.api.builtin import Pod, ResourceSlice
-from parley.api.models import ResourceClaimTemplate, ResourceClass
-from parley.drivers.device import DeviceDriver, DeviceParameters
-from parley.sdk.testing import request
+by_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def result(name: str, pods_per_second: float) -> Result:
+    numbers = {field: 0 for field in Result.__struct_fields__ if field not in ("of_plain", "of_empty")}
+    words = {"workload": name, "pods_per_second": pods_per_second, "cpu_s": {}}
+    return Result(**{**numbers, **words, "writes": {}, "end_of_life_writes": {}})
+
+
+@by_workload
 def test_every_workload_has_devices_for_all_its_pods(workload: Workload) -> None:
-    assert workload.pods * workload.claims <= workload.nodes * workloads.DEVICES_PER_NODE
+    devices = workload.asks.count(DEVICE) * workload.pods
+    assert devices <= (workload.nodes - workload.taken) * DEVICES_PER_NODE
+
+
+def test_on_full_nodes_nine_tenths_of_the_devices_are_taken() -> None:
+    (full,) = [workload for workload in WORKLOADS if workload.taken]
+    assert full.taken / full.nodes == 0.9
 
 
 def test_nodes_are_only_added_from_one_workload_to_the_next() -> None:
@@ -23,37 +30,24 @@ def test_nodes_are_only_added_from_one_workload_to_the_next() -> None:
     assert nodes == sorted(nodes)
 
 
-def test_a_yardstick_runs_before_each_workload_that_is_compared_with_it() -> None:
-    for position, workload in enumerate(WORKLOADS):
-        before = WORKLOADS[:position]
-        assert not workload.claims or any(w.nodes == workload.nodes and not w.claims for w in before)
+@by_workload
+def test_what_a_workload_is_compared_with_runs_before_it_and_is_as_large(workload: Workload) -> None:
+    before = {other.name: other for other in WORKLOADS[: WORKLOADS.index(workload)]}
+    for name in filter(None, (workload.plain, workload.empty)):
+        assert (before[name].nodes, before[name].pods) == (workload.nodes, workload.pods)
+    assert not workload.plain or not before[workload.plain].asks
+    if workload.empty:
+        assert before[workload.empty].asks == workload.asks
 
 
-def test_claims_ask_for_what_the_driver_of_the_class_understands() -> None:
-    class_ = ResourceClass.model_validate(workloads.resource_class())
-    template = ResourceClaimTemplate.model_validate(workloads.template())
-    assert class_.driver_name == DeviceDriver.name
-    assert template.spec.spec.resource_class_name == class_.metadata.name
-    assert DeviceParameters.model_validate(template.spec.spec.parameters).count == 1
+def test_a_result_is_told_as_a_share_of_those_that_it_is_compared_with() -> None:
+    workload = Workload("full", nodes=1, pods=1, plain="plain", empty="empty")
+    earlier = {"plain": result("plain", 200), "empty": result("empty", 100), "other": result("other", 10)}
+    shares = compared(workload, result("full", 80), earlier)
+    assert (shares.of_plain, shares.of_empty) == (0.4, 0.8)
 
 
-def test_a_pod_uses_each_of_its_claims() -> None:
-    pod = msgspec.convert(workloads.pod(7, claims=2), Pod)
-    assert pod.metadata.name == "pod-7"
-    assert [c.resource_claim_template_name for c in pod.spec.resource_claims] == [workloads.TEMPLATE] * 2
-
-
-def test_a_node_publishes_the_devices_that_the_driver_finds() -> None:
-    driver = DeviceDriver()
-    driver.observe(None, msgspec.convert(workloads.resource_slice("node"), ResourceSlice))
-    wanted = [{"count": 24, "model": "bench"}, {"count": 24, "model": "bench"}]
-    assert driver.viable(request(driver, "pod", *wanted), ["node"])["claim-0"].viable == ("node",)
-    # One slice holds at most 64 devices that have taints.
-    assert workloads.DEVICES_PER_NODE <= 64
-
-
-def test_an_unknown_workload_is_refused_by_name() -> None:
-    message = "--workload='x' is not known: name one of plain-100nodes, idle-100nodes, "
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        workloads.chosen("x")
-    assert workloads.chosen(None) == list(WORKLOADS)
+def test_a_result_without_its_yardstick_in_the_same_run_is_no_share_of_anything() -> None:
+    workload = Workload("full", nodes=1, pods=1, plain="plain", empty="empty")
+    shares = compared(workload, result("full", 80), {})
+    assert (shares.of_plain, shares.of_empty) == (None, None)

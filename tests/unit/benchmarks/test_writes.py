@@ -1,6 +1,5 @@
-"""What the API server's counters say about writes, and which writes are told to be Parley's."""
+"""What the API server's counters say about writes."""
 
-import pytest
 from benchmarks import writes
 from benchmarks.writes import Write
 
@@ -49,27 +48,9 @@ def test_what_was_there_before_does_not_count() -> None:
     assert writes.since(before, after) == {PATCH_OF_STATUS: 1000}
 
 
-@pytest.mark.parametrize(
-    ("write", "of_parley"),
-    [
-        (PATCH_OF_STATUS, True),
-        (Write("POST", "parley.dev", "podschedulings", "", "201"), True),
-        (Write("PATCH", "parley.dev", "resourceclaims", "status", "409"), True),
-        (Write("DELETE", "parley.dev", "podschedulings", "", "200"), False),
-        (Write("PUT", "resource.k8s.io", "resourceclaims", "status", "200"), False),
-        (Write("APPLY", "", "pods", "status", "200"), False),
-        (Write("POST", "", "pods", "binding", "201"), False),
-    ],
-    ids=str,
-)
-def test_parleys_writes_are_told_by_what_only_parley_writes(write: Write, of_parley: bool) -> None:
-    assert write.of_parley is of_parley
-
-
-def test_writes_per_pod_with_and_without_those_of_others() -> None:
+def test_writes_per_pod() -> None:
     written = {PATCH_OF_STATUS: 1000, Write("POST", "", "pods", "", "201"): 1000}
     assert writes.per_pod(written, 1000) == 2.0
-    assert writes.of_parley(written, events=10, pods=1000) == 1.01
 
 
 def test_a_refused_write_is_shown_with_its_code_and_a_rare_one_not_at_all() -> None:
@@ -82,3 +63,8 @@ def test_a_refused_write_is_shown_with_its_code_and_a_rare_one_not_at_all() -> N
         "PATCH resourceclaims.resource.k8s.io/status": 1.0,
         "DELETE resourceclaims.resource.k8s.io (409)": 0.6,
     }
+
+
+def test_an_apply_that_created_and_one_that_changed_are_one_kind_of_write() -> None:
+    applied = [Write("APPLY", "parley.dev", "podschedulings", "", code) for code in ("200", "201")]
+    assert writes.table(dict.fromkeys(applied, 1000), 1000) == {"APPLY podschedulings.parley.dev": 2.0}
