@@ -1,5 +1,7 @@
 """The objects of the benchmark are what drivers and API server understand."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from benchmarks import objects
@@ -13,7 +15,9 @@ from parley.drivers.tokens import TokensDriver
 from parley.sdk import Device, Driver, Held
 from parley.sdk.testing import request
 
-DRIVERS: dict[str, Driver] = {driver.name: driver for driver in (DeviceDriver(), TokensDriver(), Outside())}
+DRIVERS: dict[str, Driver[Any, Any]] = {
+    driver.name: driver for driver in (DeviceDriver(), TokensDriver(), Outside())
+}
 
 
 def device_driver() -> DeviceDriver:

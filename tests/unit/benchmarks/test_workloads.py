@@ -1,5 +1,6 @@
 """The workloads ask for what the nodes have, and are compared with what ran before them."""
 
+import msgspec
 import pytest
 from benchmarks.measurement import Result, compared
 from benchmarks.objects import DEVICE, DEVICES_PER_NODE
@@ -11,7 +12,7 @@ by_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload
 def result(name: str, pods_per_second: float) -> Result:
     numbers = {field: 0 for field in Result.__struct_fields__ if field not in ("of_plain", "of_empty")}
     words = {"workload": name, "pods_per_second": pods_per_second, "cpu_s": {}}
-    return Result(**{**numbers, **words, "writes": {}, "end_of_life_writes": {}})
+    return msgspec.convert({**numbers, **words, "writes": {}, "end_of_life_writes": {}}, Result)
 
 
 @by_workload
