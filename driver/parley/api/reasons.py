@@ -32,6 +32,9 @@ CLAIM_PENDING: Final = "ClaimPending"
 CLAIM_IN_USE: Final = "ClaimInUse"
 """Another pod uses the claim, and its class is not shareable."""
 
+CLAIM_FULL: Final = "ClaimFull"
+"""As many pods use the shareable claim as Kubernetes allows."""
+
 CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
 """The claim is being deleted and can't be used any more."""
 

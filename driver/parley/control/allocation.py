@@ -168,12 +168,16 @@ class Allocator:
             await self._drivers[driver].deallocate(uid)
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """The pod uses what is allocated already. Raises Busy if that is being given back."""
+        """The pod uses what is allocated already. Raises Busy if that is being given back, or full by now."""
         holdings = [claim.holding for claim in claims if claim.holding is not None]
-        if any(holding.leaving for holding in holdings):
+        if any(holding.leaving or _full(holding, pod) for holding in holdings):
             raise Busy
         for holding in holdings:
             self._ledger.join(holding, reference(pod))
+
+
+def _full(holding: Holding, pod: Pod) -> bool:
+    return pod.metadata.uid not in holding.pods and len(holding.pods) >= mirrors.MAX_USERS
 
 
 def _holding(

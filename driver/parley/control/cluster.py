@@ -40,6 +40,11 @@ def done(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
+def over(pod: Pod) -> bool:
+    """Whether nothing is negotiated for the pod any more: it has ended, or is deleted and was never bound."""
+    return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
+
+
 def reference(pod: Pod) -> PodReference:
     """Namespace, name and UID."""
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

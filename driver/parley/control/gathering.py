@@ -15,6 +15,7 @@ from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import (
     MAX_PARAMETERS_BYTES,
+    MAX_USERS,
     Asked,
     asked,
     is_mirror,
@@ -277,6 +278,12 @@ def _named_problem(
             reasons.CLAIM_IN_USE,
             f"claim {full} is not shareable and pod {user.namespace}/{user.name} uses it: "
             "wait until that ends, or use a template",
+        )
+    if holding is not None and not mine and len(holding.pods) >= MAX_USERS:
+        return (
+            reasons.CLAIM_FULL,
+            f"{MAX_USERS} pods use claim {full}, which is the most that Kubernetes allows: "
+            "wait until one of them ends, or make another claim for some of them",
         )
     return None
 

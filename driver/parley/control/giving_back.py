@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import structlog
 
 from parley.api.models import ResourceClaim
-from parley.control.cluster import Cluster
+from parley.control.cluster import Cluster, over, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.records import Records
 from parley.kube.client import NotFound
@@ -51,12 +51,21 @@ class GivingBack:
         async with holding.lock:
             if pod.uid not in holding.pods:
                 return
+            self._let_in(holding)
             if len(holding.pods) > 1 or holding.immediate:
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
             else:
                 await self._end(holding, departed=departed)
         self._freed(holding)
+
+    def _let_in(self, holding: Holding) -> None:
+        """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated."""
+        mirror = self._cluster.mirror((holding.namespace, holding.claim)) if holding.named else None
+        for user in mirror.status.reserved_for if mirror is not None else ():
+            pod = self._cluster.pod((holding.namespace, user.name))
+            if pod is not None and pod.metadata.uid == user.uid and not over(pod):
+                self._ledger.join(holding, reference(pod))
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""

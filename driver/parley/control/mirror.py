@@ -38,6 +38,9 @@ class Asked:
     parameters: Mapping[str, Any] | None
 
 
+MAX_USERS = 256
+"""So many pods can be in `status.reservedFor` of a claim."""
+
 MAX_PARAMETERS_BYTES = 10_000
 """Opaque parameters may have 10 KiB as JSON; the rest is for what Parley wraps them in."""
 

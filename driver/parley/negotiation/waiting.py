@@ -43,6 +43,11 @@ class WaitingLines(Generic[K]):
         self._line_of[pod] = line
         return woken
 
+    def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
+        """Whether the pod waits in a line that a change of any of the topics wakes."""
+        line = self._line_of.get(pod)
+        return line is not None and set(topics) <= set(self._topics[line])
+
     def leave(self, pod: K) -> K | None:
         """The pod waits no more. Returns the pod that is first now, if this one was first before."""
         line = self._line_of.pop(pod, None)

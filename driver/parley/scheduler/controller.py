@@ -18,7 +18,7 @@ from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.allocation import Allocator
 from parley.control.claims import Claims
 from parley.control.clock import Clock, utc
-from parley.control.cluster import Cluster, Key, done, reference
+from parley.control.cluster import Cluster, Key, done, over, reference
 from parley.control.events import Recorder
 from parley.control.gathering import NODES, Topic
 from parley.control.giving_back import GivingBack
@@ -37,7 +37,7 @@ from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
-from parley.scheduler.native.door import NativeDoor, over
+from parley.scheduler.native.door import NativeDoor
 from parley.scheduler.native.telling import Telling
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
@@ -188,7 +188,7 @@ class Controller:
             self._look_at(holding)
             if not holding.pods:
                 self._claim_keys.add((holding.namespace, holding.claim))
-        for pod in self.cluster.pods():
+        for pod in sorted(self.cluster.pods(), key=_arrival):
             self._enqueue_pod(pod)
         for claim in self.cluster.claims():
             self._claim_keys.add((claim.metadata.namespace, claim.metadata.name))
@@ -342,6 +342,11 @@ class Controller:
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
     """How a key is named in a log entry: {"pod": "team/a"}."""
     return lambda key: {kind: "/".join(key)}
+
+
+def _arrival(pod: Pod) -> tuple[str, str, str]:
+    """Who came first is served first, also by a new leader: by creation (to the second), then by name."""
+    return pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name
 
 
 def _differs(old: Node, new: Node) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
-from parley.control.cluster import Cluster, Key, done, reference
+from parley.control.cluster import Cluster, Key, done, over, reference
 from parley.control.gathering import PodClaim, Problem, Topic, gather
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
@@ -147,7 +147,7 @@ class NativeDoor:
             await self._placing.give_back_all(pod)
         line = (problem.code, *problem.topics)
         if problem.transient:
-            self._pods.line_up(key, problem.message, problem.topics)
+            self._pods.stay(key, problem.message, problem.topics)
         else:
             await self._pods.wait(key, pod, problem.code, problem.message, line, problem.topics)
 
@@ -179,8 +179,3 @@ class NativeDoor:
                 await self._records.clear(claim.mirror)
         await self._placing.give_back_all(pod)
         self._pods.look_again(key)
-
-
-def over(pod: Pod) -> bool:
-    """Whether nothing is negotiated for the pod any more: it has ended, or is deleted and was never bound."""
-    return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)

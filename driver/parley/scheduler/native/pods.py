@@ -71,6 +71,11 @@ class Pods:
         if (following := self._lines.wait(key, (line, frozenset(topics)), topics)) is not None:
             self._queue.add(following)
 
+    def stay(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
+        """What the pod waits for is about to change: it keeps its place among those that wait for the same."""
+        if not topics or not self._lines.hears_of(key, topics):
+            self.line_up(key, line, topics)
+
     def leave_line(self, key: Key) -> None:
         """The pod waits no more; whoever was behind it may be next."""
         if (following := self._lines.leave(key)) is not None:

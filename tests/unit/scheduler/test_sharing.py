@@ -1,0 +1,159 @@
+"""Named claims that several pods want: shared up to what Kubernetes allows, or one pod after the other."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
+
+from parley.api.resources import NODES
+from parley.kube.client import Client
+from parley.kube.faults import FaultClient
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+MOST = 256
+
+
+async def begin(world: World, nodes: int = 3, client: Client | None = None, **class_: Any) -> Behaviour:
+    behaviour = Behaviour(other=1000)
+    for i in range(nodes):
+        await world.add_node(f"n{i}")
+    await add_shelf_class(world, **class_)
+    await world.add_claim("common", "shelf")
+    world.start_parley(client, drivers=[ShelfDriver(behaviour)])
+    return behaviour
+
+
+async def running(world: World, *names: str) -> list[str]:
+    return [name for name in names if (await world.pod(name)).status.phase == "Running"]
+
+
+def test_256_pods_share_a_claim_and_the_next_gets_in_when_one_leaves(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, shareable=True)
+        for node in ("n0", "n1", "n2"):
+            allocatable = {"cpu": "8", "memory": "16Gi", "pods": "300"}
+            await world.client.patch(NODES, node, {"status": {"allocatable": allocatable}}, subresource="status")
+        names = [f"p{i:03}" for i in range(MOST)]
+        for name in names:
+            await world.add_pod(name, claims=["common"])
+        await world.settle()
+        assert len(await running(world, *names)) == MOST
+        assert len({await world.node_of(name) for name in names}) == 1
+        assert behaviour.calls["allocate"] == 1
+        for name in ("late", "later"):
+            await world.add_pod(name, claims=["common"])
+            await world.settle()
+        message = (
+            "256 pods use claim default/common, which is the most that Kubernetes allows: "
+            "wait until one of them ends, or make another claim for some of them"
+        )
+        status = (await world.scheduling("late")).status
+        assert (status.waiting_for, status.message) == ("ClaimFull", message)
+        assert await world.events_on("late") == [("ClaimFull", message)]
+        await world.delete_pod("p007")
+        await world.settle()
+        assert await running(world, "late", "later") == ["late"]
+        await restart(world, [ShelfDriver(behaviour)])
+        await world.settle()
+        assert await running(world, "late", "later") == ["late"]
+        await world.finish_pod("p008")
+        await world.settle()
+        assert await running(world, "late", "later") == ["late", "later"]
+        mirror = await world.mirror("common")
+        assert mirror is not None
+        assert len(mirror.status.reserved_for) == MOST
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "after-restarts"])
+def test_an_exclusive_claim_is_handed_on_in_the_order_of_arrival(play: Any, restarts: bool) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world)
+        names = ["m", "z", "b", "y", "a", "x"]
+        for name in names:
+            await world.add_pod(name, claims=["common"])
+            await asyncio.sleep(2)
+        order: list[str] = []
+        await world.settle()
+        while len(order) < len(names):
+            (now,) = [name for name in await running(world, *names) if name not in order]
+            order.append(now)
+            if restarts:
+                await restart(world, [ShelfDriver(behaviour)], after=len(order))
+                await world.settle()
+            await world.finish_pod(now)
+            await world.settle()
+        assert order == names
+
+    play(scenario)
+
+
+def test_a_claim_that_comes_free_while_parley_is_away_still_serves_one_pod_at_a_time(play: Any) -> None:
+    """The scheduler lets in whom it likes then."""
+
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world)
+        names = ["m", "z", "b", "y"]
+        for name in names:
+            await world.add_pod(name, claims=["common"])
+        await world.settle()
+        served: list[str] = []
+        for _ in names:
+            (now,) = [n for n in names if (await world.pod(n)).status.phase == "Running"]
+            assert now not in served
+            served.append(now)
+            await world.finish_pod(now)
+            await restart(world, [ShelfDriver(behaviour)], after=5)
+            await world.settle()
+        assert sorted(served) == sorted(names)
+        assert (await world.claim("common")).status.allocation is None
+
+    play(scenario)
+
+
+def test_the_turn_passes_to_the_next_if_the_first_in_line_can_not_use_it(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_class("gone", driverName=ShelfDriver.name)
+        for name, more in (("user", {}), ("picky", {"nodeSelector": {"colour": "red"}}), ("next", {})):
+            await world.add_pod(name, claims=["common"], **more)
+            await world.settle()
+        await world.delete_pod("user")
+        await world.settle()
+        assert await running(world, "picky", "next") == ["next"]
+        await world.delete_pod("next")
+        await world.settle()
+        await world.add_node("red", labels={"colour": "red"})
+        await world.settle()
+        assert await world.node_of("picky") == "red"
+
+    play(scenario)
+
+
+def test_handing_on_costs_as_much_however_many_wait(play: Any) -> None:
+    def writes(waiting: int) -> int:
+        counts: list[int] = []
+
+        async def scenario(world: World) -> None:
+            client = FaultClient(world.server.client())
+            await begin(world, client=client)
+            await world.add_pod("user", claims=["common"])
+            for i in range(waiting):
+                await world.add_pod(f"p{i:02}", claims=["common"])
+            await world.settle()
+            before = client.writes
+            await world.delete_pod("user")
+            await world.settle()
+            assert await world.node_of("p00")
+            counts.append(client.writes - before)
+
+        play(scenario)
+        return counts[0]
+
+    assert writes(2) == writes(40) <= 8
