@@ -1,136 +1,56 @@
-"""`parley controller`: take part in the election, lead, stop cleanly on SIGTERM.
+"""`parley controller`: take part in the election, lead, stop cleanly on SIGTERM."""
 
-Everything that leads is made anew when the lease is acquired. A process that lost the lease ends with an error,
-and whoever started it starts it again.
-"""
-
-import asyncio
-import os
-import signal
-import socket
-import uuid
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
 from parley.cli import logs
-from parley.cli.endpoints import application, process_figures, served
+from parley.cli.drivers import driver_class
+from parley.cli.leading import (
+    NAMESPACE,
+    Format,
+    Identity,
+    Kubeconfig,
+    Leader,
+    LeaseName,
+    Level,
+    MetricsPort,
+    Namespace,
+    Options,
+    run,
+    unique,
+)
 from parley.cli.logs import LogFormat, LogLevel
-from parley.control.measured import MeasuredClient
 from parley.control.metrics import Metrics
-from parley.drivers import built_in
+from parley.drivers import BUILT_IN
 from parley.kube.client import Client
-from parley.kube.credentials import NoConfiguration
-from parley.kube.http import HttpClient
-from parley.kube.lease import LeaseElector, LeaseLost
-from parley.kube.leased import LeasedClient
 from parley.scheduler.controller import Controller, Settings
-
-log = structlog.get_logger(__name__)
-
-FAILED = 1
-WRONG_INPUT = 2
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line says. `identity` is this process's alone; without `metrics_port` nothing is served."""
-
-    identity: str
-    namespace: str = "parley-system"
-    lease_name: str = "parley-controller"
-    metrics_port: int | None = None
 
 
 def controller(
-    kubeconfig: Annotated[
-        Path | None,
+    kubeconfig: Kubeconfig = None,
+    namespace: Namespace = NAMESPACE,
+    lease_name: LeaseName = Options.lease_name,
+    identity: Identity = "",
+    driver: Annotated[
+        list[str] | None,
         typer.Option(
-            help="Default: the pod's service account, else $KUBECONFIG or ~/.kube/config.", show_default=False
+            help="A driver to run inside: device, tokens, or MODULE:CLASS of your own; can be repeated. "
+            "Default: all that come with Parley.",
+            show_default=False,
         ),
     ] = None,
-    namespace: Annotated[str, typer.Option(help="Where the lease is.")] = Options.namespace,
-    lease_name: Annotated[str, typer.Option(help="Controllers of one lease never work at the same time.")] = (
-        Options.lease_name
-    ),
-    identity: Annotated[
-        str,
-        typer.Option(help="Begins the holder's name in the lease. Default: the host name.", show_default=False),
-    ] = "",
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="Serve /metrics, /healthz and /readyz there.", show_default=False),
-    ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="What log lines on stderr look like.")] = LogFormat.TEXT,
-    log_level: Annotated[LogLevel, typer.Option(help="The least level to log.")] = LogLevel.INFO,
+    metrics_port: MetricsPort = None,
+    log_format: Format = LogFormat.TEXT,
+    log_level: Level = LogLevel.INFO,
 ) -> None:
-    """Run the controller: negotiate for the pods of a cluster, with the device driver."""
+    """Run the controller: negotiate for the pods of a cluster."""
     logs.configure(log_format, log_level.number)
+    classes = [driver_class(name) for name in driver or BUILT_IN]
     options = Options(unique(identity), namespace, lease_name, metrics_port)
-    try:
-        asyncio.run(_run(_client(kubeconfig), options))
-    except NoConfiguration as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(WRONG_INPUT) from None
-    except LeaseLost as error:
-        log.error("lease lost", error=str(error))
-        raise typer.Exit(FAILED) from None
 
-
-def unique(identity: str) -> str:
-    """An identity that no other process has, not even an earlier one of the same pod."""
-    return f"{identity or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-
-
-def _client(kubeconfig: Path | None) -> HttpClient:
-    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return HttpClient.in_cluster()
-    return HttpClient.from_kubeconfig(str(kubeconfig) if kubeconfig else None)
-
-
-async def _run(client: HttpClient, options: Options) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    serving = asyncio.current_task()
-    assert serving is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-    try:
-        async with client:
-            await serve(client, options, client.fenced)
-    except asyncio.CancelledError:
-        log.info("stopped", identity=options.identity)
-
-
-async def serve(client: Client, options: Options, fenced: Callable[[Callable[[], bool]], Client]) -> None:
-    """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead.
-
-    `fenced` makes the client of the controller: it asks before the bytes of a write leave.
-    """
-    elector = LeaseElector(client, options.namespace, options.lease_name, options.identity)
-    metrics = Metrics(process_figures())
-    metrics.leader.of(lambda: {(): elector.held()})
-    leading: list[Controller] = []
-
-    async def lead() -> None:
+    def make(client: Client, metrics: Metrics) -> Leader:
         settings = Settings(instance=options.identity)
-        leased = LeasedClient(fenced(elector.held), elector)
-        try:
-            measured = MeasuredClient(leased, metrics)
-            leading.append(Controller(measured, built_in(), settings, metrics=metrics))
-            await leading[0].run()
-        finally:
-            await leased.close()
+        return Controller(client, [driver() for driver in classes], settings, metrics=metrics)
 
-    def ready() -> bool:
-        return all(controller.ready.is_set() for controller in leading)
-
-    async with AsyncExitStack() as stack:
-        if options.metrics_port is not None:
-            await stack.enter_async_context(served(application(ready, metrics.registry), options.metrics_port))
-        log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
-        await elector.run(lead)
+    run(kubeconfig, options, make)

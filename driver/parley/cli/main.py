@@ -4,7 +4,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, controller, demo
+from parley.cli import cluster, controller, demo, driver
 
 app = typer.Typer(
     help="Negotiated resource allocation for Kubernetes.",
@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("controller")(controller.controller)
+app.add_typer(driver.app, name="driver")
 app.add_typer(cluster.app, name="cluster")
 
 

@@ -14,18 +14,25 @@ import pytest
 from typer.testing import CliRunner
 
 from parley.api.resources import LEASES
-from parley.cli.controller import Options, serve, unique
+from parley.cli.leading import Options, serve, unique
 from parley.cli.main import app
+from parley.control.metrics import Metrics
+from parley.drivers import built_in
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
+from parley.scheduler.controller import Controller
 from parley.simulate.virtual_time import run
 
 NAMESPACE, LEASE = Options.namespace, Options.lease_name
 
 
+def leader(client: Client, metrics: Metrics) -> Controller:
+    return Controller(client, built_in(), metrics=metrics)
+
+
 @asynccontextmanager
 async def serving(client: Client, identity: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(serve(client, Options(identity), lambda _: client))
+    task = asyncio.create_task(serve(client, Options(identity), lambda _: client, leader))
     try:
         yield
     finally:
@@ -58,7 +65,7 @@ def test_the_first_one_leads_and_gives_the_lease_back_when_it_ends() -> None:
 def test_another_one_leads_only_when_the_first_has_ended() -> None:
     async def story() -> None:
         client = MemoryServer().client()
-        first = asyncio.create_task(serve(client, Options("first"), lambda _: client))
+        first = asyncio.create_task(serve(client, Options("first"), lambda _: client, leader))
         await holder_becomes(client, "first")
         async with serving(client, "second"):
             await asyncio.sleep(60)

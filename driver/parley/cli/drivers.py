@@ -1,0 +1,30 @@
+"""Which driver a command means: one that comes with Parley, by its short name, or anybody's class."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from parley.drivers import BUILT_IN
+from parley.sdk import Driver
+
+
+def driver_class(text: str) -> type[Driver[Any, Any]]:
+    """The class that `device` or `package.module:Class` names. Raises BadParameter, which typer shows."""
+    if text in BUILT_IN:
+        return BUILT_IN[text]
+    module, _, name = text.partition(":")
+    if not name:
+        known = ", ".join(sorted(BUILT_IN))
+        raise typer.BadParameter(f"{text!r} is not known: give one of {known}, or MODULE:CLASS")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does: a driver is often a file in the folder at hand
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise typer.BadParameter(f"{text!r}: module {module!r} cannot be imported: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise typer.BadParameter(f"{text!r}: {module} has no class {name!r} that derives from parley.sdk.Driver")
+    return found

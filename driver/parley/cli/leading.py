@@ -1,0 +1,144 @@
+"""What processes that lead by a lease have in common: options, election, metrics, a clean end on SIGTERM.
+
+Everything that leads is made anew when the lease is acquired. A process that lost the lease ends with an error,
+and whoever started it starts it again.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import structlog
+import typer
+
+from parley.cli.endpoints import application, process_figures, served
+from parley.cli.logs import LogFormat, LogLevel
+from parley.control.measured import MeasuredClient
+from parley.control.metrics import Metrics
+from parley.kube.client import Client
+from parley.kube.credentials import NoConfiguration
+from parley.kube.http import HttpClient
+from parley.kube.lease import LeaseElector, LeaseLost
+from parley.kube.leased import LeasedClient
+
+log = structlog.get_logger(__name__)
+
+FAILED = 1
+WRONG_INPUT = 2
+
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="Default: the pod's service account, else $KUBECONFIG or ~/.kube/config.", show_default=False
+    ),
+]
+Namespace = Annotated[str, typer.Option(help="Where the lease is.")]
+LeaseName = Annotated[str, typer.Option(help="Processes of one lease never work at the same time.")]
+Identity = Annotated[
+    str,
+    typer.Option(help="Begins the holder's name in the lease. Default: the host name.", show_default=False),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="Serve /metrics, /healthz and /readyz there.", show_default=False),
+]
+Format = Annotated[LogFormat, typer.Option(help="What log lines on stderr look like.")]
+Level = Annotated[LogLevel, typer.Option(help="The least level to log.")]
+
+NAMESPACE = "parley-system"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says. `identity` is this process's alone; without `metrics_port` nothing is served."""
+
+    identity: str
+    namespace: str = NAMESPACE
+    lease_name: str = "parley-controller"
+    metrics_port: int | None = None
+
+
+class Leader(Protocol):
+    """What runs while the lease is held. `ready` is set when it has begun to act."""
+
+    ready: asyncio.Event
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+Make = Callable[[Client, Metrics], Leader]
+"""Makes a leader that knows nothing yet; its client writes only while the lease is held."""
+
+
+def unique(identity: str) -> str:
+    """An identity that no other process has, not even an earlier one of the same pod."""
+    return f"{identity or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+
+
+def run(kubeconfig: Path | None, options: Options, make: Make) -> None:
+    """Serve until SIGTERM or SIGINT; exits with a status other than 0 if that cannot be."""
+    try:
+        asyncio.run(_run(_client(kubeconfig), options, make))
+    except NoConfiguration as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(WRONG_INPUT) from None
+    except LeaseLost as error:
+        log.error("lease lost", error=str(error))
+        raise typer.Exit(FAILED) from None
+
+
+def _client(kubeconfig: Path | None) -> HttpClient:
+    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return HttpClient.in_cluster()
+    return HttpClient.from_kubeconfig(str(kubeconfig) if kubeconfig else None)
+
+
+async def _run(client: HttpClient, options: Options, make: Make) -> None:
+    serving = asyncio.current_task()
+    assert serving is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    try:
+        async with client:
+            await serve(client, options, client.fenced, make)
+    except asyncio.CancelledError:
+        log.info("stopped", identity=options.identity)
+
+
+async def serve(
+    client: Client, options: Options, fenced: Callable[[Callable[[], bool]], Client], make: Make
+) -> None:
+    """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead.
+
+    `fenced` makes the client of the leader: it asks before the bytes of a write leave.
+    """
+    elector = LeaseElector(client, options.namespace, options.lease_name, options.identity)
+    metrics = Metrics(process_figures())
+    metrics.leader.of(lambda: {(): elector.held()})
+    leading: list[Leader] = []
+
+    async def lead() -> None:
+        leased = LeasedClient(fenced(elector.held), elector)
+        try:
+            leading.append(make(MeasuredClient(leased, metrics), metrics))
+            await leading[0].run()
+        finally:
+            await leased.close()
+
+    def ready() -> bool:
+        return all(leader.ready.is_set() for leader in leading)
+
+    async with AsyncExitStack() as stack:
+        if options.metrics_port is not None:
+            await stack.enter_async_context(served(application(ready, metrics.registry), options.metrics_port))
+        log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
+        await elector.run(lead)

@@ -1,0 +1,68 @@
+"""`parley driver run` and `parley controller --driver`: which class is meant, and what is said of a wrong one."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from typer import BadParameter
+from typer.testing import CliRunner
+
+from parley.api.resources import LEASES
+from parley.cli.drivers import driver_class
+from parley.cli.leading import Options, serve
+from parley.cli.main import app
+from parley.drivers.tokens import TokensDriver
+from parley.kube.memory import MemoryServer
+from parley.sdk.standalone import StandaloneDriver
+from parley.simulate.virtual_time import run
+
+
+def test_a_short_name_or_a_class_of_a_module_means_a_driver() -> None:
+    assert driver_class("tokens") is TokensDriver
+    assert driver_class("parley.drivers.tokens:TokensDriver") is TokensDriver
+
+
+def test_a_driver_may_be_a_file_in_the_folder_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from parley.drivers.tokens import TokensDriver\nclass Mine(TokensDriver):\n    name = 'mine.com'\n"
+    (tmp_path / "a_driver_of_mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert driver_class("a_driver_of_mine:Mine").name == "mine.com"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("disks", "'disks' is not known: give one of device, tokens, or MODULE:CLASS"),
+        ("absent:Driver", "'absent:Driver': module 'absent' cannot be imported: No module named 'absent'"),
+        ("os:Driver", "'os:Driver': os has no class 'Driver' that derives from parley.sdk.Driver"),
+        ("os:getcwd", "'os:getcwd': os has no class 'getcwd' that derives from parley.sdk.Driver"),
+    ],
+)
+def test_a_wrong_name_is_told_with_what_to_give_instead(text: str, words: str) -> None:
+    with pytest.raises(BadParameter) as refused:
+        driver_class(text)
+    assert refused.value.message == words
+
+
+def test_a_wrong_driver_is_a_wrong_option() -> None:
+    for command in (["driver", "run", "disks"], ["controller", "--driver", "disks"]):
+        result = CliRunner(env={**os.environ, "COLUMNS": "200"}).invoke(app, command)
+        assert result.exit_code == 2
+        assert "'disks' is not known" in result.output
+
+
+def test_a_driver_leads_by_a_lease_of_its_own() -> None:
+    async def story() -> None:
+        client = MemoryServer().client()
+        options = Options("a", lease_name="parley-driver-tokens.parley.dev")
+        task = asyncio.create_task(
+            serve(client, options, lambda _: client, lambda leased, _: StandaloneDriver(leased, TokensDriver()))
+        )
+        await asyncio.sleep(1)
+        lease = await client.get(LEASES, options.lease_name, options.namespace)
+        assert lease.spec.holder_identity == "a"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(story())
