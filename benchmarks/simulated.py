@@ -3,23 +3,32 @@
 Parley's controller is the real one. Counted is the CPU time of its decisions alone, by samples of this process in
 which one is being made: from looking at a pod to its next step, what the API server in memory does left out.
 Waiting pods want a device that no node has: all the same one, so that they stand in one line, or so many
-different ones (`wishes`), so that each line is looked at whenever a device becomes free.
+different ones (`wishes`), so that each line is looked at whenever a device becomes free. No scheduler
+is there: pods are bound where their claims were allocated.
 """
 
+import asyncio
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
+from typing import Self
 
 import msgspec
 
 from benchmarks import objects
 from benchmarks.objects import DEVICE, NEVER, Ask
 from benchmarks.sampled import callers, sampling
-from parley.api.resources import CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
+from parley.control.mirror import nodes_of
+from parley.devcluster.fake_nodes import ALLOCATABLE
+from parley.drivers.device import DeviceDriver
+from parley.kube.memory import MemoryServer
+from parley.scheduler.controller import Controller
 from parley.scheduler.native.door import NativeDoor
-from parley.simulate.cluster import SimulatedCluster
+from parley.simulate.claim_controller import ClaimController
+from parley.simulate.cluster import loop_clock
 from parley.simulate.virtual_time import run
 
 NAME = "simulated-waiting"
@@ -27,8 +36,7 @@ _NODES = 100
 _PODS = 400
 _INTERVAL = 0.0005
 _NAMESPACE = "default"
-_APART = ("parley/kube/memory", "parley/simulate")
-"""Stands for the API server and the rest of the control plane."""
+_API_SERVER = "parley/kube/memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ class Decisions:
     def take(self, _: int, frame: FrameType | None) -> None:
         """A handler for the timer's signal."""
         codes = list(callers(frame))
-        apart = any(place in code.co_filename for code in codes for place in _APART if code.co_name != "run")
-        self.taken += NativeDoor.sync.__code__ in codes and not apart
+        written = any(_API_SERVER in code.co_filename for code in codes)
+        self.taken += NativeDoor.sync.__code__ in codes and not written
 
     def milliseconds(self) -> float:
         """CPU time since the last call."""
@@ -86,10 +94,11 @@ def measure(crowd: Crowd, pods: int = _PODS) -> Result:
 
 async def _measure(crowd: Crowd, pods: int) -> Result:
     decisions = Decisions()
-    async with SimulatedCluster() as cluster:
+    async with _Cluster() as cluster:
         await _furnish(cluster, crowd)
         with _undisturbed(), sampling(decisions.take, _INTERVAL):
-            await _create(cluster, "busy", [[DEVICE]] * pods)
+            await cluster.create_pods("busy", [[DEVICE]] * pods)
+            await cluster.bind_all()
             bound = decisions.milliseconds()
             for number in range(pods):
                 await cluster.client.delete(PODS, f"busy-{number}", _NAMESPACE, grace_period_seconds=0)
@@ -115,34 +124,68 @@ def _undisturbed() -> Iterator[None]:
     gc.unfreeze()
 
 
-async def _furnish(cluster: SimulatedCluster, crowd: Crowd) -> None:
-    await cluster.controller.ready.wait()
+class _Cluster:
+    """Parley, and of Kubernetes an API server and what makes claims from templates. Runs within `async with`."""
+
+    def __init__(self) -> None:
+        clock = loop_clock()
+        self._server = MemoryServer(clock=clock)
+        self.client = self._server.client()
+        self.controller = Controller(self.client, [DeviceDriver()], clock=clock)
+        self._claims = ClaimController(self.client)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(part) for part in (self._claims.run(), self.controller.run())]
+        await self.controller.ready.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        await self.client.close()
+
+    async def create_pods(self, prefix: str, asks: Sequence[Sequence[Ask]]) -> None:
+        """One for each list of claims; returns when nothing happens any more."""
+        for number, of_pod in enumerate(asks):
+            body = {**objects.pod(number, of_pod), "metadata": {"name": f"{prefix}-{number}"}}
+            await self.client.create(PODS, body, _NAMESPACE)
+        await self.settle()
+
+    async def bind_all(self) -> None:
+        """Pods with an allocated claim are bound where it can be used, as the scheduler would."""
+        for claim in (await self.client.list(BUILTIN_CLAIMS, _NAMESPACE)).items:
+            if claim.status.allocation is not None:
+                (user,), (node,) = claim.status.reserved_for, nodes_of(claim.status.allocation)
+                target = {"target": {"kind": "Node", "name": node}}
+                await self.client.create_subresource(PODS, user.name, "binding", target, _NAMESPACE)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Return when nothing was written for a minute of the event loop's time. Raises what a part raised."""
+        before = -1
+        while self._server.resource_version != before:
+            before = self._server.resource_version
+            await asyncio.wait(self._tasks, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+
+
+async def _furnish(cluster: _Cluster, crowd: Crowd) -> None:
     for number in range(_NODES):
         name = f"node-{number}"
-        node = {
-            "metadata": {"name": name},
-            "status": {"allocatable": {"cpu": "32", "memory": "256Gi", "pods": "110"}},
-        }
-        await cluster.client.create(NODES, node)
+        await cluster.client.create(NODES, {"metadata": {"name": name}, "status": {"allocatable": ALLOCATABLE}})
         await cluster.client.create(RESOURCE_SLICES, objects.resource_slice(name))
-    wishes = [_wish(number) for number in range(crowd.wishes)]
+    wishes = [
+        replace(NEVER, name=f"{NEVER.name}-{number}", parameters={"model": f"none-{number}"})
+        for number in range(crowd.wishes)
+    ]
     for ask in (DEVICE, *wishes):
         await cluster.client.create(CLASSES, objects.resource_class(ask))
         await cluster.client.create(TEMPLATES, objects.template(ask), _NAMESPACE)
-    await _create(cluster, "waiting", [[wishes[number % crowd.wishes]] for number in range(crowd.waiting)])
-
-
-def _wish(number: int) -> Ask:
-    return replace(
-        NEVER, name=f"{NEVER.name}-{number}", parameters={**NEVER.parameters, "model": f"none-{number}"}
-    )
-
-
-async def _create(cluster: SimulatedCluster, prefix: str, asks: Sequence[Sequence[Ask]]) -> None:
-    for number, of_pod in enumerate(asks):
-        body = objects.pod(number, of_pod)
-        await cluster.client.create(PODS, {**body, "metadata": {"name": f"{prefix}-{number}"}}, _NAMESPACE)
-    await cluster.settle()
+    await cluster.create_pods("waiting", [[wishes[number % crowd.wishes]] for number in range(crowd.waiting)])
 
 
 def results() -> Iterator[Result]:
