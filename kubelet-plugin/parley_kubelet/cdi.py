@@ -1,56 +1,71 @@
 """What the container runtime adds to a container that uses a claim, as a CDI specification.
 
-One file per claim, with one CDI device that stands for all devices of the claim, so that the file can be made
-from the checkpoint alone and removed with the claim. The folder is usually on a memory disk and shared with
-other vendors: files are told apart by a prefix, and written again after a restart of the machine.
+One file per claim. Its first CDI device stands for the whole claim and has all edits; one more for each device of
+the claim has nothing but that device's variable: by its id the kubelet tells the devices' health apart. So the
+file can be made from the checkpoint alone and removed with the claim. The folder is usually on a memory disk and
+shared with other vendors: files are told apart by a prefix, and written again after a restart of the machine.
 
 Source of the format: Container Device Interface specification, version 0.6.0, which containerd 1.7 reads too.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
 
-from parley_kubelet.checkpoint import PreparedClaim
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.checkpoint import Entry, HeldDevice
 from parley_kubelet.durable import Folder
+from parley_kubelet.edits import Edits
+from parley_kubelet.names import device_variable
 
 VERSION: Final = "0.6.0"
 CLASS: Final = "claim"
-VARIABLE: Final = "PARLEY_DEVICE_"
-"""Each device has a variable of its own: with one list for all, the last of a container's claims would win."""
 
 
-def device_id(driver: str, uid: str) -> str:
-    """The name by which the kubelet passes the claim's CDI device to the container runtime."""
-    return f"{driver}/{CLASS}={uid}"
+def device_ids(driver: str, entry: Entry, device: HeldDevice | None = None) -> tuple[str, ...]:
+    """The names by which the kubelet passes on what belongs to one device of the claim, or to the claim alone.
+
+    The first is the device's own; container runtimes add the claim's once.
+    """
+    names = [] if device is None else [_names(entry)[device]]
+    return tuple(f"{driver}/{CLASS}={name}" for name in (*names, entry.uid)) if _has_edits(entry) else ()
 
 
-def specification(driver: str, claim: PreparedClaim) -> dict[str, Any]:
-    """The CDI specification of one claim."""
+def specification(driver: str, entry: Entry) -> dict[str, Any] | None:
+    """The CDI specification of one claim; None if a container gets nothing."""
+    if not _has_edits(entry):
+        return None
+    variables = {device: {device_variable(device.name): device.name} for device in entry.devices}
+    told = {name: value for variable in variables.values() for name, value in variable.items()}
+    whole = entry.edits.model_copy(update={"env": {**_missing(told, entry.edits), **entry.edits.env}})
+    devices = [{"name": entry.uid, "containerEdits": whole.cdi()}]
+    for device, name in _names(entry).items():
+        env = {variable: whole.env[variable] for variable in variables[device]}
+        devices.append({"name": name, "containerEdits": Edits(env=env).cdi()})
+    return {"cdiVersion": VERSION, "kind": f"{driver}/{CLASS}", "devices": devices}
+
+
+def _has_edits(entry: Entry) -> bool:
+    """CDI knows no device without edits."""
+    return bool(entry.devices or entry.edits.cdi())
+
+
+def _missing(told: dict[str, str], edits: Edits) -> dict[str, str]:
+    return {name: value for name, value in told.items() if name not in edits.env}
+
+
+def _names(entry: Entry) -> dict[HeldDevice, str]:
+    """The name of each device's own CDI device: of letters, digits, '.', '-' and '_', as CDI wants it."""
+    count = Counter(device.name for device in entry.devices)
     return {
-        "cdiVersion": VERSION,
-        "kind": f"{driver}/{CLASS}",
-        "devices": [{"name": claim.uid, "containerEdits": _edits(claim.devices)}],
+        device: f"{entry.uid}_{device.name if count[device.name] == 1 else _with_pool(device)}"
+        for device in entry.devices
     }
 
 
-def _edits(devices: tuple[NodeDevice, ...]) -> dict[str, Any]:
-    edits: dict[str, Any] = {"env": [f"{name}={value}" for name, value in _environment(devices).items()]}
-    if nodes := dict.fromkeys(node for device in devices for node in device.device_nodes):
-        edits["deviceNodes"] = [{"path": node} for node in nodes]
-    return edits
-
-
-def _environment(devices: tuple[NodeDevice, ...]) -> dict[str, str]:
-    """A variable that several devices set differently lists their values, separated by commas."""
-    values: dict[str, dict[str, None]] = {}
-    for device in devices:
-        own = VARIABLE + device.name.upper().replace("-", "_")
-        for name, value in ((own, device.model), *device.env.items()):
-            values.setdefault(name, {})[value] = None
-    return {name: ",".join(distinct) for name, distinct in values.items()}
+def _with_pool(device: HeldDevice) -> str:
+    return f"{device.pool.replace('/', '_')}_{device.name}"
 
 
 class Specifications:
@@ -61,26 +76,35 @@ class Specifications:
         self._driver = driver
         self._prefix = f"parley.dev-{driver}-claim-"
 
-    def write(self, claim: PreparedClaim) -> None:
+    def write(self, entry: Entry) -> None:
         """Make the claim's file what it should be; no write if it is. Raises OSError."""
-        content = orjson.dumps(specification(self._driver, claim), option=orjson.OPT_INDENT_2)
-        if self._folder.read(self._file(claim.uid)) != content:
-            self._folder.write(self._file(claim.uid), content, mode=0o644)
+        wanted = specification(self._driver, entry)
+        if wanted is None:
+            self.remove(entry.uid)
+            return
+        content = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
+        if self._folder.read(self._file(entry.uid)) != content:
+            # not flushed: what a power cut takes is made again at the start
+            self._folder.write(self._file(entry.uid), content, mode=0o644, flush=False)
 
     def remove(self, uid: str) -> None:
         """Remove the claim's file; it is no error if it is gone. Raises OSError."""
         self._folder.remove(self._file(uid))
 
-    def restore(self, claims: Iterable[PreparedClaim]) -> None:
-        """Write what is missing, and remove what a crash or a lost unprepare left. Raises OSError."""
+    def restore(self, entries: Iterable[Entry]) -> tuple[str, ...]:
+        """Write what is missing, and remove what a crash or a lost unprepare left; returns the names of those.
+
+        Raises OSError.
+        """
         self._folder.sweep()
         wanted = set()
-        for claim in claims:
-            self.write(claim)
-            wanted.add(self._file(claim.uid))
-        for name in self._folder.names(self._prefix):
-            if name not in wanted:
-                self._folder.remove(name)
+        for entry in entries:
+            self.write(entry)
+            wanted.add(self._file(entry.uid))
+        orphans = tuple(name for name in self._folder.names(self._prefix) if name not in wanted)
+        for name in orphans:
+            self._folder.remove(name)
+        return orphans
 
     def _file(self, uid: str) -> str:
         return f"{self._prefix}{uid}.json"

@@ -2,24 +2,26 @@
 
 Decides the format of the file and when to refuse it. A file carries its version and a checksum over the
 claims. Fields may be added within a version, because unknown ones are ignored; a change that an older plugin
-would misunderstand raises the version, and the older plugin then refuses. A file that cannot be trusted is
-never replaced by an empty one: devices that are in use would be handed out again.
+would misunderstand raises the version, and the older plugin then refuses. A file of an older version is read
+(`migration`) and written in the new one with the next change. A file that cannot be trusted is never replaced by
+an empty one: devices that are in use would be handed out again.
 """
 
 import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import ValidationError
 
 from parley.api.meta import Model
-from parley_kubelet.devices import NodeDevice
 from parley_kubelet.durable import Folder
+from parley_kubelet.edits import Edits
+from parley_kubelet.migration import from_version_1
 
 FILE: Final = "checkpoint.json"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class CheckpointError(Exception):
@@ -27,54 +29,91 @@ class CheckpointError(Exception):
 
 
 class Result(Model):
-    """One result of the claim's allocation, as the kubelet wants it repeated."""
+    """A device of the claim as the kubelet is told of it, with the claim's request that it serves."""
 
     request: str
     pool: str
     device: str
 
 
-class PreparedClaim(Model):
-    """A claim that is prepared on this node, with all that is needed to do it again without the API."""
+class HeldDevice(Model):
+    """A device that nobody else may have meanwhile."""
+
+    pool: str
+    name: str
+
+
+class Entry(Model):
+    """A claim that something is held for on this node, with all that is needed to go on without the API.
+
+    `phase` is `prepared` from a successful prepare until unprepare begins: only then may a container have it.
+    `boot` is the machine's boot in which it was prepared, "" if that is not known. `edits` and `state` are what
+    the driver returned.
+    """
 
     uid: str
     namespace: str
     name: str
-    shared: bool
+    phase: Literal["preparing", "prepared", "unpreparing"]
+    boot: str
     results: tuple[Result, ...]
-    devices: tuple[NodeDevice, ...]
+    devices: tuple[HeldDevice, ...]
+    handle: Any
+    edits: Edits = Edits()
+    state: Any = None
+
+    @property
+    def full_name(self) -> str:
+        """For people: namespace/name."""
+        return f"{self.namespace}/{self.name}"
 
 
-PreparedClaims = Mapping[str, PreparedClaim]
+Entries = Mapping[str, Entry]
 """By the claim's UID."""
 
 
 class Checkpoint:
-    """The file in the plugin's state folder. It is read anew each time: another plugin may have written it."""
+    """The file in the plugin's state folder. Another plugin may write it, too: it is read each time."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, node: str) -> None:
         self._folder = folder
+        self._node = node
         self._path = folder.path / FILE
+        self._known: tuple[bytes | None, Entries] = (None, MappingProxyType({}))
+        self._encoded: dict[str, tuple[Entry, Any]] = {}
 
-    def read(self) -> PreparedClaims:
-        """All prepared claims. Raises CheckpointError, or OSError if the disk fails."""
+    def read(self) -> Entries:
+        """All entries. Raises CheckpointError, or OSError if the disk fails."""
         data = self._folder.read(FILE)
-        if data is None:
-            return MappingProxyType({})
+        if data != self._known[0]:
+            self._known = (data, MappingProxyType({}) if data is None else self._entries(data))
+        return self._known[1]
+
+    def write(self, entries: Entries) -> None:
+        """Replace the file. Raises OSError, and then the old one stands."""
+        self._encoded = {uid: self._encode(entries[uid]) for uid in sorted(entries)}
+        content = [encoded for _, encoded in self._encoded.values()]
+        body = {"version": VERSION, "checksum": _checksum(content), "claims": content}
+        data = orjson.dumps(body, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        self._folder.write(FILE, data)
+        self._known = (data, MappingProxyType({uid: entry for uid, (entry, _) in self._encoded.items()}))
+
+    def _encode(self, entry: Entry) -> tuple[Entry, Any]:
+        known = self._encoded.get(entry.uid)
+        return known if known and known[0] is entry else (entry, entry.model_dump(mode="json", by_alias=True))
+
+    def _entries(self, data: bytes) -> Entries:
         content = self._decode(data)
         self._check(content)
         try:
-            claims = [PreparedClaim.model_validate(claim) for claim in content["claims"]]
+            claims = content["claims"]
+            if content["version"] == 1:
+                claims = [from_version_1(claim, self._node) for claim in claims]
+            entries = [Entry.model_validate(claim) for claim in claims]
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise self._damaged(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        return MappingProxyType({claim.uid: claim for claim in claims})
-
-    def write(self, claims: PreparedClaims) -> None:
-        """Replace the file. Raises OSError, and then the old one stands."""
-        content = [claims[uid].model_dump(mode="json", by_alias=True) for uid in sorted(claims)]
-        body = {"version": VERSION, "checksum": _checksum(content), "claims": content}
-        self._folder.write(FILE, orjson.dumps(body, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        return MappingProxyType({entry.uid: entry for entry in entries})
 
     def _decode(self, data: bytes) -> dict[str, Any]:
         try:

@@ -1,11 +1,11 @@
-"""The file that says which devices this node has. Reading and checking it; `devices` finds the devices.
+"""The file that says which devices this node has, and the settings of other drivers. Reading and checking it.
 
 Every fault is told at once, each with the file, the field, its value and what to write instead.
 """
 
 import re
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -25,7 +25,8 @@ class ConfigurationError(Exception):
     """Raised when the configuration file cannot be used; each line of the message is one fault."""
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
+    """The text, if it can name a device. Raises ValueError with the remedy."""
     if not _LABEL.fullmatch(text):
         raise ValueError("use at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends")
     return text
@@ -59,7 +60,7 @@ def _absolute(path: str) -> str:
     return path
 
 
-Label = Annotated[str, AfterValidator(_label)]
+Label = Annotated[str, AfterValidator(label)]
 DriverName = Annotated[str, AfterValidator(driver_name)]
 Variable = Annotated[str, AfterValidator(_variable)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
@@ -67,6 +68,15 @@ AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="forbid")
+
+
+class HealthCheck(_Strict):
+    """A program that ends with status 0 while the device is well. It finds the device's name in PARLEY_DEVICE and
+    its nodes in PARLEY_DEVICE_NODES, and is killed after `timeout_seconds`."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    interval_seconds: Annotated[float, Field(ge=1, le=3600)] = 10
+    timeout_seconds: Annotated[float, Field(gt=0, le=20)] = 5
 
 
 class DeviceEntry(_Strict):
@@ -79,6 +89,7 @@ class DeviceEntry(_Strict):
     slices: Annotated[int, Field(ge=1, le=256, strict=True)] = 1
     device_nodes: tuple[AbsolutePath, ...] = ()
     env: dict[Variable, str] = {}
+    check: HealthCheck | None = None
 
     @model_validator(mode="after")
     def _name_or_glob(self) -> Self:
@@ -90,10 +101,12 @@ class DeviceEntry(_Strict):
 
 
 class Configuration(_Strict):
-    """The whole file. Without `driver` the plugin's own setting or the default name counts."""
+    """The whole file. Without `driver` the plugin's own setting or the default name counts. `drivers` has the
+    settings of drivers that are loaded with --driver, by their names."""
 
     driver: DriverName | None = None
     devices: tuple[DeviceEntry, ...] = ()
+    drivers: dict[DriverName, dict[str, Any]] = {}
 
     @model_validator(mode="after")
     def _names_once(self) -> Self:
@@ -117,6 +130,18 @@ def load(path: Path) -> Configuration:
     except ValidationError as error:
         faults = error.errors(include_url=False)
         raise ConfigurationError("\n".join(f"{path}: {_fault(fault)}" for fault in faults)) from None
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def settings_of(configuration: Configuration, path: Path, driver: str, model: type[M]) -> M:
+    """The driver's part of the file, or its defaults. Raises ConfigurationError."""
+    try:
+        return model.model_validate(configuration.drivers.get(driver, {}))
+    except ValidationError as error:
+        faults = [_fault({**fault, "loc": ("drivers", driver, *fault["loc"])}) for fault in error.errors()]
+        raise ConfigurationError("\n".join(f"{path}: {fault}" for fault in faults)) from None
 
 
 _REMEDIES = {
@@ -145,6 +170,8 @@ def _field(location: tuple[str | int, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
+        elif "." in part:
+            text += f"[{part!r}]"
         elif part != "[key]":
             text += f".{part}" if text else part
     return text

@@ -1,20 +1,22 @@
 """Which devices this node has now, from the configuration and the device nodes that are there.
 
 Discovery is repeated: a device node that comes or goes changes the answer, and a device without one of its
-nodes is not there. What is published about the devices is left to `slices`, what a container gets to `cdi`.
+nodes is not there. Who may have a device is left to `device_driver`.
 """
 
 import glob
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from parley.api.meta import Model
-from parley_kubelet.configuration import Configuration, DeviceEntry
+from parley_kubelet.configuration import Configuration, DeviceEntry, HealthCheck
+from parley_kubelet.edits import DeviceNode, Edits
+from parley_kubelet.names import device_variable
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
@@ -40,7 +42,7 @@ class NameTaken(Exception):
 def discover(configuration: Configuration) -> tuple[NodeDevice, ...]:
     """All devices, in the order of the file, matches of a glob sorted by path. Raises NameTaken."""
     devices: dict[str, NodeDevice] = {}
-    for device in _found(configuration):
+    for device, _ in _found(configuration):
         other = devices.setdefault(device.name, device)
         if other is not device:
             raise NameTaken(
@@ -48,6 +50,23 @@ def discover(configuration: Configuration) -> tuple[NodeDevice, ...]:
                 " narrow the glob in the configuration file, or rename the device"
             )
     return tuple(devices.values())
+
+
+def checks(configuration: Configuration) -> Mapping[str, HealthCheck]:
+    """The check of each device that has one, by the device's name."""
+    return {device.name: entry.check for device, entry in _found(configuration) if entry.check is not None}
+
+
+def named(configuration: Configuration) -> tuple[NodeDevice, ...]:
+    """The devices that the file names, be they there or not."""
+    return tuple(
+        _device(entry, entry.name, entry.device_nodes) for entry in configuration.devices if entry.name is not None
+    )
+
+
+def missing_node(device: NodeDevice) -> str | None:
+    """The first of the device's nodes that is not there."""
+    return next((node for node in device.device_nodes if not _is_device_node(node)), None)
 
 
 def absent(configuration: Configuration) -> tuple[str, ...]:
@@ -60,15 +79,29 @@ def absent(configuration: Configuration) -> tuple[str, ...]:
     )
 
 
-def _found(configuration: Configuration) -> Iterator[NodeDevice]:
+def edits_of(devices: Sequence[NodeDevice]) -> Edits:
+    """What a container with these devices gets. A variable that several devices set differently lists their
+    values, separated by commas."""
+    values: dict[str, dict[str, None]] = {}
+    for device in devices:
+        for name, value in ((device_variable(device.name), device.model), *device.env.items()):
+            values.setdefault(name, {})[value] = None
+    nodes = dict.fromkeys(node for device in devices for node in device.device_nodes)
+    return Edits(
+        env={name: ",".join(distinct) for name, distinct in values.items()},
+        device_nodes=tuple(DeviceNode(path=node) for node in nodes),
+    )
+
+
+def _found(configuration: Configuration) -> Iterator[tuple[NodeDevice, DeviceEntry]]:
     for entry in configuration.devices:
         if entry.name is not None:
             if all(map(_is_device_node, entry.device_nodes)):
-                yield _device(entry, entry.name, entry.device_nodes)
+                yield _device(entry, entry.name, entry.device_nodes), entry
         elif entry.glob is not None:
             # pathlib's glob refuses patterns such as /dev/a**, with which this one does what a shell does
             for path in sorted(filter(_is_device_node, glob.glob(entry.glob))):  # noqa: PTH207
-                yield _device(entry, safe_name(Path(path).name), (path,))
+                yield _device(entry, safe_name(Path(path).name), (path,)), entry
 
 
 def _is_device_node(path: str) -> bool:

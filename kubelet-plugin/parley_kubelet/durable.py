@@ -1,19 +1,25 @@
 """A folder whose files are whole or absent, also after a crash or a power cut.
 
 Decides how a file reaches the disk; what is in it is its owner's affair. A new version is written beside the
-old one, flushed, and renamed over it; the folder is flushed too, because the name is in there. Writing takes
-milliseconds and happens on the event loop: nothing of this process comes between a caller's reading and its
-writing.
+old one, flushed, and renamed over it; the folder is flushed too, because the name is in there. What can be made
+again after a power cut need not be flushed. Everything here blocks: call it in a thread if the disk may be slow.
 """
 
+import asyncio
 import fcntl
+import hashlib
 import os
+import struct
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 _TEMPORARY = ".parley-new-"
+_LOCK = "lock"
+_NAMES_LOCK = "lock-names"
+_RETRY = 0.02
+"""Seconds between two attempts at the lock of a name; nobody else wants it but during a rolling update."""
 
 
 class Folder:
@@ -30,25 +36,27 @@ class Folder:
         except FileNotFoundError:
             return None
 
-    def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Replace the file; when this returns, it is on the disk. Raises OSError, and the old file stands."""
+    def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
+        """Replace the file; when this returns, it is on the disk, unless `flush` is false: then it is whole or
+        absent for all who look, but not after a power cut. Raises OSError, and the old file stands."""
         descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.path)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 os.fchmod(file.fileno(), mode)
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if flush:
+                    os.fsync(file.fileno())
             Path(temporary).rename(self.path / name)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        self._flush()
+        if flush:
+            self._flush()
 
     def remove(self, name: str) -> None:
-        """Remove the file; it is no error if it is gone. Raises OSError."""
+        """Remove the file; it is no error if it is gone. Not flushed. Raises OSError."""
         (self.path / name).unlink(missing_ok=True)
-        self._flush()
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """The files whose names start like this, sorted."""
@@ -61,13 +69,32 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out of this folder: during a rolling update two plugins share it."""
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Keep other processes out of this folder: during a rolling update two plugins share it. Waits."""
+        descriptor = self._open(_LOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+    @asynccontextmanager
+    async def locked_name(self, name: str) -> AsyncIterator[None]:
+        """Keep others of this and other processes from doing something for `name` at the same time. Waits.
+
+        A lock of the open file description on one byte of a file: a file per name could not be removed safely.
+        """
+        start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+        wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0)
+        descriptor = self._open(_NAMES_LOCK)
+        try:
+            while not _taken(descriptor, wanted):  # noqa: ASYNC110 - another process sets no event
+                await asyncio.sleep(_RETRY)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _open(self, name: str) -> int:
+        return os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _flush(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -75,3 +102,11 @@ class Folder:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _taken(descriptor: int, wanted: bytes) -> bool:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,58 +1,39 @@
 """What was allocated for a built-in claim, read from the claim and nothing else.
 
-Decides which devices of this node the claim stands for, or says in a sentence why it stands for none. Whether
-those devices exist here and are free is left to `preparation`.
+Decides whether the claim is this driver's on this node, and which devices and handle it has, or says in a sentence
+why not. Whether the handle suits the driver is left to `preparation`, whether the devices exist to the driver.
 
-The controller writes results and a handle. Either each result names a device and the handle, an opaque
-configuration, says the same; or the one result is a placeholder, because the devices were found after the
-allocation was written, and the handle is in the `data` of that result's entry in `status.devices`.
+The controller writes results and a handle. Either each result names a device and the handle is an opaque
+configuration; or the one result is a placeholder, because the devices were found after the allocation was written
+or there are none to name, and the handle may be in the `data` of that result's entry in `status.devices`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any
 
-from pydantic import Field, ValidationError
-
-from parley.api.builtin import BuiltinClaim, DeviceResult
-from parley.api.meta import Model
-
-PLACEHOLDER: Final = ("parley.dev", "negotiated")
-"""Pool and device of a result whose devices are in the handle alone. The controller spells them alike."""
-
-
-class HandleDevice(Model):
-    """A device by its pool, which is named as its node, and its name."""
-
-    pool: str
-    device: str
-
-
-class Handle(Model):
-    """What the device driver hands over: its devices, and whether the claim has a share of each or the whole."""
-
-    devices: Annotated[tuple[HandleDevice, ...], Field(min_length=1)]
-    shared: bool = False
-
-
-class Refused(Exception):
-    """Raised when a claim cannot be prepared; the message is the whole answer to the kubelet."""
+from parley.api.builtin import BuiltinClaim, DeviceResult, NodeSelector, NodeSelectorTerm
+from parley_kubelet.checkpoint import Result
+from parley_kubelet.hooks import Device, Refused
+from parley_kubelet.names import PLACEHOLDER
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The claim's results of this driver, and the names of the devices of this node behind them."""
+    """What this driver granted: devices, each once; what the kubelet is told, by request; the handle and the field
+    that it was found in."""
 
-    results: tuple[DeviceResult, ...]
-    devices: tuple[str, ...]
-    shared: bool
+    results: tuple[Result, ...]
+    devices: tuple[Device, ...]
+    handle: Any
+    field: str
 
 
 def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted:
     """What this driver granted to the claim on this node.
 
-    Raises Refused if the claim is another one of the same name, is not allocated by this driver, or is
-    allocated on another node.
+    Raises Refused if the claim is another one of the same name, is not allocated by this driver and for this node,
+    or is reserved for nobody.
     """
     full = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if claim.metadata.uid != uid:
@@ -61,16 +42,17 @@ def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted
             " delete the pod, so that it is made again with the new claim"
         )
     results = _results(claim, driver, full)
-    handle = _handle(claim, results, driver, full)
-    for device in handle.devices:
-        if device.pool != node:
-            raise Refused(
-                f"claim {full}: pool={device.pool!r} of device {device.device!r} is not of this node, {node!r}:"
-                " delete the pod, so that its claim is negotiated again"
-            )
-    names = tuple(dict.fromkeys(device.device for device in handle.devices))
-    _check_agreement(results, names, node, full)
-    return Granted(results, names, handle.shared)
+    _check_place(claim, node, full)
+    if not claim.status.reserved_for:
+        raise Refused(
+            f"claim {full}: status.reservedFor is empty, no pod may use the claim: wait until parley-controller"
+            " has reserved it, or delete the pod"
+        )
+    field, handle = _handle(claim, results, driver, full)
+    named = _named(results) or _of_handle(results, handle)
+    devices = tuple(dict.fromkeys(Device(result.pool, result.device) for result in named))
+    told = named or tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in results)
+    return Granted(told, devices, handle, field)
 
 
 def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult, ...]:
@@ -87,22 +69,43 @@ def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult,
     return results
 
 
-def _handle(claim: BuiltinClaim, results: tuple[DeviceResult, ...], driver: str, full: str) -> Handle:
+def _check_place(claim: BuiltinClaim, node: str, full: str) -> None:
+    allocation = claim.status.allocation
+    selector = allocation.node_selector if allocation else None
+    if selector is not None and not _names_node(selector, node):
+        names = ", ".join(dict.fromkeys(_node_names(selector))) or "no node by its name"
+        raise Refused(
+            f"claim {full}: status.allocation.nodeSelector names {names}, and this is node {node!r}:"
+            " delete the pod, so that its claim is negotiated again"
+        )
+
+
+def _names_node(selector: NodeSelector, node: str) -> bool:
+    """By name: Parley writes no other selector, and so does whoever allocates a device of one node."""
+    return any(node in _term_names(term) for term in selector.node_selector_terms)
+
+
+def _node_names(selector: NodeSelector) -> Iterator[str]:
+    for term in selector.node_selector_terms:
+        yield from _term_names(term)
+
+
+def _term_names(term: NodeSelectorTerm) -> list[str]:
+    """The nodes of a term that says nothing else than their names."""
+    if term.match_expressions or len(term.match_fields) != 1:
+        return []
+    (field,) = term.match_fields
+    return field.values if (field.key, field.operator) == ("metadata.name", "In") else []
+
+
+def _handle(claim: BuiltinClaim, results: tuple[DeviceResult, ...], driver: str, full: str) -> tuple[str, Any]:
     field, data = next(_handles(claim, results, driver), ("", None))
     if data is None:
         raise Refused(
             f"claim {full}: nodes are offered, but no device of {driver} is allocated yet:"
             " wait until parley-controller has allocated it"
         )
-    try:
-        return Handle.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join((field, *map(str, first["loc"])))
-        raise Refused(
-            f"claim {full}: {where}={first['input']!r}: {first['msg']}:"
-            " run the same version of parley-controller and parley-kubelet"
-        ) from None
+    return field, data
 
 
 def _handles(
@@ -123,13 +126,25 @@ def _is_placeholder(result: DeviceResult) -> bool:
     return (result.pool, result.device) == PLACEHOLDER
 
 
-def _check_agreement(results: tuple[DeviceResult, ...], names: tuple[str, ...], node: str, full: str) -> None:
-    """Built-in Kubernetes shows the results to everybody: what is handed out must not be something else."""
-    shown = {(result.pool, result.device) for result in results if not _is_placeholder(result)}
-    if shown and shown != {(node, name) for name in names}:
-        listed = ", ".join("/".join(device) for device in sorted(shown))
-        raise Refused(
-            f"claim {full}: the allocation's results are {listed}, its handle has"
-            f" {', '.join(f'{node}/{name}' for name in sorted(names))}:"
-            " delete the pod, so that its claim is negotiated again"
-        )
+def _named(results: tuple[DeviceResult, ...]) -> tuple[Result, ...]:
+    return tuple(
+        Result(request=result.request, pool=result.pool, device=result.device)
+        for result in results
+        if not _is_placeholder(result)
+    )
+
+
+def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[Result, ...]:
+    """The devices behind a placeholder, if the handle lists any: the kubelet is told of them, not of the
+    placeholder, so that their health is theirs."""
+    listed = handle.get("devices") if isinstance(handle, dict) else None
+    found = [_device(item) for item in listed] if isinstance(listed, list) else []
+    devices = dict.fromkeys(device for device in found if device is not None)
+    return tuple(Result(request=results[0].request, pool=d.pool, device=d.device) for d in devices)
+
+
+def _device(item: Any) -> Device | None:
+    if not isinstance(item, dict):
+        return None
+    pool, device = item.get("pool"), item.get("device")
+    return Device(pool, device) if isinstance(pool, str) and isinstance(device, str) else None

@@ -1,6 +1,7 @@
 """The program `parley-kubelet`: settings, logging, signals, and one sentence where it cannot start.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot start or go on, 2 for wrong options.
+Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot start or go on, 2 for wrong options; of `doctor` 1 if
+something has to be mended.
 """
 
 import asyncio
@@ -16,11 +17,21 @@ from parley.kube.http import HttpClient
 from parley_kubelet.checkpoint import CheckpointError
 from parley_kubelet.configuration import ConfigurationError, load
 from parley_kubelet.devices import NameTaken
+from parley_kubelet.doctor import diagnose
+from parley_kubelet.loading import LoadError
 from parley_kubelet.plugin import run_plugin
-from parley_kubelet.settings import Settings, parse_arguments
+from parley_kubelet.settings import DOCTOR, Settings, parse_arguments
 from parley_kubelet.sockets import SocketRefused
 
-_CANNOT_START = (ConfigurationError, NameTaken, CheckpointError, SocketRefused, NoConfiguration, OSError)
+_CANNOT_START = (
+    ConfigurationError,
+    LoadError,
+    NameTaken,
+    CheckpointError,
+    SocketRefused,
+    NoConfiguration,
+    OSError,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+    if settings.command == DOCTOR:
+        return asyncio.run(_diagnose(settings))
     try:
         asyncio.run(_run(settings))
     except _CANNOT_START as error:
@@ -51,6 +64,13 @@ async def _run(settings: Settings) -> None:
     configuration = load(settings.config)
     async with _client(settings) as client:
         await run_plugin(settings, configuration, client, stop)
+
+
+async def _diagnose(settings: Settings) -> int:
+    findings = await diagnose(settings, _client)
+    for finding in findings:
+        print(finding)
+    return 0 if all(finding.well for finding in findings) else 1
 
 
 def _client(settings: Settings) -> HttpClient:

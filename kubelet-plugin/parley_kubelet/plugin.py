@@ -1,47 +1,61 @@
-"""The plugin as a whole: what it consists of, and the order in which that starts and stops.
+"""The plugin as a whole: its drivers, each with a registration of its own, and what they share.
 
-    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has taken the
-            plugin, devices published: before that a pod would be refused, and tried again a minute later only
-    stop    devices no longer published; registration socket removed, so that the kubelet sends nothing new;
-            calls in progress end within a grace period; own socket removed
-
-Published slices and prepared claims stay: a plugin that is updated comes back. If it does not, the kubelet
-removes the slices by itself, and containers keep what they were given.
+Decides which drivers there are; how one is served is decided by `serving`, how the receipts for what was given
+back are written by `releases`. A fault of one driver that it cannot live with ends the process, and with it all
+drivers: the pod is then started anew.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import structlog
 
 from parley.kube.client import Client
-from parley_kubelet.configuration import DEFAULT_DRIVER, Configuration, ConfigurationError
-from parley_kubelet.devices import NodeDevice, absent, discover
-from parley_kubelet.durable import Folder
-from parley_kubelet.preparation import Preparation
-from parley_kubelet.proto.dra_v1_pb2_grpc import add_DRAPluginServicer_to_server
-from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
-from parley_kubelet.registration import RegistrationService
-from parley_kubelet.service import DraService
-from parley_kubelet.settings import Settings
-from parley_kubelet.slices import SlicePublisher
-from parley_kubelet.sockets import serving, socket_paths
-
-GRACE = 10.0
-"""Seconds that calls in progress have at the end; less than the 30 that a pod has."""
+from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
+from parley_kubelet.device_driver import DeviceDriver
+from parley_kubelet.devices import absent
+from parley_kubelet.hooks import NodeDriver
+from parley_kubelet.loading import load_driver
+from parley_kubelet.releases import Receipts
+from parley_kubelet.serving import Served
+from parley_kubelet.settings import DEVICES, Settings
 
 log = structlog.get_logger(__name__)
 
 
-def choose_driver(settings: Settings, configuration: Configuration) -> str:
-    """The driver's name. Raises ConfigurationError if the option and the file differ."""
+def make_drivers(settings: Settings, configuration: Configuration) -> tuple[NodeDriver[Any, Any], ...]:
+    """The drivers that were asked for. Raises ConfigurationError, NameTaken or LoadError."""
+    drivers = tuple(_make(settings, configuration, option) for option in settings.drivers)
+    names = [driver.name for driver in drivers]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigurationError(f"--driver: two drivers have the name {twice[0]!r}: leave one of them out")
+    if unused := sorted(configuration.drivers.keys() - set(names)):
+        raise ConfigurationError(
+            f"{settings.config}: drivers[{unused[0]!r}]: no driver of that name was given in --driver,"
+            f" which has {', '.join(names)}: correct the name or remove it"
+        )
+    return drivers
+
+
+def _make(settings: Settings, configuration: Configuration, option: str) -> NodeDriver[Any, Any]:
+    if option == DEVICES:
+        driver = DeviceDriver(settings.node, configuration, choose_name(settings, configuration))
+        driver.found()
+        return driver
+    loaded = load_driver(option)
+    return loaded(settings.node, settings_of(configuration, settings.config, loaded.name, loaded.settings))
+
+
+def choose_name(settings: Settings, configuration: Configuration) -> str | None:
+    """The device driver's name. Raises ConfigurationError if the option and the file differ."""
     ours, theirs = settings.driver, configuration.driver
     if ours and theirs and ours != theirs:
         raise ConfigurationError(
             f"{settings.config}: driver={theirs!r} differs from --driver-name={ours!r}: leave one of them out"
         )
-    return ours or theirs or DEFAULT_DRIVER
+    return ours or theirs
 
 
 async def run_plugin(
@@ -49,54 +63,35 @@ async def run_plugin(
 ) -> None:
     """Serve until `stop` is set.
 
-    Raises ConfigurationError, NameTaken, CheckpointError, SocketRefused or OSError if it cannot start.
+    Raises ConfigurationError, LoadError, NameTaken, CheckpointError, SocketRefused or OSError if it cannot start.
     """
-    driver = choose_driver(settings, configuration)
-
-    def devices() -> tuple[NodeDevice, ...]:
-        return discover(configuration)
-
-    found = devices()
+    drivers = make_drivers(settings, configuration)
     for fault in absent(configuration):
         log.warning("device left out", device=fault)
-    paths = socket_paths(settings.plugins, settings.registry, driver, settings.instance)
-    preparation = Preparation(
-        client,
-        driver=driver,
-        node=settings.node,
-        devices=devices,
-        state=Folder(settings.state or settings.plugins / driver),
-        cdi=Folder(settings.cdi, mode=0o755),
-    )
-    prepared = preparation.restore()
-    log.info("starting", driver=driver, node=settings.node, devices=len(found), prepared=len(prepared))
-    publisher = SlicePublisher(client, driver=driver, node=settings.node, devices=devices)
-    dra = DraService(preparation, driver)
-    registration = RegistrationService(driver, paths.plugin)
-    async with (
-        serving(paths.plugin, lambda server: add_DRAPluginServicer_to_server(dra, server), GRACE),
-        serving(
-            paths.registration, lambda server: add_RegistrationServicer_to_server(registration, server), GRACE
-        ),
-    ):
-        await _until(stop, _publish(registration, publisher))
-        log.info("stopping", driver=driver, node=settings.node)
+    served = [Served(driver, settings, client) for driver in drivers]
+    for one in served:
+        one.restore()
+    receipts = Receipts(client, settings.node, {one.preparation.driver.name: one.preparation for one in served})
+    open_sockets: list[AsyncExitStack] = []
+    try:
+        for one in served:
+            open_sockets.append(stack := AsyncExitStack())
+            await stack.enter_async_context(one.sockets())
+        await _until(stop, [*(one.run() for one in served), receipts.run()])
+    finally:
+        await asyncio.gather(*(stack.aclose() for stack in open_sockets))
 
 
-async def _publish(registration: RegistrationService, publisher: SlicePublisher) -> None:
-    await registration.registered.wait()
-    await publisher.run()
-
-
-async def _until(stop: asyncio.Event, publication: Coroutine[Any, Any, None]) -> None:
-    """Publish until `stop` is set; an unexpected error of the publisher ends the plugin."""
-    publishing = asyncio.create_task(publication)
+async def _until(stop: asyncio.Event, work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Work until `stop` is set; an unexpected error ends the plugin."""
+    working: list[asyncio.Task[Any]] = [asyncio.create_task(one) for one in work]
     stopping = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((publishing, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if publishing.done():
-            publishing.result()
+        await asyncio.wait([*working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in working:
+            if task.done():
+                task.result()
     finally:
-        for task in (publishing, stopping):
+        for task in (*working, stopping):
             task.cancel()
-        await asyncio.gather(publishing, stopping, return_exceptions=True)
+        await asyncio.gather(*working, stopping, return_exceptions=True)

@@ -1,32 +1,49 @@
-"""Prepares claims on this node and undoes it: from a claim's name to files on the disk.
+"""Prepares claims on this node and undoes it: from a claim's name to a driver's hook and files on the disk.
 
-    prepare     in the checkpoint? then done. Otherwise read the claim live, see that its devices exist here
-                and are free, write the CDI specification, and the checkpoint last
-    unprepare   remove the CDI specification, and the checkpoint's entry last; the claim itself is not asked
+    prepare     prepared in this boot? then done. Otherwise read the claim live, let the driver admit it, record
+                the intention, call the driver, write the CDI specification, and record what the driver returned
+    unprepare   record that it begins, call the driver, remove the CDI specification, and the record last; the
+                claim itself is not asked
 
-So a crash at any point leaves either nothing that counts or a prepared claim, and the kubelet's next call
-finishes what is missing. One claim is handled by one call at a time; within the process and against a second
-plugin on this node (a rolling update) the step from reading to writing the checkpoint is not interrupted.
+    (nothing) --> preparing --> prepared --> unpreparing --> (nothing)
+    prepare again, where it is not prepared or was in an earlier boot of the machine: --> preparing
 
-What a claim was granted is read by `handle`, what a container gets is decided by `cdi`.
+So a crash at any point leaves either nothing or a record, and the kubelet's next call finishes what is missing.
+One claim is handled by one call at a time, in the order of the calls; a call that the kubelet gives up goes on to
+its end. What a claim was granted is read by `handle`, what a container gets is decided by the driver and `cdi`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
+
+import orjson
+import structlog
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley_kubelet.cdi import Specifications
-from parley_kubelet.checkpoint import Checkpoint, PreparedClaim, PreparedClaims, Result
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.checkpoint import Entries, Entry, HeldDevice
 from parley_kubelet.durable import Folder
-from parley_kubelet.handle import Granted, Refused, granted
+from parley_kubelet.handle import Granted, granted
+from parley_kubelet.hooks import Held, NodeDriver, Refused
+from parley_kubelet.records import Records
+from parley_kubelet.typed import TypedEntries
 
-READ_LIMIT = 20.0
-"""Seconds to read a claim; the kubelet gives up a call after 45."""
+LIMIT: Final = 40.0
+"""Seconds for a call, waiting for another one of the same claim included; the kubelet gives it up after 45."""
+
+READ_LIMIT: Final = 20.0
+"""Seconds to read a claim."""
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,73 +58,163 @@ class ClaimName:
         return f"{self.namespace}/{self.name}"
 
 
-class Preparation:
-    """The claims of one driver on one node.
+def boot_id() -> str:
+    """Which boot of this machine this is (Linux, random(4))."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
-    `devices` returns the node's devices as they are now.
-    """
+
+class Preparation:
+    """The claims of one driver on one node. `boot` tells this boot of the machine from earlier ones."""
 
     def __init__(
         self,
+        driver: NodeDriver[Any, Any],
         client: Client,
         *,
-        driver: str,
-        node: str,
-        devices: Callable[[], Iterable[NodeDevice]],
         state: Folder,
         cdi: Folder,
+        boot: str,
+        limit: float = LIMIT,
     ) -> None:
+        self.driver = driver
         self._client = client
-        self._driver = driver
-        self._node = node
-        self._devices = devices
         self._state = state
-        self._checkpoint = Checkpoint(state)
-        self._specifications = Specifications(cdi, driver)
+        self._records = Records(state, driver.node)
+        self._specifications = Specifications(cdi, driver.name)
+        self.boot = boot
+        self._limit = limit
+        self._typed = TypedEntries(driver)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._under_way: Counter[str] = Counter()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self.released = asyncio.Event()
+        """Set whenever something is no longer held; whoever waits for that clears it."""
 
-    def restore(self) -> PreparedClaims:
-        """Bring the CDI folder in line with the checkpoint, and return what is prepared.
+    def restore(self) -> Entries:
+        """Bring the CDI folder in line with the checkpoint, and return what is held. Blocks.
 
         Raises CheckpointError or OSError; then nothing may be prepared.
         """
-        with self._state.locked():
-            self._state.sweep()
-            prepared = self._checkpoint.read()
-            self._specifications.restore(prepared.values())
-        return prepared
+        self._state.sweep()
+        entries = self._records.read_now()
+        prepared = [entry for entry in entries.values() if entry.phase == "prepared"]
+        for name in self._specifications.restore(prepared):
+            log.warning("orphaned CDI specification removed", driver=self.driver.name, file=name)
+        return entries
 
-    async def prepare(self, claim: ClaimName) -> PreparedClaim:
-        """Make the claim's devices ready. Raises Refused, NameTaken, CheckpointError or OSError."""
-        async with self._lock(claim.uid):
-            if (before := self._again(claim.uid)) is not None:
-                return before
-            found = granted(await self._read(claim), uid=claim.uid, driver=self._driver, node=self._node)
-            with self._state.locked():
-                prepared = self._checkpoint.read()
-                entry = prepared.get(claim.uid) or self._entry(claim, found, prepared)
-                self._specifications.write(entry)
-                self._checkpoint.write({**prepared, claim.uid: entry})
-            return entry
+    async def entries(self) -> Entries:
+        """All that is held. Raises CheckpointError or OSError."""
+        return await self._records.read()
+
+    async def held(self) -> tuple[Held[Any], ...]:
+        """The same as the driver's hooks get it, without what this version of the driver does not understand."""
+        return self._typed.all(await self._records.read())
+
+    async def holds(self, uid: str) -> bool:
+        """Whether anything of the claim is here, or may be in a moment. Raises CheckpointError or OSError."""
+        return uid in self._under_way or uid in await self._records.read()
+
+    async def prepare(self, claim: ClaimName) -> Entry:
+        """Make the claim ready. Raises Refused, CheckpointError, OSError, or what the driver raises."""
+        return await self._in_order(claim, self._prepare)
 
     async def unprepare(self, claim: ClaimName) -> None:
-        """Give the claim's devices back; it is no error if they were. Raises CheckpointError or OSError."""
-        async with self._lock(claim.uid):
-            with self._state.locked():
-                prepared = dict(self._checkpoint.read())
-                self._specifications.remove(claim.uid)
-                if prepared.pop(claim.uid, None) is not None:
-                    self._checkpoint.write(prepared)
+        """Undo it; no error if nothing is held. Raises Refused, CheckpointError, OSError, or what the driver
+        raises."""
+        await self._in_order(claim, self._unprepare)
+        self.released.set()
 
-    def _lock(self, uid: str) -> asyncio.Lock:
-        return self._locks.setdefault(uid, asyncio.Lock())
+    async def close(self) -> None:
+        """Cancel calls that are still under way; they are in the checkpoint."""
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
-    def _again(self, uid: str) -> PreparedClaim | None:
-        with self._state.locked():
-            entry = self._checkpoint.read().get(uid)
-            if entry is not None:
-                self._specifications.write(entry)
+    async def _in_order(self, claim: ClaimName, work: Callable[[ClaimName], Coroutine[Any, Any, T]]) -> T:
+        call = asyncio.create_task(self._alone(claim, work))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return await asyncio.shield(call)
+
+    async def _alone(self, claim: ClaimName, work: Callable[[ClaimName], Awaitable[T]]) -> T:
+        self._under_way[claim.uid] += 1
+        try:
+            async with asyncio.timeout(self._limit) as limit:
+                async with self._locks.setdefault(claim.uid, asyncio.Lock()), self._state.locked_name(claim.uid):
+                    return await work(claim)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Refused(
+                f"claim {claim}: driver {self.driver.name} is not done after {self._limit:g} s:"
+                " the kubelet will try again; see the log of parley-kubelet on this node"
+            ) from None
+        finally:
+            self._under_way[claim.uid] -= 1
+            if not self._under_way[claim.uid]:
+                del self._under_way[claim.uid]
+
+    async def _prepare(self, claim: ClaimName) -> Entry:
+        before = (await self._records.read()).get(claim.uid)
+        if before is not None and before.phase == "prepared" and before.boot in (self.boot, ""):
+            await asyncio.to_thread(self._specifications.write, before)
+            return before
+        entry = await self._intended(claim, before)
+        held = self._typed.held(entry)
+        prepared = await self.driver.prepare(held.claim)
+        _check_state(claim, prepared.state)
+        done = entry.model_copy(
+            update={"phase": "prepared", "edits": prepared.edits, "state": dict(prepared.state)}
+        )
+        await asyncio.to_thread(self._specifications.write, done)
+        await self._records.change(claim.uid, lambda _: done)
+        return done
+
+    async def _intended(self, claim: ClaimName, before: Entry | None) -> Entry:
+        """The entry to prepare, recorded. What was prepared before the machine restarted needs no API."""
+        if before is not None and before.phase == "prepared":
+            entry = before.model_copy(update={"phase": "preparing", "boot": self.boot})
+        else:
+            found = granted(await self._read(claim), uid=claim.uid, driver=self.driver.name, node=self.driver.node)
+            entry = self._entry(claim, found, before)
+            self._typed.check(entry, found.field)
+            if before is not None and before.handle != entry.handle:
+                await self._undo(before)
+                entry = entry.model_copy(update={"state": None})
+
+        def admitted(entries: Entries) -> Entry:
+            self.driver.admit(self._typed.held(entry).claim, self._typed.rivals(entry, entries))
             return entry
+
+        await self._records.change(claim.uid, admitted)
+        return entry
+
+    def _entry(self, claim: ClaimName, found: Granted, before: Entry | None) -> Entry:
+        return Entry(
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            phase="preparing",
+            boot=self.boot,
+            results=found.results,
+            devices=tuple(HeldDevice(pool=device.pool, name=device.device) for device in found.devices),
+            handle=found.handle,
+            state=before.state if before else None,
+        )
+
+    async def _unprepare(self, claim: ClaimName) -> None:
+        entry = (await self._records.read()).get(claim.uid)
+        if entry is None:
+            await asyncio.to_thread(self._specifications.remove, claim.uid)
+        else:
+            await self._undo(entry)
+
+    async def _undo(self, entry: Entry) -> None:
+        leaving = entry.model_copy(update={"phase": "unpreparing"})
+        await self._records.change(entry.uid, lambda _: leaving)
+        await self.driver.unprepare(self._typed.held(leaving))
+        await asyncio.to_thread(self._specifications.remove, entry.uid)
+        await self._records.change(entry.uid, lambda _: None)
 
     async def _read(self, claim: ClaimName) -> BuiltinClaim:
         try:
@@ -123,36 +230,11 @@ class Preparation:
                 f"claim {claim}: cannot be read from the API server ({why}): the kubelet will try again"
             ) from None
 
-    def _entry(self, claim: ClaimName, found: Granted, prepared: PreparedClaims) -> PreparedClaim:
-        known = {device.name: device for device in self._devices()}
-        for name in found.devices:
-            if name not in known:
-                raise Refused(
-                    f"claim {claim}: device={name!r} is not a device of node {self._node!r}, which has"
-                    f" {', '.join(known) or 'none'}: bring the device back, or delete the pod"
-                )
-            self._check_free(claim, known[name], found.shared, prepared)
-        return PreparedClaim(
-            uid=claim.uid,
-            namespace=claim.namespace,
-            name=claim.name,
-            shared=found.shared,
-            results=tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in found.results),
-            devices=tuple(known[name] for name in found.devices),
-        )
 
-    def _check_free(self, claim: ClaimName, device: NodeDevice, shared: bool, prepared: PreparedClaims) -> None:
-        holders = [other for other in prepared.values() if any(device.name == d.name for d in other.devices)]
-        if not holders:
-            return
-        names = ", ".join(f"{holder.namespace}/{holder.name}" for holder in holders)
-        if not shared or not all(holder.shared for holder in holders):
-            raise Refused(
-                f"claim {claim}: device={device.name!r} is still prepared for claim {names}:"
-                " wait until the pods that use it are gone from this node"
-            )
-        if len(holders) >= device.shares:
-            raise Refused(
-                f"claim {claim}: device={device.name!r} has {device.shares} shares, and claims {names} have them"
-                " all: wait until a pod that uses it is gone from this node"
-            )
+def _check_state(claim: ClaimName, state: Any) -> None:
+    try:
+        orjson.dumps(dict(state))
+    except (TypeError, ValueError) as error:
+        raise Refused(
+            f"claim {claim}: the driver returned a state that is not JSON ({error}): correct the driver"
+        ) from None

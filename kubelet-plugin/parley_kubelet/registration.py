@@ -14,17 +14,21 @@ import structlog
 from parley_kubelet.proto import registration_v1_pb2 as registration
 from parley_kubelet.proto.registration_v1_pb2_grpc import RegistrationServicer
 
-SUPPORTED_VERSIONS = ("v1.DRAPlugin",)
+PREPARING = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+"""The kubelet takes the first that it knows."""
+
+HEALTH = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 log = structlog.get_logger(__name__)
 
 
 class RegistrationService(RegistrationServicer):
-    """Answers who serves at `endpoint`. `registered` is set once the kubelet has taken the plugin."""
+    """Answers who serves what at `endpoint`. `registered` is set once the kubelet has taken the plugin."""
 
-    def __init__(self, driver: str, endpoint: Path) -> None:
+    def __init__(self, driver: str, endpoint: Path, *, health: bool) -> None:
         self._driver = driver
         self._endpoint = endpoint
+        self._versions = PREPARING + HEALTH if health else PREPARING
         self.registered = asyncio.Event()
 
     async def GetInfo(self, request: registration.InfoRequest, context: Any) -> registration.PluginInfo:
@@ -33,7 +37,7 @@ class RegistrationService(RegistrationServicer):
             type="DRAPlugin",
             name=self._driver,
             endpoint=str(self._endpoint),
-            supported_versions=SUPPORTED_VERSIONS,
+            supported_versions=self._versions,
         )
 
     async def NotifyRegistrationStatus(

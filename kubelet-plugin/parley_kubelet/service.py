@@ -1,9 +1,8 @@
 # ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
-"""The gRPC edge to the kubelet: DRA v1, NodePrepareResources and NodeUnprepareResources.
+"""The gRPC edge to the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1 and v1beta1.
 
 Translates between messages and `preparation`, and sees that every claim of a call gets its own answer: the
-kubelet treats a missing one as a failure of all. A call that the kubelet gives up ends where it waits, which
-is before anything was written.
+kubelet treats a missing one as a failure of all. The two versions have the same fields, so far as they are used.
 """
 
 import asyncio
@@ -12,82 +11,131 @@ from typing import Any
 
 import structlog
 
-from parley_kubelet.cdi import device_id
-from parley_kubelet.checkpoint import CheckpointError, PreparedClaim
-from parley_kubelet.devices import NameTaken
-from parley_kubelet.handle import Refused
+from parley_kubelet.cdi import device_ids
+from parley_kubelet.checkpoint import CheckpointError, Entry, HeldDevice
+from parley_kubelet.hooks import Refused
 from parley_kubelet.preparation import ClaimName, Preparation
-from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer
+from parley_kubelet.proto import dra_v1_pb2 as v1
+from parley_kubelet.proto import dra_v1beta1_pb2 as v1beta1
+from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer as V1Servicer
+from parley_kubelet.proto.dra_v1beta1_pb2_grpc import DRAPluginServicer as V1Beta1Servicer
 
 log = structlog.get_logger(__name__)
 
 
-class DraService(DRAPluginServicer):
-    """Answers the kubelet for one driver."""
+class DraV1(V1Servicer):
+    """Answers kubelets from 1.34."""
 
-    def __init__(self, preparation: Preparation, driver: str) -> None:
-        self._preparation = preparation
-        self._driver = driver
+    def __init__(self, preparation: Preparation) -> None:
+        self._answers = _Answers(preparation, v1)
 
     async def NodePrepareResources(
-        self, request: dra.NodePrepareResourcesRequest, context: Any
-    ) -> dra.NodePrepareResourcesResponse:
+        self, request: v1.NodePrepareResourcesRequest, context: Any
+    ) -> v1.NodePrepareResourcesResponse:
         """Prepare each claim; one that cannot be prepared does not hinder the others."""
-        answers = await asyncio.gather(*(self._prepare(claim) for claim in _names(request.claims)))
-        return dra.NodePrepareResourcesResponse(claims=dict(answers))
+        return v1.NodePrepareResourcesResponse(claims=await self._answers.prepare(request.claims))
 
     async def NodeUnprepareResources(
-        self, request: dra.NodeUnprepareResourcesRequest, context: Any
-    ) -> dra.NodeUnprepareResourcesResponse:
+        self, request: v1.NodeUnprepareResourcesRequest, context: Any
+    ) -> v1.NodeUnprepareResourcesResponse:
         """Unprepare each claim."""
-        answers = await asyncio.gather(*(self._unprepare(claim) for claim in _names(request.claims)))
-        return dra.NodeUnprepareResourcesResponse(claims=dict(answers))
+        return v1.NodeUnprepareResourcesResponse(claims=await self._answers.unprepare(request.claims))
 
-    async def _prepare(self, claim: ClaimName) -> tuple[str, dra.NodePrepareResourceResponse]:
-        answer = dra.NodePrepareResourceResponse()
-        answer.error, entry = await _attempt("prepare", claim, self._preparation.prepare(claim))
+
+class DraV1Beta1(V1Beta1Servicer):
+    """Answers older kubelets."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        self._answers = _Answers(preparation, v1beta1)
+
+    async def NodePrepareResources(
+        self, request: v1beta1.NodePrepareResourcesRequest, context: Any
+    ) -> v1beta1.NodePrepareResourcesResponse:
+        """Prepare each claim; one that cannot be prepared does not hinder the others."""
+        return v1beta1.NodePrepareResourcesResponse(claims=await self._answers.prepare(request.claims))
+
+    async def NodeUnprepareResources(
+        self, request: v1beta1.NodeUnprepareResourcesRequest, context: Any
+    ) -> v1beta1.NodeUnprepareResourcesResponse:
+        """Unprepare each claim."""
+        return v1beta1.NodeUnprepareResourcesResponse(claims=await self._answers.unprepare(request.claims))
+
+
+class _Answers:
+    """The answers by claim UID, in the messages of one version."""
+
+    def __init__(self, preparation: Preparation, version: Any) -> None:
+        self._preparation = preparation
+        self._version = version
+
+    async def prepare(self, claims: Iterable[Any]) -> dict[str, Any]:
+        return dict(await asyncio.gather(*map(self._prepare, _names(claims))))
+
+    async def unprepare(self, claims: Iterable[Any]) -> dict[str, Any]:
+        return dict(await asyncio.gather(*map(self._unprepare, _names(claims))))
+
+    async def _prepare(self, claim: ClaimName) -> tuple[str, Any]:
+        answer = self._version.NodePrepareResourceResponse()
+        answer.error, entry = await self._attempt("prepare", claim, self._preparation.prepare(claim))
         if entry is not None:
             answer.devices.extend(self._devices(entry))
-            log.info("claim prepared", claim=str(claim), uid=claim.uid, devices=[d.name for d in entry.devices])
+            told = [device.name for device in entry.devices]
+            log.info("claim prepared", driver=self._driver, claim=str(claim), uid=claim.uid, devices=told)
         return claim.uid, answer
 
-    async def _unprepare(self, claim: ClaimName) -> tuple[str, dra.NodeUnprepareResourceResponse]:
-        error, _ = await _attempt("unprepare", claim, self._preparation.unprepare(claim))
+    async def _unprepare(self, claim: ClaimName) -> tuple[str, Any]:
+        error, _ = await self._attempt("unprepare", claim, self._preparation.unprepare(claim))
         if not error:
-            log.info("claim unprepared", claim=str(claim), uid=claim.uid)
-        return claim.uid, dra.NodeUnprepareResourceResponse(error=error)
+            log.info("claim unprepared", driver=self._driver, claim=str(claim), uid=claim.uid)
+        return claim.uid, self._version.NodeUnprepareResourceResponse(error=error)
 
-    def _devices(self, entry: PreparedClaim) -> Iterable[dra.Device]:
-        """Every result carries the CDI device of the whole claim; container runtimes add it once."""
+    def _devices(self, entry: Entry) -> Iterable[Any]:
         for result in entry.results:
-            yield dra.Device(
+            held = HeldDevice(pool=result.pool, name=result.device)
+            yield self._version.Device(
                 request_names=[result.request],
                 pool_name=result.pool,
                 device_name=result.device,
-                cdi_device_ids=[device_id(self._driver, entry.uid)],
+                cdi_device_ids=device_ids(self._driver, entry, held if held in entry.devices else None),
             )
 
+    @property
+    def _driver(self) -> str:
+        return self._preparation.driver.name
 
-async def _attempt(
-    action: str, claim: ClaimName, work: Awaitable[PreparedClaim | None]
-) -> tuple[str, PreparedClaim | None]:
-    """The error for the kubelet, "" if there was none, and what the work returned."""
-    try:
-        return "", await work
-    except Refused as error:
-        message = str(error)
-    except (CheckpointError, NameTaken) as error:
-        message = f"claim {claim}: {error}"
-    except OSError as error:
-        path = f"{error.filename}: " if error.filename else ""
-        message = f"claim {claim}: {path}{error.strerror}: see to the node's disk, the kubelet will try again"
-    except Exception as error:
-        log.exception("unexpected error", action=action, claim=str(claim), uid=claim.uid)
-        message = f"claim {claim}: unexpected {type(error).__name__}: see the log of parley-kubelet on this node"
-    log.warning("claim refused", action=action, claim=str(claim), uid=claim.uid, reason=message)
-    return message, None
+    async def _attempt(
+        self, action: str, claim: ClaimName, work: Awaitable[Entry | None]
+    ) -> tuple[str, Entry | None]:
+        """The error for the kubelet, "" if there was none, and what the work returned."""
+        try:
+            return "", await work
+        except Refused as error:
+            message = _with_claim(claim, str(error))
+        except CheckpointError as error:
+            message = f"claim {claim}: {error}"
+        except OSError as error:
+            path = f"{error.filename}: " if error.filename else ""
+            message = f"claim {claim}: {path}{error.strerror}: see to the node's disk, the kubelet will try again"
+        except Exception as error:
+            log.exception("unexpected error", driver=self._driver, action=action, claim=str(claim), uid=claim.uid)
+            message = (
+                f"claim {claim}: unexpected {type(error).__name__}: see the log of parley-kubelet on this node"
+            )
+        log.warning(
+            "claim refused",
+            driver=self._driver,
+            action=action,
+            claim=str(claim),
+            uid=claim.uid,
+            reason=message,
+        )
+        return message, None
 
 
-def _names(claims: Iterable[dra.Claim]) -> tuple[ClaimName, ...]:
+def _with_claim(claim: ClaimName, message: str) -> str:
+    """Authors of drivers need not name the claim."""
+    return message if str(claim) in message else f"claim {claim}: {message}"
+
+
+def _names(claims: Iterable[Any]) -> tuple[ClaimName, ...]:
     return tuple(ClaimName(claim.namespace, claim.name, claim.uid) for claim in claims)

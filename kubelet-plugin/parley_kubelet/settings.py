@@ -1,22 +1,31 @@
 """The command line of `parley-kubelet`, and the same by environment variables, for a pod's manifest.
 
-An option wins over its variable, which is the option's name in capitals (`--node-name`, NODE_NAME).
+An option wins over its variable, which is the option's name in capitals (`--node-name`, NODE_NAME). Which of
+them are right for a node is told by `doctor`.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from parley_kubelet.configuration import DEFAULT_DRIVER, driver_name
+
+DEVICES: Final = "devices"
+"""In --driver: the plugin's own driver, of the devices in the configuration file."""
+
+SERVE: Final = "serve"
+DOCTOR: Final = "doctor"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How this plugin was started.
 
-    `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` None
-    if the configuration file may say it. `instance` is the pod's UID, or "" outside of a pod.
+    `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` (the
+    name of the device driver) None if the configuration file may say it. `instance` is the pod's UID, or ""
+    outside of a pod. `drivers` are DEVICES or `module:Class`.
     """
 
     node: str
@@ -28,6 +37,16 @@ class Settings:
     state: Path | None = None
     driver: str | None = None
     instance: str = ""
+    drivers: tuple[str, ...] = (DEVICES,)
+    containerd: Path = Path("/etc/containerd/config.toml")
+    command: str = SERVE
+
+    def state_of(self, driver: str, *, own: bool) -> Path:
+        """Where the driver's checkpoint is. The plugin's own driver has `state` itself, as it always had; so it
+        does not matter to its checkpoint which other drivers there are."""
+        if self.state is None:
+            return self.plugins / driver
+        return self.state if own else self.state / driver
 
 
 def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -35,8 +54,21 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
     parser = argparse.ArgumentParser(
         prog="parley-kubelet",
         description="Parley's node plugin: publishes this node's devices and hands them to containers.",
-        epilog="Each option can be given as an environment variable: --node-name as NODE_NAME. POD_UID tells"
-        " apart two plugins on one node during a rolling update.",
+        epilog="Each option can be given as an environment variable: --node-name as NODE_NAME, several drivers as"
+        " DRIVER with commas. POD_UID tells apart two plugins on one node during a rolling update.",
+    )
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=(SERVE, DOCTOR),
+        default=SERVE,
+        help="serve (the default), or doctor: look at this node, and say what has to be mended",
+    )
+    parser.add_argument(
+        "--driver",
+        action="append",
+        metavar="MODULE:CLASS",
+        help="a node driver to serve; can be repeated. 'devices' is the plugin's own (default: devices)",
     )
     for option, default, text in _OPTIONS:
         value = environment.get(option.upper().replace("-", "_")) or default
@@ -59,7 +91,14 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         state=_optional_path(given["state_dir"]),
         driver=driver,
         instance=environment.get("POD_UID", ""),
+        drivers=tuple(given["driver"] or _listed(environment.get("DRIVER", ""))) or (DEVICES,),
+        containerd=Path(given["containerd_config"]),
+        command=given["command"],
     )
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 _REQUIRED = ("node-name", "config")
@@ -67,12 +106,13 @@ _REQUIRED = ("node-name", "config")
 _OPTIONS = (
     ("kubeconfig", "", "access to the API server; without it, the pod's service account"),
     ("node-name", "", "the node on which this runs; required"),
-    ("config", "", "YAML file that says which devices the node has; required"),
+    ("config", "", "YAML file with the node's devices and the drivers' settings; required"),
     ("plugins-dir", "/var/lib/kubelet/plugins", "the kubelet's folder for the plugins' own sockets"),
     ("plugins-registry-dir", "/var/lib/kubelet/plugins_registry", "where the kubelet looks for plugins"),
     ("cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI specifications"),
-    ("state-dir", "", "where the checkpoint is kept; without it, PLUGINS_DIR/DRIVER_NAME"),
-    ("driver-name", "", f"the driver; without it, the one in the file, or {DEFAULT_DRIVER}"),
+    ("state-dir", "", "where checkpoints are kept; without it, in PLUGINS_DIR/DRIVER_NAME"),
+    ("driver-name", "", f"name of the driver 'devices'; without it, the one in the file, or {DEFAULT_DRIVER}"),
+    ("containerd-config", "/etc/containerd/config.toml", "containerd's configuration, which doctor reads"),
 )
 
 

@@ -1,11 +1,12 @@
-"""Publishes this node's devices as ResourceSlices, and keeps them published.
+"""Publishes the devices of a driver on this node as ResourceSlices, and keeps them published.
 
 Decides what the slices say and when they are written: whenever those in the API differ from the devices that
 are there, be it that a device came or went, that somebody changed or deleted a slice, or that the kubelet
 wiped them, as it does at its own start. Who uses the devices is not its affair.
 
 The node has one pool of its own name. All its slices are of one generation, which rises with each change, so
-that a reader in the middle of it knows that the pool is incomplete.
+that a reader in the middle of it knows that the pool is incomplete. Also a driver without devices has a slice: it
+is the sign that the driver serves on this node, and the kubelet removes it when the driver is gone for a while.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.reflector import Reflector
-from parley_kubelet.devices import NameTaken, NodeDevice
+from parley_kubelet.hooks import Offer
 
 DEVICES_PER_SLICE: Final = 64
 """The API server's limit for slices whose devices have taints (128 without)."""
@@ -39,37 +40,40 @@ RETRIES: Final = Backoff(first=1.0, longest=60.0, jitter=0.3)
 log = structlog.get_logger(__name__)
 
 
-def slice_specs(
-    driver: str, node: str, devices: Sequence[NodeDevice], generation: int
-) -> tuple[dict[str, Any], ...]:
+def slice_specs(driver: str, node: str, devices: Sequence[Offer], generation: int) -> tuple[dict[str, Any], ...]:
     """The `spec` of each slice of the pool. Without devices there is one empty slice: known to have none."""
-    bodies = [_device(driver, index, device) for index, device in enumerate(devices)]
+    bodies = [_device(driver, device) for device in devices]
     chunks = [bodies[at : at + DEVICES_PER_SLICE] for at in range(0, len(bodies), DEVICES_PER_SLICE)] or [[]]
     pool = {"name": node, "generation": generation, "resourceSliceCount": len(chunks)}
     return tuple({"driver": driver, "nodeName": node, "pool": pool, "devices": chunk} for chunk in chunks)
 
 
-def _device(driver: str, index: int, device: NodeDevice) -> dict[str, Any]:
-    capacity = {"slices": {"value": str(device.shares)}}
-    if device.memory is not None:
-        capacity["memory"] = {"value": device.memory}
+def _device(driver: str, offer: Offer) -> dict[str, Any]:
     return {
-        "name": device.name,
-        "attributes": {"model": {"string": device.model}, "index": {"int": index}},
-        "capacity": capacity,
+        "name": offer.name,
+        "attributes": {name: _attribute(value) for name, value in offer.attributes.items()},
+        "capacity": {name: {"value": value} for name, value in offer.capacity.items()},
         "taints": [{"key": NEGOTIATED_TAINT, "value": driver, "effect": "NoSchedule"}],
     }
+
+
+def _attribute(value: str | int | bool) -> dict[str, str | int | bool]:
+    if isinstance(value, bool):
+        return {"bool": value}
+    return {"int": value} if isinstance(value, int) else {"string": value}
+
+
+class CannotTell(Exception):
+    """Raised when the driver failed to say which devices there are."""
 
 
 class SlicePublisher:
     """Keeps the slices of one driver and node.
 
-    `devices` returns the node's devices as they are now.
+    `devices` returns the devices as they are now.
     """
 
-    def __init__(
-        self, client: Client, *, driver: str, node: str, devices: Callable[[], Sequence[NodeDevice]]
-    ) -> None:
+    def __init__(self, client: Client, *, driver: str, node: str, devices: Callable[[], Sequence[Offer]]) -> None:
         self._client = client
         self._driver = driver
         self._node = node
@@ -91,6 +95,10 @@ class SlicePublisher:
             group.create_task(watch.run())
             group.create_task(self._keep())
 
+    def look_again(self) -> None:
+        """The devices may have changed."""
+        self._changed.set()
+
     async def _keep(self) -> None:
         failures = 0
         while True:
@@ -98,9 +106,15 @@ class SlicePublisher:
             try:
                 await self.publish()
                 failures = 0
-            except (ApiError, OutcomeUnknown, NameTaken) as error:
+            except (ApiError, OutcomeUnknown, CannotTell) as error:
                 failures += 1
-                log.warning("devices are not published", node=self._node, failures=failures, error=str(error))
+                log.warning(
+                    "devices are not published",
+                    driver=self._driver,
+                    node=self._node,
+                    failures=failures,
+                    error=str(error),
+                )
             await asyncio.sleep(RETRIES.delay(failures) if failures else PAUSE)
             if not failures:
                 await self._change_or_resync()
@@ -115,9 +129,9 @@ class SlicePublisher:
     async def publish(self) -> bool:
         """Write the slices if they are not as they should be; returns whether that was so.
 
-        Raises ApiError, OutcomeUnknown, and NameTaken if the devices cannot be told apart.
+        Raises ApiError, OutcomeUnknown, and CannotTell if the driver does not know its devices.
         """
-        devices = self._devices()
+        devices = self._told()
         listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         present = sorted(listing.items, key=lambda item: item.metadata.name)
         if self._as_written(present, devices) or self._as_wanted(present, devices):
@@ -125,15 +139,23 @@ class SlicePublisher:
         generation = 1 + max((item.spec.pool.generation for item in present), default=0)
         written = await self._write(present, slice_specs(self._driver, self._node, devices, generation))
         self._written, self._wanted = _versions(written), devices
-        log.info("devices published", node=self._node, devices=len(devices), generation=generation)
+        log.info(
+            "devices published", driver=self._driver, node=self._node, devices=len(devices), generation=generation
+        )
         return True
 
-    def _as_written(self, present: Sequence[ResourceSlice], devices: Sequence[NodeDevice]) -> bool:
+    def _told(self) -> Sequence[Offer]:
+        try:
+            return self._devices()
+        except Exception as error:
+            raise CannotTell(f"{type(error).__name__}: {error}") from error
+
+    def _as_written(self, present: Sequence[ResourceSlice], devices: Sequence[Offer]) -> bool:
         """Nothing changed since this plugin wrote. An API server that drops the taints (feature gate
         DRADeviceTaints) never shows what is wanted: comparing alone would write for ever."""
         return bool(present) and _versions(present) == self._written and devices == self._wanted
 
-    def _as_wanted(self, present: Sequence[ResourceSlice], devices: Sequence[NodeDevice]) -> bool:
+    def _as_wanted(self, present: Sequence[ResourceSlice], devices: Sequence[Offer]) -> bool:
         generation = max((item.spec.pool.generation for item in present), default=0)
         wanted = slice_specs(self._driver, self._node, devices, generation)
         shown = [_comparable(item.spec) for item in present]

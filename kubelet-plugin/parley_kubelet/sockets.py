@@ -59,6 +59,13 @@ async def serving(path: Path, add: Callable[[grpc.aio.Server], None], grace: flo
         await server.stop(grace)
 
 
+def is_served(path: Path) -> bool:
+    """Whether somebody answers there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(str(path)) == 0
+
+
 def _clear(path: Path) -> None:
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

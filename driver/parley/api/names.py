@@ -47,6 +47,19 @@ FIELD_MANAGER: Final = "parley-controller"
 CONDITION_ALLOCATING: Final = "Allocating"
 """Condition of a ResourceClaim while a driver works on its allocation; the message tells how far it is."""
 
+RELEASING_LABEL: Final = "parley.dev/releasing"
+"""On a ResourceClaim, "true": what was allocated is free for others only when the node named in
+RELEASING_FROM_ANNOTATION has said that it is not prepared there any more, by removing this label."""
+
+RELEASE_RECORD_LABEL: Final = "parley.dev/release-record"
+"""On a ResourceClaim, "true": it exists for such a receipt alone, and the node deletes it instead."""
+
+RELEASING_FROM_ANNOTATION: Final = "parley.dev/releasing-from"
+"""The node where the claim may still be prepared."""
+
+CLAIM_UID_ANNOTATION: Final = "parley.dev/claim-uid"
+"""UID of the built-in claim that may still be prepared there: the name by which a node plugin knows it."""
+
 
 def driver_finalizer(driver: str) -> str:
     """What a driver outside of the controller puts on a claim before it allocates anything for it."""

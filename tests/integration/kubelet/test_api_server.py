@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from parley.api.builtin import ResourceSlice
-from parley.api.resources import NODES, RESOURCE_SLICES, Resource
+from parley.api.resources import NODES, PODS, RESOURCE_SLICES, Resource
 from parley.devcluster import Cluster
-from parley.kube.client import Client, EventType
+from parley.kube.client import AlreadyExists, Client, EventType
 from parley.kube.http import HttpClient
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.device_driver import DeviceDriver
 from parley_kubelet.durable import Folder
+from parley_kubelet.hooks import Offer
 from parley_kubelet.preparation import ClaimName, Preparation
 from parley_kubelet.slices import SlicePublisher
 from parley_kubelet.testing import allocated_status, create_claim, offered_status
@@ -22,8 +24,14 @@ pytestmark = pytest.mark.cluster
 
 DRIVER = "device.parley.dev"
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, dict)
-GPU = NodeDevice(name="gpu-0", model="a100", memory="40960Mi", shares=2)
-FUSE = NodeDevice(name="fuse", model="fuse", device_nodes=("/dev/fuse",))
+GPU = Offer("gpu-0", {"model": "a100", "index": 0}, {"slices": "2", "memory": "40960Mi"})
+FUSE = Offer("fuse", {"model": "fuse", "index": 1}, {"slices": "1"})
+DEVICES = {
+    "devices": [
+        {"name": "gpu-0", "model": "a100", "memory": "40960Mi", "slices": 2},
+        {"name": "null", "model": "null", "deviceNodes": ["/dev/null"]},
+    ]
+}
 
 
 @pytest.fixture
@@ -66,7 +74,7 @@ async def test_slices_are_accepted_kept_as_they_are_and_written_once(client: Cli
 
 
 async def test_as_many_devices_as_a_slice_may_have_and_one_more(client: Client, node: str) -> None:
-    devices = tuple(NodeDevice(name=f"gpu-{number}", model="a100") for number in range(65))
+    devices = tuple(Offer(f"gpu-{number}", {"model": "a100"}) for number in range(65))
     publisher = SlicePublisher(client, driver=DRIVER, node=node, devices=lambda: devices)
     await publisher.publish()
     assert sorted(len(slice_.spec.devices) for slice_ in await published(client, node)) == [1, 64]
@@ -99,22 +107,33 @@ async def next_slice(client: Client, node: str, after: ResourceSlice) -> Resourc
     raise AssertionError("the watch ended without a new slice")
 
 
+async def waiting_pod(client: Client, namespace: str, name: str) -> str:
+    """UID of a pod that no scheduler takes; made if it is not there."""
+    container = {"name": "main", "image": "none"}
+    body = {"metadata": {"name": name}, "spec": {"schedulerName": "nobody", "containers": [container]}}
+    try:
+        return (await client.create(PODS, body, namespace)).metadata.uid
+    except AlreadyExists:
+        return (await client.get(PODS, name, namespace)).metadata.uid
+
+
 async def test_claims_allocated_either_way_are_prepared(
     client: Client, node: str, namespace: str, tmp_path: Path
 ) -> None:
     preparation = Preparation(
+        DeviceDriver(node, Configuration.model_validate(DEVICES)),
         client,
-        driver=DRIVER,
-        node=node,
-        devices=lambda: (GPU, FUSE),
+        boot="this boot",
         state=Folder(tmp_path / "state"),
         cdi=Folder(tmp_path / "cdi"),
     )
     for name, status in (
         ("at-once", allocated_status(node, ["gpu-0"])),
-        ("later", offered_status(node, ["fuse"])),
+        ("later", offered_status(node, ["null"])),
     ):
-        claim = await create_claim(client, name, status, namespace)
+        # the controller-manager takes reservations from pods that do not exist
+        reserved = {"resource": "pods", "name": "user", "uid": await waiting_pod(client, namespace, "user")}
+        claim = await create_claim(client, name, {**status, "reservedFor": [reserved]}, namespace)
         prepared = await preparation.prepare(ClaimName(namespace, name, claim.metadata.uid))
         assert len(prepared.devices) == 1
     assert len(list((tmp_path / "cdi").iterdir())) == 2

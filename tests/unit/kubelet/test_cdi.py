@@ -5,10 +5,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from parley_kubelet.cdi import Specifications, device_id, specification
-from parley_kubelet.checkpoint import PreparedClaim
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.cdi import Specifications, device_ids, specification
+from parley_kubelet.cdi_faults import faults
+from parley_kubelet.checkpoint import Entry, HeldDevice
+from parley_kubelet.devices import NodeDevice, edits_of
 from parley_kubelet.durable import Folder
+from parley_kubelet.edits import ContainerHook, DeviceNode, Edits, Mount
 
 DRIVER = "device.parley.dev"
 UID = "5f2c7b1e-0000-4000-8000-000000000001"
@@ -20,11 +22,26 @@ GPU_1 = NodeDevice(
 )
 
 
-def prepared(*devices: NodeDevice, uid: str = UID) -> PreparedClaim:
-    return PreparedClaim(uid=uid, namespace="team", name="training", shared=False, results=(), devices=devices)
+def entry(edits: Edits, *devices: HeldDevice, uid: str = UID) -> Entry:
+    return Entry(
+        uid=uid,
+        namespace="team",
+        name="training",
+        phase="prepared",
+        boot="",
+        results=(),
+        devices=devices,
+        handle={},
+        edits=edits,
+    )
 
 
-def test_one_cdi_device_for_all_devices_of_the_claim() -> None:
+def prepared(*devices: NodeDevice, uid: str = UID) -> Entry:
+    held = [HeldDevice(pool="n1", name=device.name) for device in devices]
+    return entry(edits_of(devices), *held, uid=uid)
+
+
+def test_one_cdi_device_for_the_claim_and_one_that_tells_each_device_apart() -> None:
     assert specification(DRIVER, prepared(GPU_0, GPU_1)) == {
         "cdiVersion": "0.6.0",
         "kind": "device.parley.dev/claim",
@@ -40,15 +57,84 @@ def test_one_cdi_device_for_all_devices_of_the_claim() -> None:
                     ],
                     "deviceNodes": [{"path": "/dev/gpu0"}, {"path": "/dev/gpuctl"}, {"path": "/dev/gpu1"}],
                 },
-            }
+            },
+            {"name": f"{UID}_gpu-0", "containerEdits": {"env": ["PARLEY_DEVICE_GPU_0=a100"]}},
+            {"name": f"{UID}_gpu-1", "containerEdits": {"env": ["PARLEY_DEVICE_GPU_1=h100"]}},
         ],
     }
-    assert device_id(DRIVER, UID) == f"device.parley.dev/claim={UID}"
+
+
+def test_the_ids_that_the_kubelet_passes_on() -> None:
+    claim = prepared(GPU_0, GPU_1)
+    assert device_ids(DRIVER, claim, claim.devices[1]) == (
+        f"device.parley.dev/claim={UID}_gpu-1",
+        f"device.parley.dev/claim={UID}",
+    )
+    assert device_ids(DRIVER, claim) == (f"device.parley.dev/claim={UID}",)
 
 
 def test_a_device_without_device_nodes_is_a_variable_alone() -> None:
-    (device,) = specification(DRIVER, prepared(NodeDevice(name="licence", model="cad")))["devices"]
-    assert device["containerEdits"] == {"env": ["PARLEY_DEVICE_LICENCE=cad"]}
+    found = specification(DRIVER, prepared(NodeDevice(name="licence", model="cad")))
+    assert found is not None
+    assert [device["containerEdits"] for device in found["devices"]] == [
+        {"env": ["PARLEY_DEVICE_LICENCE=cad"]}
+    ] * 2
+
+
+def test_a_device_that_the_driver_says_nothing_about_is_told_by_its_name() -> None:
+    found = specification(DRIVER, entry(Edits(), HeldDevice(pool="n1", name="port-0")))
+    assert found is not None
+    assert found["devices"][0]["containerEdits"] == {"env": ["PARLEY_DEVICE_PORT_0=port-0"]}
+
+
+def test_devices_of_one_name_in_two_pools_have_different_ids() -> None:
+    claim = entry(Edits(), HeldDevice(pool="rack/a", name="disk"), HeldDevice(pool="rack/b", name="disk"))
+    assert [device_ids(DRIVER, claim, device)[0] for device in claim.devices] == [
+        f"device.parley.dev/claim={UID}_rack_a_disk",
+        f"device.parley.dev/claim={UID}_rack_b_disk",
+    ]
+    assert faults(specification(DRIVER, claim)) == ()
+
+
+def test_everything_that_a_container_can_be_given() -> None:
+    edits = Edits(
+        env={"A": "b=c"},
+        device_nodes=(DeviceNode(path="/dev/x", host_path="/dev/y", permissions="rw", uid=7, gid=8),),
+        mounts=(Mount(host_path="/srv/x", container_path="/x", options=("ro", "bind"), type="bind"),),
+        hooks=(ContainerHook(hook_name="createRuntime", path="/bin/hook", args=("hook", "x"), env={"B": ""}),),
+    )
+    found = specification(DRIVER, entry(edits))
+    assert found is not None
+    assert faults(found) == ()
+    assert found["devices"] == [
+        {
+            "name": UID,
+            "containerEdits": {
+                "env": ["A=b=c"],
+                "deviceNodes": [{"path": "/dev/x", "hostPath": "/dev/y", "permissions": "rw", "uid": 7, "gid": 8}],
+                "mounts": [
+                    {"hostPath": "/srv/x", "containerPath": "/x", "options": ["ro", "bind"], "type": "bind"}
+                ],
+                "hooks": [
+                    {
+                        "hookName": "createRuntime",
+                        "path": "/bin/hook",
+                        "args": ["hook", "x"],
+                        "env": ["B="],
+                    }
+                ],
+            },
+        }
+    ]
+
+
+def test_a_claim_of_which_a_container_gets_nothing_has_no_file_and_no_id(folder: Folder) -> None:
+    nothing = entry(Edits())
+    assert specification(DRIVER, nothing) is None
+    assert device_ids(DRIVER, nothing) == ()
+    Specifications(folder, DRIVER).write(prepared(GPU_0))
+    Specifications(folder, DRIVER).write(nothing)
+    assert folder.names("") == ()
 
 
 @pytest.fixture
@@ -81,7 +167,8 @@ def test_restoring_writes_what_is_missing_and_removes_what_nobody_knows(folder: 
     folder.write(f"parley.dev-fpga.parley.dev-claim-{UID}.json", b"of another driver")
     specifications = Specifications(folder, DRIVER)
     specifications.write(prepared(GPU_0, uid="left-by-a-crash"))
-    specifications.restore([prepared(GPU_1)])
+    orphans = specifications.restore([prepared(GPU_1)])
+    assert orphans == ("parley.dev-device.parley.dev-claim-left-by-a-crash.json",)
     assert folder.names("") == (
         other,
         f"parley.dev-device.parley.dev-claim-{UID}.json",

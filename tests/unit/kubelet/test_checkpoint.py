@@ -9,17 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley_kubelet.checkpoint import Checkpoint, CheckpointError, PreparedClaim, Result
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.checkpoint import Checkpoint, CheckpointError, Entry, HeldDevice, Result
 from parley_kubelet.durable import Folder
+from parley_kubelet.edits import DeviceNode, Edits
 
-CLAIM = PreparedClaim(
+CLAIM = Entry(
     uid="u1",
     namespace="team",
     name="training",
-    shared=True,
+    phase="prepared",
+    boot="b1",
     results=(Result(request="exclusive", pool="n1", device="gpu-0"),),
-    devices=(NodeDevice(name="gpu-0", model="a100", shares=2, device_nodes=("/dev/null",), env={"A": "b"}),),
+    devices=(HeldDevice(pool="n1", name="gpu-0"),),
+    handle={"devices": [{"pool": "n1", "device": "gpu-0"}], "shared": True},
+    edits=Edits(env={"A": "b"}, device_nodes=(DeviceNode(path="/dev/null"),)),
+    state={"port": 7},
 )
 
 
@@ -29,36 +33,38 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def test_nothing_is_prepared_at_first(folder: Folder) -> None:
-    assert dict(Checkpoint(folder).read()) == {}
+    assert dict(Checkpoint(folder, "n1").read()) == {}
 
 
 def test_what_was_written_is_read_by_the_next_process(folder: Folder) -> None:
-    Checkpoint(folder).write({"u1": CLAIM})
-    assert dict(Checkpoint(Folder(folder.path)).read()) == {"u1": CLAIM}
+    Checkpoint(folder, "n1").write({"u1": CLAIM})
+    assert dict(Checkpoint(Folder(folder.path), "n1").read()) == {"u1": CLAIM}
 
 
 def test_the_format(folder: Folder) -> None:
-    Checkpoint(folder).write({"u1": CLAIM})
+    Checkpoint(folder, "n1").write({"u1": CLAIM})
     assert orjson.loads((folder.path / "checkpoint.json").read_bytes()) == {
-        "version": 1,
-        "checksum": "sha256:9d9967da5af12e9c5a6f6a8e62db2f9ca7600055b2ca64556ebda05a7b9eb82e",
+        "version": 2,
+        "checksum": "sha256:8f3807c2d9daa4614b25dab6859a8e8a57cf2871f4f62154a1a4863acd247be8",
         "claims": [
             {
                 "uid": "u1",
                 "namespace": "team",
                 "name": "training",
-                "shared": True,
+                "phase": "prepared",
+                "boot": "b1",
                 "results": [{"request": "exclusive", "pool": "n1", "device": "gpu-0"}],
-                "devices": [
-                    {
-                        "name": "gpu-0",
-                        "model": "a100",
-                        "memory": None,
-                        "shares": 2,
-                        "deviceNodes": ["/dev/null"],
-                        "env": {"A": "b"},
-                    }
-                ],
+                "devices": [{"pool": "n1", "name": "gpu-0"}],
+                "handle": {"devices": [{"pool": "n1", "device": "gpu-0"}], "shared": True},
+                "edits": {
+                    "env": {"A": "b"},
+                    "deviceNodes": [
+                        {"path": "/dev/null", "hostPath": None, "permissions": None, "uid": None, "gid": None}
+                    ],
+                    "mounts": [],
+                    "hooks": [],
+                },
+                "state": {"port": 7},
             }
         ],
     }
@@ -75,20 +81,20 @@ def damage(folder: Folder, change: Callable[[bytes], bytes]) -> None:
         (lambda _: b"", "it is not JSON (Input is a zero-length, empty document: line 1 column 1 (char 0))"),
         (lambda _: b"7", "it is not a JSON object"),
         (lambda _: b"{}", "version=None was never written"),
-        (lambda whole: whole.replace(b'"version": 1', b'"version": 0'), "version=0 was never written"),
+        (lambda whole: whole.replace(b'"version": 2', b'"version": 0'), "version=0 was never written"),
         (lambda _: b'{"version": 1}', "it has no list of claims"),
         (
             lambda whole: whole.replace(b"gpu-0", b"gpu-1"),
-            "checksum='sha256:9d9967da5af12e9c5a6f6a8e62db2f9ca7600055b2ca64556ebda05a7b9eb82e'"
-            " should be 'sha256:e7bd49d2fe0c10cb2cc3190a5a9119f4deb446e2bd52f31a960fb1a8634cc9b7'",
+            "checksum='sha256:8f3807c2d9daa4614b25dab6859a8e8a57cf2871f4f62154a1a4863acd247be8'"
+            " should be 'sha256:af302a803ff840266eabaeb51ebabac8b01ac7b845f14391988dc2a457eba136'",
         ),
     ],
 )
 def test_a_damaged_file_is_refused(folder: Folder, change: Callable[[bytes], bytes], how: str) -> None:
-    Checkpoint(folder).write({"u1": CLAIM})
+    Checkpoint(folder, "n1").write({"u1": CLAIM})
     damage(folder, change)
     with pytest.raises(CheckpointError) as error:
-        Checkpoint(folder).read()
+        Checkpoint(folder, "n1").read()
     assert str(error.value) == (
         f"checkpoint {folder.path}/checkpoint.json is damaged, {how}: drain the node of pods with claims,"
         " remove the file, and start parley-kubelet again"
@@ -96,21 +102,21 @@ def test_a_damaged_file_is_refused(folder: Folder, change: Callable[[bytes], byt
 
 
 def test_a_newer_file_is_refused(folder: Folder) -> None:
-    Checkpoint(folder).write({"u1": CLAIM})
-    damage(folder, lambda whole: whole.replace(b'"version": 1', b'"version": 2'))
+    Checkpoint(folder, "n1").write({"u1": CLAIM})
+    damage(folder, lambda whole: whole.replace(b'"version": 2', b'"version": 3'))
     with pytest.raises(CheckpointError) as error:
-        Checkpoint(folder).read()
+        Checkpoint(folder, "n1").read()
     assert str(error.value) == (
-        f"checkpoint {folder.path}/checkpoint.json: version=2 is newer than 1, which this parley-kubelet writes:"
+        f"checkpoint {folder.path}/checkpoint.json: version=3 is newer than 2, which this parley-kubelet writes:"
         " start the newer version again, or drain the node before going back"
     )
 
 
 def test_fields_that_a_later_plugin_added_are_ignored(folder: Folder) -> None:
-    claims = [{**CLAIM.model_dump(mode="json", by_alias=True), "health": "Healthy"}]
+    claims = [{**CLAIM.model_dump(mode="json", by_alias=True), "colour": "red"}]
     checksum = "sha256:" + hashlib.sha256(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    folder.write("checkpoint.json", orjson.dumps({"version": 1, "checksum": checksum, "claims": claims}))
-    assert dict(Checkpoint(folder).read()) == {"u1": CLAIM}
+    folder.write("checkpoint.json", orjson.dumps({"version": 2, "checksum": checksum, "claims": claims}))
+    assert dict(Checkpoint(folder, "n1").read()) == {"u1": CLAIM}
 
 
 @given(at=st.integers(min_value=0), tear=st.booleans())
@@ -118,7 +124,7 @@ def test_no_damage_is_read_as_something_else(
     tmp_path_factory: pytest.TempPathFactory, at: int, tear: bool
 ) -> None:
     folder = Folder(tmp_path_factory.mktemp("state"))
-    Checkpoint(folder).write({"u1": CLAIM})
+    Checkpoint(folder, "n1").write({"u1": CLAIM})
 
     def change(whole: bytes) -> bytes:
         cut = at % len(whole)
@@ -126,7 +132,74 @@ def test_no_damage_is_read_as_something_else(
 
     damage(folder, change)
     try:
-        claims = dict(Checkpoint(folder).read())
+        claims = dict(Checkpoint(folder, "n1").read())
     except CheckpointError:
         return
     assert claims == {"u1": CLAIM}
+
+
+OLD = {
+    "uid": "u1",
+    "namespace": "team",
+    "name": "training",
+    "shared": True,
+    "results": [{"request": "exclusive", "pool": "n1", "device": "gpu-0"}],
+    "devices": [
+        {
+            "name": "gpu-0",
+            "model": "a100",
+            "memory": None,
+            "shares": 2,
+            "deviceNodes": ["/dev/null"],
+            "env": {"A": "b"},
+        }
+    ],
+}
+
+
+def write_version_1(folder: Folder, *claims: object) -> None:
+    checksum = "sha256:" + hashlib.sha256(orjson.dumps(list(claims), option=orjson.OPT_SORT_KEYS)).hexdigest()
+    folder.write("checkpoint.json", orjson.dumps({"version": 1, "checksum": checksum, "claims": claims}))
+
+
+def test_a_file_of_version_1_is_read_with_all_that_containers_were_given(folder: Folder) -> None:
+    write_version_1(folder, OLD)
+    (found,) = Checkpoint(folder, "n1").read().values()
+    assert (found.uid, found.full_name, found.phase, found.boot) == ("u1", "team/training", "prepared", "")
+    assert found.results == CLAIM.results
+    assert found.devices == CLAIM.devices
+    assert found.handle == CLAIM.handle
+    assert found.edits.cdi() == {
+        "env": ["PARLEY_DEVICE_GPU_0=a100", "A=b"],
+        "deviceNodes": [{"path": "/dev/null"}],
+    }
+
+
+def test_the_devices_behind_a_placeholder_of_version_1_are_of_this_node(folder: Folder) -> None:
+    write_version_1(
+        folder, {**OLD, "results": [{"request": "exclusive", "pool": "parley.dev", "device": "negotiated"}]}
+    )
+    (found,) = Checkpoint(folder, "n1").read().values()
+    assert found.results == CLAIM.results
+
+
+def test_the_next_change_writes_version_2(folder: Folder) -> None:
+    write_version_1(folder, OLD)
+    checkpoint = Checkpoint(folder, "n1")
+    before = checkpoint.read()
+    checkpoint.write(before)
+    assert orjson.loads((folder.path / "checkpoint.json").read_bytes())["version"] == 2
+    assert dict(Checkpoint(folder, "n1").read()) == dict(before)
+
+
+def test_an_entry_that_no_version_1_wrote_is_damage(folder: Folder) -> None:
+    write_version_1(folder, {**OLD, "devices": [{"name": "gpu-0"}]})
+    with pytest.raises(CheckpointError, match=r"is damaged, devices\.0\.model: Field required"):
+        Checkpoint(folder, "n1").read()
+
+
+def test_another_process_is_heard(folder: Folder) -> None:
+    ours, theirs = Checkpoint(folder, "n1"), Checkpoint(folder, "n1")
+    ours.write({})
+    theirs.write({"u1": CLAIM})
+    assert dict(ours.read()) == {"u1": CLAIM}

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from parley.api.builtin import BuiltinClaim
-from parley_kubelet.handle import Granted, Refused, granted
+from parley_kubelet.handle import Granted, granted
+from parley_kubelet.hooks import Device, Refused
 from parley_kubelet.testing import allocated_status, claim_body, offered_status
 
 DRIVER = "device.parley.dev"
@@ -25,21 +26,41 @@ def grant(status: dict[str, Any], *, uid: str = "u1", driver: str = DRIVER, node
 def test_devices_named_by_the_results() -> None:
     found = grant(allocated_status("n1", ["gpu-0", "gpu-1"], shared=True))
     assert [(result.pool, result.device) for result in found.results] == [("n1", "gpu-0"), ("n1", "gpu-1")]
-    assert found.devices == ("gpu-0", "gpu-1")
-    assert found.shared
+    assert found.devices == (Device("n1", "gpu-0"), Device("n1", "gpu-1"))
+    assert found.handle["shared"]
 
 
 def test_devices_found_after_nodes_were_offered() -> None:
     found = grant(offered_status("n1", ["gpu-0", "gpu-1"]))
-    assert [(result.pool, result.device) for result in found.results] == [("parley.dev", "negotiated")]
-    assert found.devices == ("gpu-0", "gpu-1")
-    assert not found.shared
+    assert [(result.pool, result.device) for result in found.results] == [("n1", "gpu-0"), ("n1", "gpu-1")]
+    assert found.devices == (Device("n1", "gpu-0"), Device("n1", "gpu-1"))
+    assert not found.handle["shared"]
+
+
+def test_an_allocation_without_any_device() -> None:
+    found = grant(allocated_status("n1", [], data={"folder": "a"}))
+    assert [(result.request, result.pool, result.device) for result in found.results] == [
+        ("exclusive", "parley.dev", "negotiated")
+    ]
+    assert found.devices == ()
+    assert found.handle == {"folder": "a"}
+
+
+@pytest.mark.parametrize("listed", ["gpu-0", ["gpu-0"], [{"pool": "n1"}], [{"pool": 1, "device": "gpu-0"}]])
+def test_a_list_of_devices_that_is_of_another_kind_names_none(listed: object) -> None:
+    assert grant(allocated_status("n1", [], data={"devices": listed})).devices == ()
+
+
+def test_an_allocation_that_can_be_used_everywhere() -> None:
+    status = allocated_status("n1", ["gpu-0"])
+    del status["allocation"]["nodeSelector"]
+    assert grant(status, node="n7").devices == (Device("n1", "gpu-0"),)
 
 
 def test_a_placeholder_may_have_its_handle_in_the_allocation() -> None:
     status = allocated_status("n1", ["gpu-0"])
     status["allocation"]["devices"]["results"] = offered_status("n1", [])["allocation"]["devices"]["results"]
-    assert grant(status).devices == ("gpu-0",)
+    assert grant(status).devices == (Device("n1", "gpu-0"),)
 
 
 def test_results_of_other_drivers_are_left_alone() -> None:
@@ -47,23 +68,21 @@ def test_results_of_other_drivers_are_left_alone() -> None:
     status["allocation"]["devices"]["results"].append(
         {"request": "exclusive", "driver": "other.example.com", "pool": "n1", "device": "nic-0"}
     )
-    assert grant(status).devices == ("gpu-0",)
+    assert grant(status).devices == (Device("n1", "gpu-0"),)
 
 
 def test_a_device_that_is_named_twice_counts_once() -> None:
-    assert grant(offered_status("n1", ["gpu-0", "gpu-0"])).devices == ("gpu-0",)
+    assert grant(offered_status("n1", ["gpu-0", "gpu-0"])).devices == (Device("n1", "gpu-0"),)
 
 
-def with_results(pool: str, device: str) -> dict[str, Any]:
+def with_selector(*terms: dict[str, Any]) -> dict[str, Any]:
     status = allocated_status("n1", ["gpu-0"])
-    status["allocation"]["devices"]["results"][0] |= {"pool": pool, "device": device}
+    status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": list(terms)}
     return status
 
 
-def with_handle(handle: object) -> dict[str, Any]:
-    status = offered_status("n1", ["gpu-0"])
-    status["devices"][0]["data"] = handle
-    return status
+def named(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
 
 
 @pytest.mark.parametrize(
@@ -95,32 +114,30 @@ def with_handle(handle: object) -> dict[str, Any]:
         (
             allocated_status("n2", ["gpu-0"]),
             {},
-            "claim team/training: pool='n2' of device 'gpu-0' is not of this node, 'n1':"
+            "claim team/training: status.allocation.nodeSelector names n2, and this is node 'n1':"
             " delete the pod, so that its claim is negotiated again",
         ),
         (
-            with_results("n1", "gpu-7"),
+            with_selector({"matchExpressions": [named("metadata.name", "In", "n1")]}),
             {},
-            "claim team/training: the allocation's results are n1/gpu-7, its handle has n1/gpu-0:"
+            "claim team/training: status.allocation.nodeSelector names no node by its name, and this is node 'n1':"
             " delete the pod, so that its claim is negotiated again",
         ),
         (
-            with_handle({"devices": []}),
+            with_selector(
+                {"matchFields": [named("metadata.name", "NotIn", "n1")]},
+                {"matchFields": [named("metadata.name", "In", "n3")]},
+                {"matchFields": [named("metadata.name", "In", "n1")] * 2},
+            ),
             {},
-            "claim team/training: status.devices.data.devices=[]: Tuple should have at least 1 item after"
-            " validation, not 0: run the same version of parley-controller and parley-kubelet",
+            "claim team/training: status.allocation.nodeSelector names n3, and this is node 'n1':"
+            " delete the pod, so that its claim is negotiated again",
         ),
         (
-            with_handle({"devices": [{"pool": "n1"}]}),
+            {**allocated_status("n1", ["gpu-0"]), "reservedFor": []},
             {},
-            "claim team/training: status.devices.data.devices.0.device={'pool': 'n1'}: Field required:"
-            " run the same version of parley-controller and parley-kubelet",
-        ),
-        (
-            with_handle("gpu-0"),
-            {},
-            "claim team/training: status.devices.data='gpu-0': Input should be a valid dictionary or instance of"
-            " Handle: run the same version of parley-controller and parley-kubelet",
+            "claim team/training: status.reservedFor is empty, no pod may use the claim: wait until"
+            " parley-controller has reserved it, or delete the pod",
         ),
     ],
 )

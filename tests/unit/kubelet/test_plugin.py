@@ -14,12 +14,13 @@ from parley.kube.client import Client
 from parley.kube.memory import MemoryClient, MemoryServer
 from parley_kubelet.checkpoint import CheckpointError
 from parley_kubelet.configuration import Configuration, ConfigurationError
-from parley_kubelet.devices import NameTaken, NodeDevice
+from parley_kubelet.device_driver import DeviceClaim, DeviceDriver
 from parley_kubelet.durable import Folder
+from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.preparation import Preparation
 from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.service import DraService
+from parley_kubelet.service import DraV1
 from parley_kubelet.settings import Settings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
 
@@ -40,13 +41,15 @@ def settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def running(settings: Settings, client: Client, stop: asyncio.Event | None = None) -> AsyncIterator[Kubelet]:
+async def running(
+    settings: Settings, client: Client, stop: asyncio.Event | None = None, version: str = "v1"
+) -> AsyncIterator[Kubelet]:
     """The plugin in operation, registered with a kubelet."""
     stop = stop or asyncio.Event()
     plugin = asyncio.create_task(run_plugin(settings, CONFIGURATION, client, stop))
     try:
         await until(lambda: plugin.done() or registration_sockets(settings) != [])
-        async with Kubelet(registration_sockets(settings)[0]) as kubelet:
+        async with Kubelet(registration_sockets(settings)[0], version) as kubelet:
             yield kubelet
     finally:
         stop.set()
@@ -72,7 +75,12 @@ async def test_the_kubelet_is_told_who_serves_where(settings: Settings, client: 
         assert kubelet.info.type == "DRAPlugin"
         assert kubelet.info.name == "device.parley.dev"
         assert kubelet.info.endpoint == f"{settings.plugins}/device.parley.dev/dra.sock"
-        assert list(kubelet.info.supported_versions) == ["v1.DRAPlugin"]
+        assert list(kubelet.info.supported_versions) == [
+            "v1.DRAPlugin",
+            "v1beta1.DRAPlugin",
+            "v1.DRAResourceHealth",
+            "v1alpha1.DRAResourceHealth",
+        ]
 
 
 async def test_a_refused_registration_is_logged_and_the_plugin_stays(settings: Settings, client: Client) -> None:
@@ -88,19 +96,21 @@ async def test_a_refused_registration_is_logged_and_the_plugin_stays(settings: S
     } in logs
 
 
-async def test_two_claims_in_a_call(settings: Settings, client: Client) -> None:
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_two_claims_in_a_call(settings: Settings, client: Client, version: str) -> None:
     first = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     second = await create_claim(client, "b", offered_status("n1", ["gpu-1"]))
-    async with running(settings, client) as kubelet:
+    async with running(settings, client, version=version) as kubelet:
         answers = await kubelet.prepare(first, second)
-        for claim, pool, device in ((first, "n1", "gpu-0"), (second, "parley.dev", "negotiated")):
+        for claim, device in ((first, "gpu-0"), (second, "gpu-1")):
             answer = answers[claim.metadata.name]
             assert answer.error == ""
             (prepared,) = answer.devices
             assert list(prepared.request_names) == ["exclusive"]
-            assert (prepared.pool_name, prepared.device_name) == (pool, device)
-            assert list(prepared.cdi_device_ids) == [f"device.parley.dev/claim={claim.metadata.uid}"]
-            assert not prepared.HasField("share_id")
+            assert (prepared.pool_name, prepared.device_name) == ("n1", device)
+            id_ = f"device.parley.dev/claim={claim.metadata.uid}"
+            assert list(prepared.cdi_device_ids) == [f"{id_}_{device}", id_]
+            assert version == "v1beta1" or not prepared.HasField("share_id")
         assert len(specifications(settings)) == 2
         assert await kubelet.unprepare(first, second) == {"a": "", "b": ""}
         assert specifications(settings) == []
@@ -118,23 +128,30 @@ async def test_a_claim_that_fails_does_not_hinder_the_others(settings: Settings,
     )
 
 
-async def test_why_a_call_failed_is_told_per_claim(settings: Settings, client: Client, tmp_path: Path) -> None:
-    faults: list[Exception] = [NameTaken("two of one name"), ZeroDivisionError("a defect")]
+class Failing(DeviceDriver):
+    """Fails as it is told."""
 
-    def devices() -> tuple[NodeDevice, ...]:
-        raise faults.pop(0)
+    faults: tuple[Exception, ...] = ()
 
+    async def prepare(self, claim: DeviceClaim) -> Prepared:
+        fault, *rest = self.faults
+        self.faults = tuple(rest)
+        raise fault
+
+
+async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Path) -> None:
+    driver = Failing("n1", CONFIGURATION)
+    driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"))
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
-    preparation = Preparation(client, driver="device.parley.dev", node="n1", devices=devices, state=state, cdi=cdi)
-    service = DraService(preparation, "device.parley.dev")
+    service = DraV1(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
     meta = claim.metadata
     request = dra.NodePrepareResourcesRequest(
         claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
     )
     told = [(await service.NodePrepareResources(request, None)).claims[meta.uid].error for _ in range(2)]
     assert told == [
-        "claim team/a: two of one name",
+        "claim team/a: the port is down: plug it in",
         "claim team/a: unexpected ZeroDivisionError: see the log of parley-kubelet on this node",
     ]
 

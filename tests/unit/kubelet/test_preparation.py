@@ -14,23 +14,24 @@ from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client, Forbidden, OutcomeUnknown
 from parley.kube.memory import MemoryClient, MemoryServer
 from parley_kubelet.checkpoint import CheckpointError
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.device_driver import DeviceDriver
 from parley_kubelet.durable import Folder
-from parley_kubelet.handle import Refused
+from parley_kubelet.hooks import Refused
 from parley_kubelet.preparation import ClaimName, Preparation
 from parley_kubelet.testing import allocated_status, create_claim, offered_status
 
 DEVICES = (
-    NodeDevice(name="gpu-0", model="a100", device_nodes=("/dev/null",)),
-    NodeDevice(name="gpu-1", model="a100"),
-    NodeDevice(name="gpu-2", model="l4", shares=2),
+    {"name": "gpu-0", "model": "a100", "deviceNodes": ["/dev/null"]},
+    {"name": "gpu-1", "model": "a100"},
+    {"name": "gpu-2", "model": "l4", "slices": 2},
 )
 
 
 class FullDisk(Folder):
     """A folder on a disk without space."""
 
-    def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
+    def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(self.path / name))
 
 
@@ -45,24 +46,24 @@ class Node:
     def plugin(
         self,
         *,
-        devices: Iterable[NodeDevice] = DEVICES,
+        devices: Iterable[dict[str, Any]] = DEVICES,
         state: type[Folder] = Folder,
         cdi: type[Folder] = Folder,
         client: Client | None = None,
+        boot: str = "first boot",
     ) -> Preparation:
         preparation = Preparation(
+            DeviceDriver("n1", Configuration.model_validate({"devices": list(devices)})),
             client or self.client,
-            driver="device.parley.dev",
-            node="n1",
-            devices=lambda: devices,
             state=state(self.state),
             cdi=cdi(self.cdi),
+            boot=boot,
         )
         preparation.restore()
         return preparation
 
     def specifications(self) -> dict[str, Any]:
-        """What the container runtime sees, by claim UID."""
+        """What a container of each claim gets, by claim UID."""
         contents = [orjson.loads(path.read_bytes()) for path in self.cdi.glob("*.json")]
         return {content["devices"][0]["name"]: content["devices"][0]["containerEdits"] for content in contents}
 
@@ -95,10 +96,10 @@ async def test_a_claim_is_prepared_with_its_devices(node: Node) -> None:
     }
 
 
-async def test_a_placeholder_is_answered_as_such_with_the_devices_behind_it(node: Node) -> None:
+async def test_a_placeholder_is_answered_with_the_devices_behind_it(node: Node) -> None:
     claim = name_of(await create_claim(node.client, "a", offered_status("n1", ["gpu-1"])))
     prepared = await node.plugin().prepare(claim)
-    assert [(result.pool, result.device) for result in prepared.results] == [("parley.dev", "negotiated")]
+    assert [(result.pool, result.device) for result in prepared.results] == [("n1", "gpu-1")]
     assert node.specifications() == {claim.uid: {"env": ["PARLEY_DEVICE_GPU_1=a100"]}}
 
 
@@ -150,32 +151,48 @@ async def test_unpreparing_again_and_what_was_never_prepared(node: Node) -> None
     assert node.plugin().restore() == {}
 
 
-async def test_a_crash_between_specification_and_checkpoint_counts_as_not_prepared(node: Node) -> None:
+async def test_an_intention_that_cannot_be_recorded_takes_nothing(node: Node) -> None:
     first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
     with pytest.raises(OSError, match="No space left"):
         await node.plugin(state=FullDisk).prepare(first)
-    assert list(node.specifications()) == [first.uid]
-    restarted = node.plugin()
     assert node.specifications() == {}
-    await restarted.prepare(second)
+    await node.plugin().prepare(second)
     assert list(node.specifications()) == [second.uid]
 
 
-async def test_the_next_call_after_that_crash_finishes(node: Node) -> None:
-    claim = await allocated(node, "a", "gpu-0")
+async def test_a_device_that_a_crash_left_half_prepared_stays_taken_and_the_next_call_finishes(
+    node: Node,
+) -> None:
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
     with pytest.raises(OSError, match="No space left"):
-        await node.plugin(state=FullDisk).prepare(claim)
-    await node.plugin().prepare(claim)
-    assert list(node.specifications()) == [claim.uid]
+        await node.plugin(cdi=FullDisk).prepare(first)
+    restarted = node.plugin()
+    with pytest.raises(Refused, match="still prepared for claim team/a"):
+        await restarted.prepare(second)
+    await restarted.prepare(first)
+    assert list(node.specifications()) == [first.uid]
 
 
-async def test_unpreparing_what_a_crash_left_removes_the_specification(node: Node) -> None:
-    claim = await allocated(node, "a", "gpu-0")
-    crashed = node.plugin(state=FullDisk)
+async def test_what_a_crash_left_half_prepared_can_be_unprepared(node: Node) -> None:
+    first, second = await allocated(node, "a", "gpu-0"), await allocated(node, "b", "gpu-0")
     with pytest.raises(OSError, match="No space left"):
-        await crashed.prepare(claim)
-    await crashed.unprepare(claim)
+        await node.plugin(cdi=FullDisk).prepare(first)
+    await node.plugin().unprepare(first)
     assert node.specifications() == {}
+    await node.plugin().prepare(second)
+
+
+async def test_a_claim_that_is_allocated_anew_on_the_node_after_a_crash_gets_the_new_device(node: Node) -> None:
+    claim = await allocated(node, "a", "gpu-0")
+    with pytest.raises(OSError, match="No space left"):
+        await node.plugin(cdi=FullDisk).prepare(claim)
+    cleared = {"status": {"allocation": None, "reservedFor": None}}
+    await node.client.patch(BUILTIN_CLAIMS, "a", cleared, "team", subresource="status")
+    anew = {"status": allocated_status("n1", ["gpu-1"])}
+    await node.client.patch(BUILTIN_CLAIMS, "a", anew, "team", subresource="status")
+    prepared = await node.plugin().prepare(claim)
+    assert [device.name for device in prepared.devices] == ["gpu-1"]
+    await node.plugin().prepare(await allocated(node, "b", "gpu-0"))
 
 
 async def test_a_crash_while_unpreparing_keeps_the_device_until_it_is_done(node: Node) -> None:
@@ -189,11 +206,11 @@ async def test_a_crash_while_unpreparing_keeps_the_device_until_it_is_done(node:
     await node.plugin().prepare(second)
 
 
-async def test_a_specification_that_cannot_be_written_prepares_nothing(node: Node) -> None:
+async def test_a_claim_whose_specification_cannot_be_written_is_not_prepared(node: Node) -> None:
     claim = await allocated(node, "a", "gpu-0")
     with pytest.raises(OSError, match="No space left"):
         await node.plugin(cdi=FullDisk).prepare(claim)
-    assert node.plugin().restore() == {}
+    assert [entry.phase for entry in node.plugin().restore().values()] == ["preparing"]
 
 
 async def test_two_plugins_on_one_node_see_each_others_claims(node: Node) -> None:

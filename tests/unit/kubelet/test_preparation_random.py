@@ -1,7 +1,7 @@
 """Random lives of claims on a node: calls in any order, crashes at every write, restarts, two plugins at once.
 
-What must always hold: no device is handed out whole twice, or to more claims than it has shares; every claim
-in the checkpoint has its specification after a start, and no other has one.
+What must always hold: no device is handed out whole twice, or to more claims than it has shares; every prepared
+claim has its specification after a start, and no other has one.
 """
 
 import asyncio
@@ -11,26 +11,27 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import orjson
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from parley.kube.memory import MemoryServer
 from parley_kubelet.cdi import specification
-from parley_kubelet.checkpoint import Checkpoint, PreparedClaims
-from parley_kubelet.devices import NodeDevice
+from parley_kubelet.checkpoint import Checkpoint, Entries
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.device_driver import DeviceDriver
 from parley_kubelet.durable import Folder
-from parley_kubelet.handle import Refused
+from parley_kubelet.hooks import Refused
 from parley_kubelet.preparation import ClaimName, Preparation
 from parley_kubelet.testing import allocated_status, create_claim
 
 DRIVER = "device.parley.dev"
-DEVICES = (
-    NodeDevice(name="gpu-0", model="a100"),
-    NodeDevice(name="gpu-1", model="a100", shares=2),
-    NodeDevice(name="gpu-2", model="a100", shares=3),
+SHARES = {"gpu-0": 1, "gpu-1": 2, "gpu-2": 3}
+CONFIGURATION = Configuration.model_validate(
+    {"devices": [{"name": name, "model": "a100", "slices": shares} for name, shares in SHARES.items()]}
 )
-NAMES = st.sampled_from([device.name for device in DEVICES])
+NAMES = st.sampled_from(list(SHARES))
 
 
 class Crashed(OSError):
@@ -59,9 +60,9 @@ class FailingFolder(Folder):
         super().__init__(path)
         self._disk = disk
 
-    def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
+    def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
         self._disk.change()
-        super().write(name, data, mode)
+        super().write(name, data, mode, flush=flush)
 
     def remove(self, name: str) -> None:
         self._disk.change()
@@ -89,25 +90,25 @@ class ClaimsOnANode(RuleBasedStateMachine):
         self.plugins = (self._started(), self._started())
         prepared = self._checkpoint()
         files = {path.name: path.read_bytes() for path in (self.folder / "cdi").glob("*.json")}
-        assert len(files) == len(prepared)
-        for uid in prepared:
+        finished = [uid for uid, entry in prepared.items() if entry.phase == "prepared"]
+        assert len(files) == len(finished)
+        for uid in finished:
             assert uid in "".join(files)
 
     def _started(self) -> Preparation:
         self.disk.changes_left = None
         plugin = Preparation(
+            DeviceDriver("n1", CONFIGURATION),
             self.client,
-            driver=DRIVER,
-            node="n1",
-            devices=lambda: DEVICES,
             state=FailingFolder(self.folder / "state", self.disk),
             cdi=FailingFolder(self.folder / "cdi", self.disk),
+            boot="this boot",
         )
         plugin.restore()
         return plugin
 
-    def _checkpoint(self) -> PreparedClaims:
-        return Checkpoint(Folder(self.folder / "state")).read()
+    def _checkpoint(self) -> Entries:
+        return Checkpoint(Folder(self.folder / "state"), "n1").read()
 
     @rule(devices=st.sets(NAMES, min_size=1), shared=st.booleans())
     def allocate(self, devices: set[str], shared: bool) -> None:
@@ -116,7 +117,7 @@ class ClaimsOnANode(RuleBasedStateMachine):
         self.claims.append(ClaimName("team", claim.metadata.name, claim.metadata.uid))
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 2))
+    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 3))
     def prepare(self, data: st.DataObject, plugin: int, crash: int | None) -> None:
         claim = data.draw(st.sampled_from(self.claims))
         self.disk.changes_left = crash
@@ -129,7 +130,7 @@ class ClaimsOnANode(RuleBasedStateMachine):
             self.restart()
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 2))
+    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 3))
     def unprepare(self, data: st.DataObject, plugin: int, crash: int | None) -> None:
         claim = data.draw(st.sampled_from(self.claims))
         self.disk.changes_left = crash
@@ -146,17 +147,16 @@ class ClaimsOnANode(RuleBasedStateMachine):
         assert self.answered <= set(prepared)
         for uid in self.answered:
             (path,) = (self.folder / "cdi").glob(f"*{uid}.json")
-            assert specification(DRIVER, prepared[uid])["devices"][0]["name"] == uid
-            assert path.stat().st_size > 0
+            assert prepared[uid].phase == "prepared"
+            assert orjson.loads(path.read_bytes()) == specification(DRIVER, prepared[uid])
 
     @invariant()
     def no_device_is_handed_out_too_often(self) -> None:
         prepared = self._checkpoint().values()
         holders = Counter(device.name for claim in prepared for device in claim.devices)
-        whole = {device.name for claim in prepared if not claim.shared for device in claim.devices}
-        shares = {device.name: device.shares for device in DEVICES}
+        whole = {device.name for claim in prepared if not claim.handle["shared"] for device in claim.devices}
         for name, count in holders.items():
-            assert count <= (1 if name in whole else shares[name])
+            assert count <= (1 if name in whole else SHARES[name])
 
 
 TestClaimsOnANode = ClaimsOnANode.TestCase

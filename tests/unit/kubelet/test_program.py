@@ -19,7 +19,12 @@ from parley_kubelet.testing import Kubelet, until
 def test_options() -> None:
     arguments = "--kubeconfig /k --node-name n1 --config /c --plugins-dir /p --plugins-registry-dir /r"
     assert parse_arguments(
-        [*arguments.split(), *["--cdi-dir", "/cdi", "--state-dir", "/s", "--driver-name", "gpu.example.com"]], {}
+        [
+            *arguments.split(),
+            *["--cdi-dir", "/cdi", "--state-dir", "/s", "--driver-name", "gpu.example.com"],
+            *["--driver", "devices", "--driver", "a:B", "--containerd-config", "/t"],
+        ],
+        {},
     ) == Settings(
         node="n1",
         config=Path("/c"),
@@ -29,11 +34,14 @@ def test_options() -> None:
         kubeconfig=Path("/k"),
         state=Path("/s"),
         driver="gpu.example.com",
+        drivers=("devices", "a:B"),
+        containerd=Path("/t"),
     )
 
 
 def test_the_environment_of_a_pod() -> None:
     environment = {"NODE_NAME": "n1", "CONFIG": "/c", "POD_UID": "u1", "CDI_DIR": "/etc/cdi", "KUBECONFIG": ""}
+    environment |= {"DRIVER": "devices, a:B"}
     assert parse_arguments([], environment) == Settings(
         node="n1",
         config=Path("/c"),
@@ -41,7 +49,21 @@ def test_the_environment_of_a_pod() -> None:
         registry=Path("/var/lib/kubelet/plugins_registry"),
         cdi=Path("/etc/cdi"),
         instance="u1",
+        drivers=("devices", "a:B"),
     )
+
+
+def test_without_any_driver_the_devices_of_the_file_are_served() -> None:
+    assert parse_arguments([], {"NODE_NAME": "n1", "CONFIG": "/c"}).drivers == ("devices",)
+
+
+def test_the_device_driver_keeps_its_checkpoint_where_it_was_whatever_else_is_served() -> None:
+    options = ["--node-name", "n1", "--config", "/c"]
+    settings = parse_arguments([*options, "--state-dir", "/s"], {})
+    assert settings.state_of("device.parley.dev", own=True) == Path("/s")
+    assert settings.state_of("gpu.example.com", own=False) == Path("/s/gpu.example.com")
+    plugins = Path("/var/lib/kubelet/plugins")
+    assert parse_arguments(options, {}).state_of("device.parley.dev", own=True) == plugins / "device.parley.dev"
 
 
 def test_an_option_wins_over_the_environment() -> None:

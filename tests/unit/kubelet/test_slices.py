@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,18 +12,18 @@ from parley.api.builtin import ResourceSlice
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
 from parley.kube.client import Body, Client, NotFound
 from parley.kube.memory import MemoryClient, MemoryServer
-from parley_kubelet.devices import NameTaken, NodeDevice
-from parley_kubelet.slices import SlicePublisher, slice_specs
+from parley_kubelet.hooks import Offer
+from parley_kubelet.slices import CannotTell, SlicePublisher, slice_specs
 
 DRIVER = "device.parley.dev"
-GPU = NodeDevice(name="gpu-0", model="a100", memory="40Gi", shares=2)
-FUSE = NodeDevice(name="fuse", model="fuse")
+GPU = Offer("gpu-0", {"model": "a100", "index": 0, "nvlink": True}, {"slices": "2", "memory": "40Gi"})
+FUSE = Offer("fuse", {"model": "fuse", "index": 1}, {"slices": "1"})
 
 
 class Node:
     """A node whose devices come and go, and its publisher."""
 
-    def __init__(self, client: Client, *devices: NodeDevice) -> None:
+    def __init__(self, client: Client, *devices: Offer) -> None:
         self.client = client
         self.devices = devices
         self.publisher = self.another_publisher()
@@ -56,7 +57,7 @@ def test_what_a_slice_says() -> None:
             "devices": [
                 {
                     "name": "gpu-0",
-                    "attributes": {"model": {"string": "a100"}, "index": {"int": 0}},
+                    "attributes": {"model": {"string": "a100"}, "index": {"int": 0}, "nvlink": {"bool": True}},
                     "capacity": {"slices": {"value": "2"}, "memory": {"value": "40Gi"}},
                     "taints": [{"key": "parley.dev/negotiated", "value": DRIVER, "effect": "NoSchedule"}],
                 },
@@ -88,20 +89,20 @@ async def test_nothing_is_written_when_nothing_changed(node: Node) -> None:
 
 async def test_the_same_memory_in_other_words_is_no_change(node: Node) -> None:
     await node.publisher.publish()
-    node.devices = (GPU.model_copy(update={"memory": "40960Mi"}), FUSE)
+    node.devices = (replace(GPU, capacity={"slices": "2", "memory": "40960Mi"}), FUSE)
     assert not await node.another_publisher().publish()
 
 
 async def test_a_device_that_came_raises_the_generation(node: Node) -> None:
     await node.publisher.publish()
-    node.devices = (GPU, FUSE, NodeDevice(name="gpu-1", model="a100"))
+    node.devices = (GPU, FUSE, Offer("gpu-1", {"model": "a100"}))
     assert await node.publisher.publish()
     assert await node.names() == ["gpu-0", "fuse", "gpu-1"]
     assert await node.generations() == {(2, 1)}
 
 
 async def test_many_devices_are_spread_over_slices_and_surplus_ones_go(node: Node) -> None:
-    node.devices = tuple(NodeDevice(name=f"gpu-{number}", model="a100") for number in range(130))
+    node.devices = tuple(Offer(f"gpu-{number}", {"model": "a100"}) for number in range(130))
     await node.publisher.publish()
     assert sorted(len(item.spec.devices) for item in await node.published()) == [2, 64, 64]
     assert await node.generations() == {(1, 3)}
@@ -182,10 +183,10 @@ async def test_a_node_that_registers_later_is_waited_for(client: Client) -> None
 
 
 @pytest.mark.looptime
-async def test_devices_that_cannot_be_told_apart_are_published_once_they_can(node: Node) -> None:
-    faults = [NameTaken("two of one name")]
+async def test_a_driver_that_fails_to_tell_its_devices_is_asked_again(node: Node) -> None:
+    faults = [ValueError("two of one name")]
 
-    def devices() -> tuple[NodeDevice, ...]:
+    def devices() -> tuple[Offer, ...]:
         if faults:
             raise faults.pop()
         return node.devices
@@ -193,6 +194,24 @@ async def test_devices_that_cannot_be_told_apart_are_published_once_they_can(nod
     async with running(SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices)):
         await asyncio.sleep(5)
         assert await node.names() == ["gpu-0", "fuse"]
+
+
+async def test_what_a_driver_that_fails_said(node: Node) -> None:
+    def devices() -> tuple[Offer, ...]:
+        raise ValueError("two of one name")
+
+    with pytest.raises(CannotTell, match=r"^ValueError: two of one name$"):
+        await SlicePublisher(node.client, driver=DRIVER, node="n1", devices=devices).publish()
+
+
+@pytest.mark.looptime
+async def test_a_device_that_the_driver_calls_about_is_published_within_seconds(node: Node) -> None:
+    async with running(node.publisher):
+        await asyncio.sleep(10)
+        node.devices = (GPU,)
+        node.publisher.look_again()
+        await asyncio.sleep(3)
+        assert await node.names() == ["gpu-0"]
 
 
 class WithoutTaints(MemoryClient):

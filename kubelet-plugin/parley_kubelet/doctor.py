@@ -1,0 +1,177 @@
+"""Looks at this node as the plugin will find it, and says what has to be mended.
+
+    parley-kubelet doctor <the options of the plugin>
+
+Each finding is a line, with the remedy where something is wrong. Nothing is changed: it can run beside the plugin.
+What is read of containerd is decided in `containerd`, what a CDI file may say in `cdi_faults`.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from parley.api.names import RELEASING_LABEL
+from parley.api.resources import CLAIMS, NODES, RESOURCE_SLICES
+from parley.kube.client import ApiError, Client, OutcomeUnknown
+from parley.kube.credentials import NoConfiguration
+from parley_kubelet import cdi_faults, containerd
+from parley_kubelet.checkpoint import FILE, Checkpoint, CheckpointError, Entries
+from parley_kubelet.configuration import Configuration, ConfigurationError, load
+from parley_kubelet.device_driver import DeviceDriver
+from parley_kubelet.devices import NameTaken, absent
+from parley_kubelet.durable import Folder
+from parley_kubelet.hooks import NodeDriver
+from parley_kubelet.loading import LoadError
+from parley_kubelet.plugin import make_drivers
+from parley_kubelet.settings import Settings
+from parley_kubelet.sockets import SocketRefused, is_served, socket_paths
+
+OLDEST_KUBELET = (1, 32)
+"""From here on the kubelet speaks DRA v1beta1; v1 from 1.34."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, what was found, and how to mend it; "" if it is well."""
+
+    subject: str
+    found: str
+    remedy: str = ""
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing has to be done."""
+        return not self.remedy
+
+    def __str__(self) -> str:
+        if self.well:
+            return f"ok    {self.subject}: {self.found}"
+        return f"mend  {self.subject}: {self.found}: {self.remedy}"
+
+
+Connect = Callable[[Settings], AbstractAsyncContextManager[Client]]
+
+
+async def diagnose(settings: Settings, connect: Connect) -> list[Finding]:
+    """All findings, in the order in which they matter."""
+    findings = list(_folders(settings))
+    try:
+        configuration = load(settings.config)
+        drivers = make_drivers(settings, configuration)
+    except (ConfigurationError, LoadError, NameTaken) as error:
+        findings.append(Finding("configuration", str(error), "correct it; the drivers cannot be looked at before"))
+        drivers, configuration = (), Configuration()
+    findings += [
+        Finding("device", fault, "bring it back, or take it out of the file") for fault in absent(configuration)
+    ]
+    for driver in drivers:
+        findings += [Finding("driver", f"{driver.name} ({type(driver).__name__})"), *_driver(driver, settings)]
+    findings += [finding async for finding in _cluster(settings, connect)]
+    return findings
+
+
+def _folders(settings: Settings) -> Iterator[Finding]:
+    for option, path, whose in (
+        ("plugins-dir", settings.plugins, "the kubelet's"),
+        ("plugins-registry-dir", settings.registry, "the kubelet's"),
+        ("cdi-dir", settings.cdi, "the container runtime's"),
+    ):
+        yield _folder(option, path, whose)
+
+
+def _folder(option: str, path: Path, whose: str) -> Finding:
+    if not path.is_dir():
+        return Finding(option, f"{path} is not a folder", f"mount {whose} folder there, or correct --{option}")
+    if not os.access(path, os.W_OK | os.X_OK):
+        return Finding(option, f"{path} cannot be written", "run as root, and mount the folder writable")
+    return Finding(option, str(path))
+
+
+def _driver(driver: NodeDriver[Any, Any], settings: Settings) -> Iterator[Finding]:
+    yield _sockets(driver, settings)
+    own = isinstance(driver, DeviceDriver)
+    state = settings.state_of(driver.name, own=own)
+    if not (state / FILE).exists():
+        yield Finding("checkpoint", f"{state / FILE}: none yet, nothing is prepared")
+        entries: Entries = {}
+    else:
+        try:
+            entries = Checkpoint(Folder(state), driver.node).read()
+        except (CheckpointError, OSError) as error:
+            yield Finding("checkpoint", str(error), "follow what it says; until then nothing is prepared")
+            return
+        yield from _entries(state / FILE, entries)
+    yield from _specifications(driver, settings, entries)
+
+
+def _sockets(driver: NodeDriver[Any, Any], settings: Settings) -> Finding:
+    try:
+        paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
+    except SocketRefused as error:
+        return Finding("socket", str(error), "the kubelet cannot connect otherwise")
+    found = sorted(paths.registration.parent.glob(f"{driver.name}*-reg.sock"))
+    dead = [path for path in found if not is_served(path)]
+    if dead:
+        return Finding(
+            "socket", f"{dead[0]} is left from a plugin that was killed", "start the plugin, or remove it"
+        )
+    return Finding("socket", f"{driver.name} is served at {', '.join(map(str, found)) or 'no socket now'}")
+
+
+def _entries(path: Path, entries: Entries) -> Iterator[Finding]:
+    half = [entry.full_name for entry in entries.values() if entry.phase != "prepared"]
+    if half:
+        yield Finding(
+            "checkpoint",
+            f"{path}: {', '.join(half)} only half prepared or unprepared",
+            "see the plugin's log for the driver's error; the kubelet tries again",
+        )
+    yield Finding("checkpoint", f"{path}: {len(entries)} claims")
+
+
+def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: Entries) -> Iterator[Finding]:
+    files = sorted(settings.cdi.glob(f"parley.dev-{driver.name}-claim-*.json"))
+    for path in files:
+        if not any(uid in path.name for uid in entries):
+            yield Finding(
+                "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
+            )
+        try:
+            wrong = cdi_faults.faults(orjson.loads(path.read_bytes()))
+        except (OSError, orjson.JSONDecodeError) as error:
+            wrong = (str(error),)
+        for fault in wrong:
+            yield Finding("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
+    yield Finding("CDI", f"{len(files)} files of {driver.name} in {settings.cdi}")
+
+
+async def _cluster(settings: Settings, connect: Connect) -> AsyncIterator[Finding]:
+    try:
+        async with connect(settings) as client:
+            node = await client.get(NODES.untyped(), settings.node)
+            await client.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={settings.node}")
+            await client.list(CLAIMS.untyped(), label_selector=f"{RELEASING_LABEL}=true")
+    except (ApiError, OutcomeUnknown, NoConfiguration, OSError) as error:
+        yield Finding("API server", str(error), "correct --kubeconfig and --node-name, or apply deploy/base again")
+        return
+    yield Finding("API server", f"knows node {settings.node}, and may be asked for slices and claims")
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    yield _kubelet(str(info.get("kubeletVersion", "")))
+    for found, remedy in containerd.look(
+        str(info.get("containerRuntimeVersion", "")), settings.containerd, settings.cdi
+    ):
+        yield Finding("container runtime", found, remedy)
+
+
+def _kubelet(version: str) -> Finding:
+    numbers = version.removeprefix("v").split(".")[:2]
+    if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
+        return Finding("kubelet", f"version {version!r} is not known", "wait until the node has reported itself")
+    if (int(numbers[0]), int(numbers[1])) < OLDEST_KUBELET:
+        return Finding("kubelet", f"version {version}", "update it to 1.32 or later: it does not know DRA v1beta1")
+    return Finding("kubelet", f"version {version}")

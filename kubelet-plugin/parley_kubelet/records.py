@@ -1,0 +1,112 @@
+"""The checkpoint as many use it at once: decisions one after the other, writes shared.
+
+A decision sees everything that was decided before it, by this process or by a second one over the same folder,
+and nothing comes between it and its record. All decisions that wait are taken together and written once, so that a
+hundred claims at once cost two writes and not two hundred. The disk is used in a thread: the kubelet's questions
+are answered meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from parley_kubelet.checkpoint import Checkpoint, Entries, Entry
+from parley_kubelet.durable import Folder
+
+Decision = Callable[[Entries], Entry | None]
+"""Returns what the checkpoint shall hold for the claim, None for nothing; an exception leaves it as it is. Runs in
+a thread, and is called once."""
+
+
+@dataclass(slots=True)
+class _Change:
+    uid: str
+    decide: Decision
+    done: asyncio.Future[Entry | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Records:
+    """The entries of one driver on one node."""
+
+    def __init__(self, folder: Folder, node: str) -> None:
+        self._folder = folder
+        self._checkpoint = Checkpoint(folder, node)
+        self._waiting: list[_Change] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def read_now(self) -> Entries:
+        """All entries; blocks. Raises CheckpointError or OSError."""
+        with self._folder.locked():
+            return self._checkpoint.read()
+
+    async def read(self) -> Entries:
+        """All entries. Raises CheckpointError or OSError."""
+        found: Entries = {}
+
+        def look(entries: Entries) -> None:
+            nonlocal found
+            found = entries
+
+        await self._decided("", look)
+        return found
+
+    async def change(self, uid: str, decide: Decision) -> Entry | None:
+        """Record what `decide` says for the claim; returns it when it is on the disk.
+
+        Raises what `decide` raises, CheckpointError, or OSError if it could not be written: then the old entry
+        stands.
+        """
+        return await self._decided(uid, decide)
+
+    async def _decided(self, uid: str, decide: Decision) -> Entry | None:
+        change = _Change(uid, decide)
+        self._waiting.append(change)
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write())
+        return await change.done
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            outcomes = await asyncio.to_thread(self._apply, batch)
+            for change, outcome in zip(batch, outcomes, strict=True):
+                _settle(change.done, outcome)
+
+    def _apply(self, batch: list[_Change]) -> list[Entry | Exception | None]:
+        try:
+            with self._folder.locked():
+                return self._applied(batch)
+        except Exception as error:
+            return [error] * len(batch)
+
+    def _applied(self, batch: list[_Change]) -> list[Entry | Exception | None]:
+        before = self._checkpoint.read()
+        entries = dict(before)
+        outcomes = [_decide(change, entries) for change in batch]
+        if entries != before:
+            try:
+                self._checkpoint.write(entries)
+            except OSError as error:
+                return [error if o is not before.get(c.uid) else o for c, o in zip(batch, outcomes, strict=True)]
+        return outcomes
+
+
+def _decide(change: _Change, entries: dict[str, Entry]) -> Entry | Exception | None:
+    try:
+        entry = change.decide(entries)
+    except Exception as error:
+        return error
+    if entry is not None:
+        entries[change.uid] = entry
+    else:
+        entries.pop(change.uid, None)
+    return entry
+
+
+def _settle(done: asyncio.Future[Entry | None], outcome: Entry | Exception | None) -> None:
+    if done.done():
+        return
+    if isinstance(outcome, Exception):
+        done.set_exception(outcome)
+    else:
+        done.set_result(outcome)

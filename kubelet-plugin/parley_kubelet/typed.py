@@ -1,0 +1,83 @@
+"""Entries of the checkpoint as a driver's hooks get them: with the driver's own type of handle.
+
+An entry is converted once and kept for as long as it is the same. Which other claims a new one competes with is
+found here, too; whether it may is the driver's affair.
+"""
+
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from parley_kubelet.checkpoint import Entries, Entry
+from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Refused
+
+log = structlog.get_logger(__name__)
+
+
+class TypedEntries:
+    """Converts the entries of one driver."""
+
+    def __init__(self, driver: NodeDriver[Any, Any]) -> None:
+        self._driver = driver
+        self._known: dict[str, tuple[Entry, Held[Any]]] = {}
+
+    def check(self, entry: Entry, field: str) -> None:
+        """Raises Refused, naming the field of the claim, if the handle does not pass the driver's schema."""
+        self._held(
+            entry,
+            field,
+            "run versions of the driver in the controller and in parley-kubelet that belong together",
+        )
+
+    def held(self, entry: Entry) -> Held[Any]:
+        """What the hooks get. Raises Refused if a newer driver does not understand the handle any more."""
+        known = self._known.get(entry.uid)
+        if known is None or known[0] is not entry:
+            known = self._known[entry.uid] = (
+                entry,
+                self._held(
+                    entry,
+                    "the handle in the checkpoint: handle",
+                    "start the version of the driver again that prepared the claim",
+                ),
+            )
+        return known[1]
+
+    def all(self, entries: Entries) -> tuple[Held[Any], ...]:
+        """All that can be converted."""
+        found = []
+        for entry in entries.values():
+            try:
+                found.append(self.held(entry))
+            except Refused as refusal:
+                log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
+        return tuple(found)
+
+    def rivals(self, entry: Entry, entries: Entries) -> tuple[Held[Any], ...]:
+        """What is held of the entry's devices for other claims."""
+        devices = frozenset((device.pool, device.name) for device in entry.devices)
+        found = [
+            other
+            for uid, other in entries.items()
+            if uid != entry.uid and any((device.pool, device.name) in devices for device in other.devices)
+        ]
+        self._forget(entries)
+        return tuple(self.held(other) for other in found)
+
+    def _forget(self, entries: Entries) -> None:
+        if len(self._known) > 2 * len(entries) + 100:
+            self._known = {uid: known for uid, known in self._known.items() if uid in entries}
+
+    def _held(self, entry: Entry, field: str, remedy: str) -> Held[Any]:
+        try:
+            handle = self._driver.handle.model_validate(entry.handle)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join((field, *map(str, first["loc"])))
+            raise Refused(
+                f"claim {entry.full_name}: {where}={first['input']!r}: {first['msg']}: {remedy}"
+            ) from None
+        devices = tuple(Device(device.pool, device.name) for device in entry.devices)
+        claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
+        return Held(claim, entry.state)
