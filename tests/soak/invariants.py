@@ -82,9 +82,8 @@ class Invariants:
 
     def memory_lost(self) -> None:
         """A controller begins with what the API holds."""
-        for pod in self.pods.values():
-            for identity in self.meddled & pod.uses.keys():
-                self._unuse(pod, identity)
+        for identity in self.meddled:
+            self._forget_unrecorded(identity)
 
     def _fault(self, rule: str, text: str) -> None:
         self.faults.append(f"{rule}: {text}")
@@ -133,7 +132,7 @@ class Invariants:
                 self._fault("bound too early", f"{where} ({name}) is not allocated")
             elif pod.uid not in record.users:
                 self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
-            elif pod.node not in record.nodes:
+            elif pod.node not in record.nodes or any(pool != pod.node for pool, _ in record.devices):
                 self._fault("bound elsewhere", f"{where} is for {', '.join(record.nodes)}, bound to {pod.node}")
             elif named:
                 self._named_too(pod, name, where)
@@ -177,20 +176,21 @@ class Invariants:
         self.records[now.name] = now
         if step.who == "meddler" and (not now.allocated or change.last.meta.get("deletionTimestamp")):
             self.meddled.add(now.identity)
-            self._forget_unrecorded(now)
+            if not now.identity[1]:
+                self._forget_unrecorded(now.identity)
         elif now.definite and now.users:
             self.meddled.discard(now.identity)
         self._hold(now)
         self._check_record(now)
 
-    def _forget_unrecorded(self, record: Record) -> None:
-        claim = self._named.get(record.name)
-        if claim is None:
-            return
-        recorded = {user["uid"] for user in (claim.get("status") or {}).get("reservedFor") or ()}
+    def _forget_unrecorded(self, identity: Identity) -> None:
+        """What a Parley claim does not record of its pods, and of generated claims all."""
+        claims = [claim for claim in self._named.values() if claim["metadata"]["uid"] == identity[0]]
+        status = (claims[0].get("status") or {}) if claims else {}
+        recorded = {user["uid"] for user in status.get("reservedFor") or ()}
         for pod in self.pods.values():
-            if record.identity in pod.uses and pod.uid not in recorded:
-                self._unuse(pod, record.identity)
+            if identity in pod.uses and pod.uid not in recorded:
+                self._unuse(pod, identity)
 
     def _gone(self, record: Record, who: str) -> None:
         owner = record.identity[0]

@@ -51,17 +51,20 @@ class Life:
             (2, self._remove_node),
             (4, self._add_node),
             (5, self._publish),
-            (5, self._change_class),
-            (1, self._change_classes_existence),
             (3, self._change_claim),
-            (4, self._clear),
-            (4, self._delete_mirror),
-            (1, self._delete_template_mirror),
-            (1, self._delete_scheduling),
             (3, self._kill),
             (2, self._outage),
             (2, self._stop),
         ]
+        if world.plan.meddling:
+            self._actions += [
+                (5, self._change_class),
+                (1, self._change_classes_existence),
+                (4, self._clear),
+                (4, self._delete_mirror),
+                (1, self._delete_template_mirror),
+                (1, self._delete_scheduling),
+            ]
         self._weights = [weight for weight, _ in self._actions]
 
     def begin(self) -> None:

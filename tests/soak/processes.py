@@ -15,6 +15,8 @@ from parley.simulate.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
 
+MOST_READS = 300_000
+
 WHO: ContextVar[str] = ContextVar("WHO", default="user")
 """The process that the running code belongs to."""
 
@@ -29,13 +31,29 @@ def acting_as(name: str) -> Iterator[None]:
         WHO.reset(token)
 
 
+class Spinning(Exception):
+    """Raised when the clock was read very often and no time passed: something goes round without an end."""
+
+
 class ProcessLoop(VirtualTimeLoop):
     """Virtual time with processes that can be stopped."""
 
     def __init__(self) -> None:
         super().__init__()
         self._stopped: dict[str, list[asyncio.Handle]] = {}
+        self._now = 0.0
+        self._reads = 0
         self._owners: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
+
+    def time(self) -> float:
+        """Each turn of the loop reads it, too. Raises Spinning."""
+        now = super().time()
+        self._reads = self._reads + 1 if now == self._now else 0
+        self._now = now
+        if self._reads > MOST_READS:
+            self._reads = 0
+            raise Spinning
+        return now
 
     def stop_process(self, name: str) -> None:
         """Let nothing of it run until `continue_process`. It must not be the caller's own."""

@@ -161,10 +161,15 @@ class Judge:
                 continue
             name = entry.resource_claim_name or ""
             claim, record = self._claims.get(name), self._records.get(name)
-            if claim is None or claim["metadata"].get("deletionTimestamp") or record is None:
+            if (
+                claim is None
+                or claim["metadata"].get("deletionTimestamp")
+                or record is None
+                or name in self._going
+            ):
                 return False
             others = [user for user in record.users if user != pod.metadata.uid]
-            if others and (record.exclusive or name in self._going):
+            if others and record.exclusive:
                 return False
             if others and node not in record.nodes:
                 return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 from tests.soak.life import Life
-from tests.soak.processes import ProcessLoop
+from tests.soak.processes import ProcessLoop, Spinning
 from tests.soak.rests import nothing_is_left, whoever_can_runs
 from tests.soak.telling import state
 from tests.soak.world import Broken, Plan, World
@@ -39,15 +39,23 @@ class Played:
         return f"{self.steps} steps in {self.seconds / 60:.0f} minutes of its time, {self.rests} rests;"
 
 
-def play(seed: int, number: int, steps: int = STEPS_PER_WORLD, remembered: int = REMEMBERED) -> Played:
-    """Play one world. Raises Failed, with the last `remembered` steps."""
+def play(
+    seed: int,
+    number: int,
+    steps: int = STEPS_PER_WORLD,
+    remembered: int = REMEMBERED,
+    plan: Plan | None = None,
+) -> Played:
+    """Play one world, of that plan or of one drawn for it. Raises Failed, with the last `remembered` steps."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     chance = random.Random(f"{seed}/{number}")
     random.seed(f"{seed}/{number}")  # the jitter of reflectors
     loop = ProcessLoop()
     loop.set_exception_handler(lambda _, __: None)
     try:
-        return loop.run_until_complete(_play(seed, number, chance, steps, remembered))
+        return loop.run_until_complete(_play(seed, number, chance, steps, remembered, plan))
+    except Spinning:
+        raise Failed(f"in circles: no time passes, and nothing is written\n\n{_replay(seed, number)}") from None
     finally:
         left = asyncio.all_tasks(loop)
         for task in left:
@@ -57,8 +65,10 @@ def play(seed: int, number: int, steps: int = STEPS_PER_WORLD, remembered: int =
         loop.close()
 
 
-async def _play(seed: int, number: int, chance: random.Random, steps: int, remembered: int) -> Played:
-    world = World(chance, Plan.drawn(chance), remembered)
+async def _play(
+    seed: int, number: int, chance: random.Random, steps: int, remembered: int, plan: Plan | None
+) -> Played:
+    world = World(chance, plan or Plan.drawn(chance), remembered)
     life = Life(world)
     rests = 0
     try:
@@ -111,7 +121,11 @@ def _message(seed: int, number: int, world: World, broken: Broken) -> str:
     return (
         f"{broken}\n\n"
         f"after {world.server.steps} steps of world {number}, {world.plan}\n"
-        f"replay: python -m tests.soak --seed {seed} --world {number}\n\n"
+        f"{_replay(seed, number)}\n\n"
         f"the latest steps:\n{world.server.last()}\n\n"
         f"the state:\n{state(world)}"
     )
+
+
+def _replay(seed: int, number: int) -> str:
+    return f"replay: python -m tests.soak --seed {seed} --world {number}"

@@ -11,7 +11,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from itertools import count
 
+from tests.soak.planted import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
+from tests.soak.world import CALM, Plan
+
+from parley.kube.trouble import Rates
 
 Outcome = Played | str
 """What became of a world: played, or the message of its failure."""
@@ -37,6 +41,18 @@ def outcome(seed: int, number: int, remembered: int = REMEMBERED) -> Outcome:
         return play(seed, number, remembered=remembered)
     except Failed as failed:
         return str(failed)
+
+
+def caught(bug: str, seed: int, most: int) -> str:
+    """The message of the first failure with that bug planted, in at most that many worlds; "" if none is found."""
+    with planted(bug) as broken:
+        plan = Plan(lease=broken.lease, rates=Rates.bad() if broken.trouble else CALM, meddling=False)
+        for number in range(most):
+            try:
+                play(seed, number, plan=plan)
+            except Failed as failed:
+                return str(failed)
+    return ""
 
 
 @contextmanager

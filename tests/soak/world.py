@@ -7,7 +7,7 @@ started again, as a Deployment would do. What users and meddlers do to this clus
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.soak.invariants import Invariants
@@ -59,11 +59,13 @@ class CountedDriver(DeviceDriver):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a world is like."""
+    """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
+    allocations, and meddlers and mistakes of administrators."""
 
-    lease: bool
-    rates: Rates
-    failing: float
+    lease: bool = False
+    rates: Rates = CALM
+    failing: float = 0.0
+    meddling: bool = True
 
     @classmethod
     def drawn(cls, chance: random.Random) -> "Plan":
@@ -113,13 +115,18 @@ class Process:
             await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        self._world.invariants.memory_lost()
         client = self.client if self._elector is None else LeasedClient(self.client, self._elector)
         self.controller = Controller(client, [self.driver], clock=self._world.clock)
+        restored = asyncio.create_task(self._restored(self.controller))
         try:
             await self.controller.run()
         finally:
+            restored.cancel()
             self.controller = None
+
+    async def _restored(self, controller: Controller) -> None:
+        await controller.ready.wait()
+        self._world.invariants.memory_lost()
 
     @property
     def leads(self) -> bool:
@@ -184,7 +191,7 @@ class World:
         return process
 
     def _calm_plan(self) -> Plan:
-        return Plan(self.plan.lease, CALM, 0.0)
+        return replace(self.plan, rates=CALM, failing=0.0)
 
     async def restart(self, process: Process, seconds: float, *, clean: bool = False) -> None:
         """Kill it, and start another one when nothing of the first can arrive any more, or a lease tells when."""

@@ -1,0 +1,155 @@
+"""Bugs on purpose: each breaks one rule of the real code while it is planted, and the soak must find it.
+
+A bug is planted in the process that calls; `parley`'s own modules are as before after the block.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tests.soak.processes import WHO
+
+from parley.api.resources import BUILTIN_CLAIMS
+from parley.control import gathering, podscheduling, restoring
+from parley.control import mirror as mirrors
+from parley.control.claims import Claims
+from parley.control.ledger import Holding, Ledger
+from parley.control.records import Records
+from parley.drivers.device.inventory import Inventory
+from parley.kube.lease import LeaseElector
+from parley.kube.queue import WorkQueue
+from parley.kube.reflector import Reflector
+from parley.negotiation.states import next_step
+from parley.negotiation.waiting import WaitingLines
+from parley.scheduler.native import door
+from parley.sdk.embedded import EmbeddedDriver
+
+Patch = tuple[Any, str, Any]
+"""An object, its attribute, and what stands there while the bug is planted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """What is broken, the rule that must notice, and whether that takes two controllers or a bad network."""
+
+    patches: tuple[Patch, ...]
+    rules: tuple[str, ...]
+    lease: bool = False
+    trouble: bool = False
+
+
+async def _nothing(*_: Any, **__: Any) -> None:
+    """Does not what it should."""
+
+
+def _no_result(*_: Any, **__: Any) -> None:
+    """Neither does this."""
+
+
+def _leave_only(self: Ledger, holding: Holding) -> None:
+    for pod in list(holding.pods.values()):
+        self.leave(holding, pod)
+
+
+def _for_parley_only(broken: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Kubernetes' parts use the same code, and are in order."""
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (broken if WHO.get().startswith("controller") else whole)(*args, **kwargs)
+
+    return chosen
+
+
+def _without(part: str, whole: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Makes the object without that part of its metadata."""
+
+    def made(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        body = whole(*args, **kwargs)
+        return {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != part}}
+
+    return made
+
+
+def _settled_offer(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    body = _OFFER(*args, **kwargs)
+    results = [{**r, "bindingConditions": [], "bindingFailureConditions": []} for r in body["devices"]["results"]]
+    return {**body, "devices": {"results": results}}
+
+
+def _elsewhere(nodes: Any) -> dict[str, Any]:
+    return _SELECTOR([{"a": "b", "b": "c", "c": "d"}.get(node, "a") for node in nodes])
+
+
+async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> Any:
+    meta = mirror.metadata
+    patching = self._client.patch
+    return await patching(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
+
+
+_OFFER, _SELECTOR = mirrors.offer_body, mirrors.node_selector
+
+BUGS: Mapping[str, Bug] = {
+    "the driver hands out what is held": Bug(
+        ((Inventory, "_free_shares", lambda _self, _device, kind: kind.slices),), ("handed out twice",)
+    ),
+    "what is given back stays in the API": Bug(
+        ((Records, "clear_mirror", _nothing), (Records, "clear_claim", _nothing)),
+        ("bound too early", "handed out twice", "left over", "moved under a pod"),
+    ),
+    "what is given back stays with the driver": Bug(
+        ((EmbeddedDriver, "deallocate", _nothing),), ("left over", "waits in vain")
+    ),
+    "what is given back stays in the ledger": Bug(
+        ((Ledger, "drop", _leave_only),), ("left over", "waits in vain", "in circles")
+    ),
+    "a restart forgets named claims": Bug(
+        ((restoring, "adopt_record", _no_result),), ("handed out twice", "left over", "moved under a pod")
+    ),
+    "a restart forgets generated claims": Bug(
+        ((restoring, "adopt", _no_result),), ("handed out twice", "left over", "moved under a pod")
+    ),
+    "a leader never gives up": Bug(
+        ((LeaseElector, "held", lambda _self: True), (LeaseElector, "check", _no_result)),
+        ("wrote without lease",),
+        lease=True,
+    ),
+    "nobody wakes who waits": Bug(((WaitingLines, "wake", lambda _self, _topic: []),), ("waits in vain",)),
+    "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
+    "a bound pod's claims are freed like any": Bug(
+        ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
+        ("moved under a pod", "handed out twice"),
+    ),
+    "exclusive claims are shared": Bug(
+        ((gathering, "_named_problem", _no_result),), ("exclusive, two pods", "in circles")
+    ),
+    "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
+    "an offer looks like an allocation": Bug(((mirrors, "offer_body", _settled_offer),), ("bound too early",)),
+    "PodSchedulings have no owner": Bug(
+        ((podscheduling, "body", _without("ownerReferences", podscheduling.body)),), ("left over",)
+    ),
+    "deletions go unseen": Bug(
+        ((Reflector, "_remove", _for_parley_only(_no_result, Reflector._remove)),), ("left over", "waits in vain")
+    ),
+    "failed work is not repeated": Bug(
+        ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),
+        ("left over", "waits in vain"),
+        trouble=True,
+    ),
+    "mirrors are written blindly": Bug(
+        ((Records, "_patch_mirror", _patch_blindly),),
+        ("bound too early", "handed out twice", "left over", "moved under a pod"),
+        trouble=True,
+    ),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[Bug]:
+    """The bug is in the code within the block."""
+    bug = BUGS[name]
+    with ExitStack() as stack:
+        for where, attribute, broken in bug.patches:
+            stack.enter_context(patch.object(where, attribute, broken))
+        yield bug
