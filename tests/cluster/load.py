@@ -1,0 +1,169 @@
+"""Pods that arrive over some seconds, what became of them, and whether that was right.
+
+Which pods there are is decided beforehand, so that it can be told how many have to be bound in the end. Bindings
+are seen by watching, with the moment at which they were seen.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.cluster.manifests import pod
+from tests.cluster.namespace import Namespace, devices_of
+from tests.cluster.watching import LIMIT
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
+from parley.control.mirror import owner_pod_uid
+from parley.kube.backoff import Backoff
+from parley.kube.client import Client
+from parley.kube.reflector import Reflector
+
+
+@dataclass(frozen=True)
+class Load:
+    """Pods by name with the templates of their claims, by entry; those in `leaving` are deleted on the way."""
+
+    pods: Mapping[str, Mapping[str, str]]
+    leaving: frozenset[str] = frozenset()
+    every: float = 0.04
+    """Seconds from one pod's arrival to the next."""
+
+    @property
+    def staying(self) -> frozenset[str]:
+        return frozenset(self.pods) - self.leaving
+
+    async def arrive(self, team: Namespace) -> None:
+        """Create the pods one after the other. Each of those that leave goes when ten more have come."""
+        names = list(self.pods)
+        for number, name in enumerate(names):
+            await team.create(pod(name, templates=self.pods[name]))
+            if number >= 10 and (earlier := names[number - 10]) in self.leaving:
+                await team.client.delete(PODS, earlier, team.name, grace_period_seconds=0)
+            await asyncio.sleep(self.every)
+        for name in names[-10:]:
+            if name in self.leaving:
+                await team.client.delete(PODS, name, team.name, grace_period_seconds=0)
+
+
+def mixed(count: int, template: str, *, leaving_every: int = 5, every: float = 0.04) -> Load:
+    """Every third pod has two claims, the others one; every so manyth pod leaves again."""
+    pods = {f"p{n}": dict.fromkeys(("a", "b") if n % 3 == 0 else ("a",), template) for n in range(count)}
+    leaving = frozenset(name for n, name in enumerate(pods) if n % leaving_every == leaving_every - 1)
+    return Load(pods, leaving, every)
+
+
+class Bindings:
+    """The pods of a namespace that are bound, and when each binding was seen (the event loop's clock)."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.seen: dict[str, float] = {}
+        """By the pod's name, in the order of the bindings; pods that are gone stay in it."""
+        self._present: set[str] = set()
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
+        quick = Backoff(first=0.1, longest=0.5)
+        self._reflector = Reflector(client, PODS, namespace, on_change=self._changed, backoff=quick)
+
+    @classmethod
+    @asynccontextmanager
+    async def watch(cls, client: Client, namespace: str) -> "AsyncGenerator[Bindings, None]":
+        """Watches within the block."""
+        bindings = cls(client, namespace)
+        following = asyncio.create_task(bindings._reflector.run())
+        try:
+            yield bindings
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    def _changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self._present.discard(old.metadata.name)
+        elif new.spec.node_name and new.metadata.name not in self._present:
+            self._present.add(new.metadata.name)
+            self.seen.setdefault(new.metadata.name, asyncio.get_running_loop().time())
+        for holds, event in self._waiting:
+            if holds():
+                event.set()
+
+    async def count(self, number: int, *, within: float = LIMIT) -> None:
+        """Return when so many pods were bound."""
+        await self._until(lambda: len(self.seen) >= number, f"{number} pods were bound", within)
+
+    async def all_of(self, names: Iterable[str], *, within: float = LIMIT) -> None:
+        """Return when all of these are bound."""
+        wanted = set(names)
+        await self._until(lambda: wanted <= self._present, f"{len(wanted)} named pods are bound", within, wanted)
+
+    async def _until(
+        self, holds: Callable[[], bool], what: str, within: float, wanted: Iterable[str] = ()
+    ) -> None:
+        event = asyncio.Event()
+        entry = (holds, event)
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(within):
+                if not holds():
+                    await event.wait()
+        except TimeoutError:
+            missing = sorted(set(wanted) - self._present)
+            raise AssertionError(
+                f"not within {within:g} s: {what}. {len(self.seen)} were bound; missing: {missing}"
+            ) from None
+        finally:
+            self._waiting.remove(entry)
+
+    def longest_gap(self, since: float) -> float:
+        """The longest time without a binding, from the last one before that moment on."""
+        moments = sorted(self.seen.values())
+        earlier = [moment for moment in moments if moment <= since][-1:]
+        later = earlier + [moment for moment in moments if moment > since]
+        return max((b - a for a, b in pairwise(later)), default=0.0)
+
+
+async def assert_each_has_its_own(team: Namespace, expected: Iterable[str]) -> None:
+    """These pods and no others are there, each bound, and reserved for it what its claims hold on its node."""
+    pods = {pod.metadata.uid: pod for pod in (await team.client.list(PODS, team.name)).items}
+    claims = (await team.client.list(BUILTIN_CLAIMS, team.name)).items
+    held = Counter(device for claim in claims for device in devices_of(claim))
+
+    assert {pod.metadata.name for pod in pods.values()} == set(expected)
+    assert [device for device, count in held.items() if count > 1] == []
+    wrong = [words for pod in pods.values() if (words := _wrong(pod, claims))]
+    assert wrong == []
+
+
+def _wrong(pod: Pod, claims: Sequence[BuiltinClaim]) -> str:
+    own = [claim for claim in claims if owner_pod_uid(claim) == pod.metadata.uid]
+    if len(own) != len(pod.spec.resource_claims):
+        return f"{pod.metadata.name} has {len(own)} claims"
+    for claim in own:
+        users = [user.uid for user in claim.status.reserved_for]
+        nodes = {device.pool for device in devices_of(claim)}
+        if users != [pod.metadata.uid] or nodes != {pod.spec.node_name}:
+            return (
+                f"{claim.metadata.name}: users {users}, devices of {nodes}; the pod is on {pod.spec.node_name!r}"
+            )
+    return ""
+
+
+async def assert_all_is_free(team: Namespace, whole: str, bindings: Bindings) -> None:
+    """Delete all pods. Then each node's devices can be had at once by one pod with a claim of template `whole`,
+    which asks for all that a node has: nothing is kept back for those that are gone."""
+    await remove_pods(team)
+    nodes = {item.spec.node_name for item in (await team.client.list(RESOURCE_SLICES)).items}
+    names = [f"whole-{number}" for number in range(len(nodes))]
+    await team.create(*(pod(name, templates={"all": whole}) for name in names))
+    await bindings.all_of(names)
+    await remove_pods(team)
+
+
+async def remove_pods(team: Namespace) -> None:
+    """Delete all pods and wait until their claims are gone."""
+    names = [item.metadata.name for item in (await team.client.list(PODS, team.name)).items]
+    await asyncio.gather(*(team.client.delete(PODS, name, team.name, grace_period_seconds=0) for name in names))
+    await team.claims(lambda claims: not any(map(owner_pod_uid, claims)), "no pod's claim is left")

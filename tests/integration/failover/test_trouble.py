@@ -1,0 +1,125 @@
+"""The API server is slow, refuses, loses connections, or goes and comes back while pods arrive and leave."""
+
+import asyncio
+import json
+import random
+import ssl
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cluster.load import Bindings, assert_each_has_its_own, mixed
+from tests.cluster.namespace import Namespace
+from tests.cluster.proxy import FAIR, Fate, Proxy
+from tests.integration.failover.conftest import ONE, Controllers
+
+from parley.devcluster import Cluster
+from parley.devcluster.control_plane import API_SERVER, ETCD
+
+pytestmark = pytest.mark.cluster
+
+
+def unlucky(chance: random.Random) -> Callable[[str, str], Fate]:
+    """Every fourth request meets something, and no watch lives for long. After 4 s a write is given up."""
+
+    def judge(_method: str, path: str) -> Fate:
+        if "watch=true" in path:
+            return Fate(lives=chance.uniform(0.2, 4))
+        if chance.random() > 0.25:
+            return FAIR
+        late = chance.uniform(0.2, 6)
+        kinds = (
+            Fate(arrives_after=late),
+            Fate(answered_after=late),
+            Fate(cut_before=True),
+            Fate(cut_after=True),
+            Fate(arrives_after=late, cut_after=True),
+            Fate(refused=429),
+            Fate(refused=503),
+        )
+        return chance.choice(kinds)
+
+    return judge
+
+
+async def test_requests_that_are_late_lost_refused_or_carried_out_unheard(
+    team: Namespace, bindings: Bindings, controllers: Controllers, proxy: Proxy
+) -> None:
+    await controllers.lead(proxy.kubeconfig)
+    await controllers.start(proxy.kubeconfig)
+    proxy.judge = unlucky(random.Random(7))
+    load = mixed(120, ONE, every=0.1)
+
+    async with controllers.kept_running(proxy.kubeconfig):
+        await load.arrive(team)
+        await bindings.count(60)
+        proxy.judge = lambda _method, _path: FAIR
+        await bindings.all_of(load.staying)
+    await assert_each_has_its_own(team, load.staying)
+
+
+Restart = Callable[[Cluster], None]
+
+
+def end_and_start_the_api_server(cluster: Cluster) -> None:
+    cluster.component(API_SERVER).stop()
+    cluster.component(API_SERVER).start()
+
+
+def kill_the_api_server_and_lose_its_history(cluster: Cluster) -> None:
+    """What watches are to continue from is compacted away meanwhile."""
+    cluster.component(API_SERVER).kill()
+    compact(cluster)
+    cluster.component(API_SERVER).start()
+
+
+def kill_etcd(cluster: Cluster) -> None:
+    cluster.component(ETCD).kill()
+    cluster.component(ETCD).start()
+
+
+def compact(cluster: Cluster) -> None:
+    """Have etcd forget all states but the present one."""
+    folder = cluster.directory / "pki" / ETCD
+    address = f"https://127.0.0.1:{port_of_etcd(cluster)}/v3/kv"
+    tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    tls.load_cert_chain(folder / f"{ETCD}.crt", folder / f"{ETCD}.key")
+
+    def post(what: str, body: dict[str, str]) -> dict[str, dict[str, str]]:
+        request = urllib.request.Request(f"{address}/{what}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, context=tls) as answer:
+            found: dict[str, dict[str, str]] = json.load(answer)
+            return found
+
+    revision = post("range", {"key": "AA=="})["header"]["revision"]
+    post("compaction", {"revision": revision})
+
+
+def port_of_etcd(cluster: Cluster) -> str:
+    words = Path(f"/proc/{cluster.component(ETCD).pid}/cmdline").read_text().split("\0")
+    (flag,) = (word for word in words if word.startswith("--listen-client-urls="))
+    return flag.rpartition(":")[2]
+
+
+@pytest.mark.parametrize(
+    "restart", [end_and_start_the_api_server, kill_the_api_server_and_lose_its_history, kill_etcd]
+)
+async def test_a_control_plane_that_goes_and_comes_back(
+    cluster: Cluster, team: Namespace, bindings: Bindings, controllers: Controllers, restart: Restart
+) -> None:
+    leader = await controllers.lead()
+    await controllers.start()
+    load = mixed(100, ONE, every=0.08)
+    arriving = asyncio.create_task(load.arrive(team))
+
+    async with controllers.kept_running():
+        await bindings.count(30)
+        await asyncio.to_thread(restart, cluster)
+        await arriving
+        await bindings.all_of(load.staying)
+    await assert_each_has_its_own(team, load.staying)
+    assert leader.running
+    if restart is kill_the_api_server_and_lose_its_history:
+        interrupted = [entry for entry in leader.entries if entry["event"] == "watching interrupted"]
+        assert [entry for entry in interrupted if entry["error"].startswith("410")] != []
