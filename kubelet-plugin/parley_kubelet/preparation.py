@@ -17,6 +17,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -112,7 +113,9 @@ class Preparation:
 
     async def holds(self, uid: str) -> bool:
         """Whether anything of the claim is here, or may be in a moment. Raises CheckpointError or OSError."""
-        return uid in self._under_way or uid in await self._records.read()
+        if uid in self._under_way or uid in await self._records.read():
+            return True
+        return uid in self._under_way  # a call may have come while the checkpoint was read
 
     async def prepare(self, claim: ClaimName) -> Entry:
         """Make the claim ready. Raises Refused, CheckpointError, OSError, or what the driver raises."""
@@ -133,11 +136,15 @@ class Preparation:
     async def _in_order(self, claim: ClaimName, work: Callable[[ClaimName], Coroutine[Any, Any, T]]) -> T:
         call = asyncio.create_task(self._alone(claim, work))
         self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
+        self._under_way[claim.uid] += 1
+        call.add_done_callback(partial(self._ended, claim.uid))
         return await asyncio.shield(call)
 
+    def _ended(self, uid: str, call: asyncio.Task[Any]) -> None:
+        self._calls.discard(call)
+        self._under_way -= Counter({uid: 1})
+
     async def _alone(self, claim: ClaimName, work: Callable[[ClaimName], Awaitable[T]]) -> T:
-        self._under_way[claim.uid] += 1
         try:
             async with asyncio.timeout(self._limit) as limit:
                 async with self._locks.setdefault(claim.uid, asyncio.Lock()), self._state.locked_name(claim.uid):
@@ -149,10 +156,6 @@ class Preparation:
                 f"claim {claim}: driver {self.driver.name} is not done after {self._limit:g} s:"
                 " the kubelet will try again; see the log of parley-kubelet on this node"
             ) from None
-        finally:
-            self._under_way[claim.uid] -= 1
-            if not self._under_way[claim.uid]:
-                del self._under_way[claim.uid]
 
     async def _prepare(self, claim: ClaimName) -> Entry:
         before = (await self._records.read()).get(claim.uid)

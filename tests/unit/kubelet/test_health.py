@@ -1,0 +1,246 @@
+"""The health of devices: where it comes from, when it is told, and what the kubelet is told in doubt."""
+
+import asyncio
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.unit.kubelet.drivers import PortNode, TellingPorts, port
+
+from parley.kube.client import Client
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.device_driver import DeviceClaim, DeviceDriver
+from parley_kubelet.health import HealthMonitor
+from parley_kubelet.hooks import Condition, Health, Held
+from parley_kubelet.promises import node_claim
+
+WELL = Health(port("port-1"), Condition.HEALTHY)
+ILL = Health(port("port-1"), Condition.UNHEALTHY, "the cable is out")
+
+
+@pytest.fixture
+def driver() -> TellingPorts:
+    return TellingPorts()
+
+
+@pytest.fixture
+def monitor(client: Client, folder: Path, driver: TellingPorts) -> HealthMonitor:
+    return HealthMonitor(PortNode(client, folder).plugin(driver))
+
+
+async def test_a_stream_tells_at_once_and_at_every_change(driver: TellingPorts, monitor: HealthMonitor) -> None:
+    driver.told = (WELL,)
+    await monitor.ask()
+    stream = monitor.reports()
+    assert await anext(stream) == (WELL,)
+    coming = asyncio.ensure_future(anext(stream))
+    await monitor.ask()
+    driver.told = (ILL,)
+    await monitor.ask()
+    assert await coming == (ILL,)
+
+
+async def test_nothing_is_told_before_the_driver_was_asked(driver: TellingPorts, monitor: HealthMonitor) -> None:
+    coming = asyncio.ensure_future(anext(monitor.reports()))
+    await asyncio.sleep(0)
+    assert not coming.done()
+    driver.told = (WELL,)
+    await monitor.ask()
+    assert await coming == (WELL,)
+
+
+@pytest.mark.looptime
+async def test_what_did_not_change_is_told_again_before_the_kubelet_takes_it_for_unknown(
+    driver: TellingPorts, monitor: HealthMonitor
+) -> None:
+    driver.told = (WELL,)
+    await monitor.ask()
+    stream = monitor.reports()
+    started = asyncio.get_running_loop().time()
+    for _ in range(4):
+        assert await anext(stream) == (WELL,)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(15, abs=1)
+
+
+async def test_streams_end_with_the_plugin(driver: TellingPorts, monitor: HealthMonitor) -> None:
+    driver.told = (WELL,)
+    await monitor.ask()
+    stream = monitor.reports()
+    await anext(stream)
+    coming = asyncio.ensure_future(anext(stream, None))
+    await asyncio.sleep(0)
+    await monitor.end()
+    assert await coming is None
+
+
+async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logged_once(
+    driver: TellingPorts, monitor: HealthMonitor
+) -> None:
+    driver.told = (WELL,)
+    await monitor.ask()
+    driver.silent = OSError("no route to the switch")
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            await monitor.ask()
+    (report,) = await anext(monitor.reports())
+    assert (report.condition, report.message) == (
+        Condition.UNKNOWN,
+        "ports.example.com cannot tell: no route to the switch",
+    )
+    assert [log["event"] for log in logs] == ["health is not known", "health of a device changed"]
+
+
+async def test_a_change_is_logged_and_passed_on(client: Client, folder: Path, driver: TellingPorts) -> None:
+    changes: list[None] = []
+    monitor = HealthMonitor(PortNode(client, folder).plugin(driver), lambda: changes.append(None))
+    with structlog.testing.capture_logs() as logs:
+        for told in ((WELL,), (WELL,), (ILL,), (ILL,)):
+            driver.told = told
+            await monitor.ask()
+    assert len(changes) == 2
+    assert logs == [
+        {
+            "event": "health of a device changed",
+            "log_level": "warning",
+            "driver": "ports.example.com",
+            "device": "n1/port-1",
+            "health": "unhealthy",
+            "reason": "the cable is out",
+        }
+    ]
+
+
+# The device driver's own sources: a device node, a check.
+
+
+def devices(*entries: dict[str, Any]) -> DeviceDriver:
+    return DeviceDriver("n1", Configuration.model_validate({"devices": entries}))
+
+
+def checked(name: str, *command: str, **options: float) -> dict[str, Any]:
+    return {"name": name, "model": "m", "check": {"command": command, **options}}
+
+
+async def told(driver: DeviceDriver, *held: Held[Any]) -> dict[str, tuple[Condition, str]]:
+    return {health.device.device: (health.condition, health.message) for health in await driver.health(held)}
+
+
+def make_node(path: Path) -> Path:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("making a device node needs root")
+    return path
+
+
+async def test_a_device_whose_node_disappears_is_ill_until_it_is_back(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "gpu")
+    driver = devices({"name": "gpu-0", "model": "m", "deviceNodes": [str(node)]})
+    assert await told(driver) == {"gpu-0": (Condition.HEALTHY, "")}
+    node.unlink()
+    assert await told(driver) == {"gpu-0": (Condition.UNHEALTHY, f"device node {node} is missing")}
+    make_node(node)
+    assert await told(driver) == {"gpu-0": (Condition.HEALTHY, "")}
+
+
+async def test_a_device_of_a_glob_that_a_claim_holds_is_told_of_when_its_node_is_gone(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "gpu-7")
+    driver = devices({"glob": f"{tmp_path}/gpu-*", "model": "m"})
+    handle = {"devices": [{"pool": "n1", "device": "gpu-7"}]}
+    claim: DeviceClaim = node_claim(DeviceDriver, "a", handle, port("gpu-7"))
+    prepared = await driver.prepare(claim)
+    node.unlink()
+    assert await told(driver) == {}
+    missing = (Condition.UNHEALTHY, f"device node {node} is missing")
+    assert await told(driver, Held(claim, prepared.state)) == {"gpu-7": missing}
+
+
+async def test_a_device_without_node_and_check_is_unknown() -> None:
+    assert await told(devices({"name": "licence", "model": "cad"})) == {
+        "licence": (Condition.UNKNOWN, "no device node and no check tell of it")
+    }
+
+
+FAILS = (sys.executable, "-c", "print('first'); print('ECC errors: 7'); raise SystemExit(3)")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        (("true",), {}, None),
+        (("false",), {}, "check false ended with status 1"),
+        (FAILS, {}, f"check {sys.executable} ended with status 3: ECC errors: 7"),
+        (("/no/such/check",), {}, "check /no/such/check cannot be started: No such file or directory"),
+        (("sleep", "60"), {"timeoutSeconds": 0.2}, "check sleep was not done after 0.2 s"),
+    ],
+)
+async def test_what_a_check_says(command: tuple[str, ...], options: dict[str, float], message: str | None) -> None:
+    expected = (Condition.HEALTHY, "") if message is None else (Condition.UNHEALTHY, message)
+    assert await told(devices(checked("gpu-0", *command, **options))) == {"gpu-0": expected}
+
+
+async def test_a_check_knows_its_device() -> None:
+    script = "import os; raise SystemExit(os.environ['PARLEY_DEVICE'] + ' ' + os.environ['PARLEY_DEVICE_NODES'])"
+    entry = checked("gpu-0", sys.executable, "-c", script)
+    (found,) = (await told(devices({**entry, "deviceNodes": ["/dev/null", "/dev/zero"]}))).values()
+    assert found[1].endswith("ended with status 1: gpu-0 /dev/null /dev/zero")
+
+
+async def test_a_check_is_run_when_it_is_due_and_not_before(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    driver = devices(checked("gpu-0", "sh", "-c", f"echo >> {count}"))
+    for _ in range(3):
+        await told(driver)
+    assert count.stat().st_size == 1
+
+
+async def test_a_killed_check_leaves_no_process(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {file}; wait"
+    await told(devices(checked("gpu-0", "sh", "-c", script, timeoutSeconds=0.5)))
+    child = int(file.read_text())
+    deadline = time.monotonic() + 10
+    while _lives(child):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_device_that_its_check_finds_ill_is_not_offered_to_further_pods() -> None:
+    driver = devices(checked("gpu-0", "false"), checked("gpu-1", "true"))
+    assert [offer.name for offer in driver.devices()] == ["gpu-0", "gpu-1"]
+    await told(driver)
+    assert [offer.name for offer in driver.devices()] == ["gpu-1"]
+
+
+@asynccontextmanager
+async def asking(monitor: HealthMonitor) -> AsyncIterator[None]:
+    task = asyncio.create_task(monitor.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_driver_is_asked_again_and_again(driver: TellingPorts, monitor: HealthMonitor) -> None:
+    driver.health_seconds = 0.01  # type: ignore[misc]
+    driver.told = (WELL,)
+    async with asking(monitor):
+        stream = monitor.reports()
+        assert await anext(stream) == (WELL,)
+        driver.told = (ILL,)
+        assert await anext(stream) == (ILL,)
