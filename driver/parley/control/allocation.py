@@ -143,7 +143,7 @@ class Allocator:
 
     async def _ask(self, driver: str, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Raises TimeoutError if the driver is no quick one, Aborted if the pod ended; nothing is held then."""
-        pod, scope = request.pod.uid, asyncio.timeout(ALLOCATE_SECONDS)
+        pod, scope = request.pod.uid or request.claims[0].uid, asyncio.timeout(ALLOCATE_SECONDS)
         self._under_way[pod] = scope
         try:
             async with scope:

@@ -23,7 +23,7 @@ from parley.control.gathering import NODES, Topic
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
 from parley.control.limits import topic as limit_topic
-from parley.control.nowhere import nowhere
+from parley.control.nowhere import nowhere, where
 from parley.control.records import Records
 from parley.control.standin import driver_of_record
 from parley.control.suitable import SuitableNodes
@@ -205,9 +205,7 @@ class Immediate:
         attempt = self._attempt(claim)
         if claim.status.allocation is not None or int(claim.metadata.resource_version) < attempt.recorded:
             return
-        where = "everywhere" if holding.nodes is None else f"on node {', '.join(holding.nodes)}"
-        words = f"driver {holding.driver} allocated it, usable {where}"
-        said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, words)
+        said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
             attempt.recorded = await self._records.record(claim, holding, said)
         except Conflict:

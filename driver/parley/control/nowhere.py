@@ -1,6 +1,6 @@
 """Why no node will do, as a reason code and in words that name nodes and a remedy. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from parley.api import reasons
 from parley.negotiation.answers import in_words
@@ -17,3 +17,10 @@ def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], 
     words = in_words({**misfits, **refused}) or none
     remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
     return code, f"0 of {total} nodes will do: {words}. To help: {remedy}"
+
+
+def where(nodes: Sequence[str] | None) -> str:
+    """Where an allocated claim can be used: "allocated on nodes a, b"; None is everywhere."""
+    if nodes is None:
+        return "allocated, for use on every node"
+    return f"allocated on node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"

@@ -183,6 +183,9 @@ class Records:
             pass  # the claim was forced away
 
     async def _unreserve_mirror(self, holding: Holding, users: Sequence[Mapping[str, str]]) -> None:
+        mirror = await self._mirror(holding)
+        if mirror is None or mirror.status.allocation is None:
+            return  # nobody is reserved there
         try:
             body = {"status": {"reservedFor": users}}
             await self._client.patch(BUILTIN_CLAIMS, holding.claim, body, holding.namespace, subresource="status")
@@ -191,10 +194,7 @@ class Records:
 
     async def clear_mirror(self, holding: Holding) -> None:
         """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
-        key = (holding.namespace, holding.claim)
-        mirror = self._cluster.mirror(key)
-        if holding.uncertain or (mirror is not None and int(mirror.metadata.resource_version) < holding.version):
-            mirror = await self._live_mirror(*key)
+        mirror = await self._mirror(holding)
         if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
             return
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
@@ -231,6 +231,14 @@ class Records:
     async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
         body = {"status": status}
         await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+
+    async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
+        """The holding's mirror, no older than our last write."""
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        if holding.uncertain or (mirror is not None and int(mirror.metadata.resource_version) < holding.version):
+            return await self._live_mirror(*key)
+        return mirror
 
     async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
         try:

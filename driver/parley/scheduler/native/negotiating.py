@@ -8,6 +8,7 @@ from parley.control.cluster import Cluster, Key, reference
 from parley.control.gathering import NODES, PodClaim, Topic
 from parley.control.ledger import Ledger
 from parley.control.limits import topic as limit_topic
+from parley.control.nowhere import nowhere, where
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
@@ -145,12 +146,12 @@ class Negotiator:
             await self._placing.give_back_all(pod)
             self._pods.retry(key)
             return
-        refused = attempt.outcome.refused
-        code = reasons.NOTHING_VIABLE if attempt.outcome.candidates else reasons.NO_CANDIDATES
-        words = in_words({**nodes.misfits, **refused}) or "the cluster has no nodes"
-        remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
-        message = f"0 of {len(self._cluster.node_names())} nodes will do: {words}. To help: {remedy}"
+        outcome, total = attempt.outcome, len(self._cluster.node_names())
+        code, message = nowhere(total, nodes.misfits, outcome.refused, asked=bool(outcome.candidates))
+        held = [claim.holding for claim in claims if claim.holding is not None]
+        message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
         topics: list[Topic] = [("driver", driver) for driver in asked.requests]
+        topics += [("claim", one.namespace, one.claim) for one in held]
         topics += [*_classes(claims), NODES]
         await self._pods.wait(key, pod, code, message, _line(pod, asked, attempt, nodes), topics)
 
