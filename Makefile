@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+STEPS ?= 1000000
 
-.PHONY: help env machine demo test check lint types unit integration e2e crds protos lock bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak integration e2e crds protos lock bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -38,6 +39,9 @@ types: env
 
 unit: env
 	$(BIN)/pytest tests/unit
+
+soak: env ## random lives on a simulated cluster, every rule checked after every step: STEPS=1000000 SEED=the time
+	$(BIN)/python -m tests.soak --steps $(STEPS) $(if $(SEED),--seed $(SEED))
 
 machine: env ## what a real cluster needs on this machine: packages (as root), programs (built once, cached)
 	$(BIN)/python -m parley.devcluster

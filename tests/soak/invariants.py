@@ -133,7 +133,8 @@ class Invariants:
             elif pod.uid not in record.users:
                 self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif pod.node not in record.nodes or any(pool != pod.node for pool, _ in record.devices):
-                self._fault("bound elsewhere", f"{where} is for {', '.join(record.nodes)}, bound to {pod.node}")
+                words = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
+                self._fault("bound elsewhere", f"{where} {words}")
             elif named:
                 self._named_too(pod, name, where)
 

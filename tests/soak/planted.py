@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tests.soak.processes import WHO
 
+from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.control import gathering, podscheduling, restoring
 from parley.control import mirror as mirrors
@@ -32,12 +33,14 @@ Patch = tuple[Any, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """What is broken, the rule that must notice, and whether that takes two controllers or a bad network."""
+    """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network or
+    meddlers."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
     lease: bool = False
     trouble: bool = False
+    meddling: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -51,6 +54,11 @@ def _no_result(*_: Any, **__: Any) -> None:
 def _leave_only(self: Ledger, holding: Holding) -> None:
     for pod in list(holding.pods.values()):
         self.leave(holding, pod)
+
+
+def _free_for_all(*args: Any, **kwargs: Any) -> tuple[str, str] | None:
+    problem = _NAMED_PROBLEM(*args, **kwargs)
+    return None if problem is not None and problem[0] == reasons.CLAIM_IN_USE else problem
 
 
 def _for_parley_only(broken: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,6 +96,7 @@ async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> An
     return await patching(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
 
+_NAMED_PROBLEM = gathering._named_problem
 _OFFER, _SELECTOR = mirrors.offer_body, mirrors.node_selector
 
 BUGS: Mapping[str, Bug] = {
@@ -96,7 +105,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "what is given back stays in the API": Bug(
         ((Records, "clear_mirror", _nothing), (Records, "clear_claim", _nothing)),
-        ("bound too early", "handed out twice", "left over", "moved under a pod"),
+        ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain"),
     ),
     "what is given back stays with the driver": Bug(
         ((EmbeddedDriver, "deallocate", _nothing),), ("left over", "waits in vain")
@@ -111,21 +120,22 @@ BUGS: Mapping[str, Bug] = {
         ((restoring, "adopt", _no_result),), ("handed out twice", "left over", "moved under a pod")
     ),
     "a leader never gives up": Bug(
-        ((LeaseElector, "held", lambda _self: True), (LeaseElector, "check", _no_result)),
-        ("wrote without lease",),
-        lease=True,
+        ((LeaseElector, "_remaining", lambda _self: 1.0),), ("wrote without lease",), lease=True
     ),
     "nobody wakes who waits": Bug(((WaitingLines, "wake", lambda _self, _topic: []),), ("waits in vain",)),
     "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice"),
+        meddling=True,
     ),
     "exclusive claims are shared": Bug(
-        ((gathering, "_named_problem", _no_result),), ("exclusive, two pods", "in circles")
+        ((gathering, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over")
     ),
     "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
-    "an offer looks like an allocation": Bug(((mirrors, "offer_body", _settled_offer),), ("bound too early",)),
+    "an offer looks like an allocation": Bug(
+        ((mirrors, "offer_body", _settled_offer),), ("bound too early", "in circles")
+    ),
     "PodSchedulings have no owner": Bug(
         ((podscheduling, "body", _without("ownerReferences", podscheduling.body)),), ("left over",)
     ),
@@ -139,7 +149,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "mirrors are written blindly": Bug(
         ((Records, "_patch_mirror", _patch_blindly),),
-        ("bound too early", "handed out twice", "left over", "moved under a pod"),
+        ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
     ),
 }

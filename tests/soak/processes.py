@@ -15,7 +15,7 @@ from parley.simulate.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
 
-MOST_READS = 300_000
+MOST_READS = 60_000
 
 WHO: ContextVar[str] = ContextVar("WHO", default="user")
 """The process that the running code belongs to."""

@@ -46,7 +46,7 @@ def outcome(seed: int, number: int, remembered: int = REMEMBERED) -> Outcome:
 def caught(bug: str, seed: int, most: int) -> str:
     """The message of the first failure with that bug planted, in at most that many worlds; "" if none is found."""
     with planted(bug) as broken:
-        plan = Plan(lease=broken.lease, rates=Rates.bad() if broken.trouble else CALM, meddling=False)
+        plan = Plan(lease=broken.lease, rates=Rates.bad() if broken.trouble else CALM, meddling=broken.meddling)
         for number in range(most):
             try:
                 play(seed, number, plan=plan)

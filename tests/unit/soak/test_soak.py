@@ -1,0 +1,42 @@
+"""A hundred thousand steps of random lives, every rule checked after each. `make soak` makes a million and more."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from tests.soak.planted import BUGS
+from tests.soak.running import Played, play
+from tests.soak.several import caught, pool, worlds
+
+SEED = 2026
+STEPS = 100_000
+WORLDS = 6
+"""A planted bug is found in one of so many worlds."""
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    with pool(2) as executor:
+        yield executor
+
+
+def test_a_hundred_thousand_steps_break_no_rule() -> None:
+    steps = 0
+    for outcome in worlds(SEED, STEPS, processes=2):
+        assert isinstance(outcome, Played), outcome
+        steps += outcome.steps
+
+    assert steps >= STEPS
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_breaks_its_rule(processes: ProcessPoolExecutor, bug: str) -> None:
+    message = processes.submit(caught, bug, SEED, WORLDS).result()
+
+    assert message.startswith(BUGS[bug].rules), message or f"not found in {WORLDS} worlds"
+
+
+def test_a_world_takes_the_same_course_again(processes: ProcessPoolExecutor) -> None:
+    first, second = (processes.submit(play, SEED, 0) for _ in range(2))
+
+    assert first.result() == second.result()
