@@ -1,6 +1,7 @@
 """Claims with allocationMode Immediate: allocated without a pod, used by pods, kept until they are deleted."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Invalid, OutcomeUnknown
 from parley.kube.faults import Call, FaultClient
-from parley.sdk import PermanentError
+from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, PermanentError, Request
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -785,5 +786,78 @@ def test_a_record_that_the_api_server_refuses_is_told_and_holds_nothing(play: An
         refusing.clear()
         await asyncio.sleep(400)
         assert (await says(world))[0] == "True"
+
+    play(scenario)
+
+
+class Racks(Driver[NoParameters, NoParameters]):
+    """Outside of the controller: one place on each of its nodes."""
+
+    name = "racks.example.com"
+    parameters = NoParameters
+    class_parameters = NoParameters
+
+    def __init__(self, *nodes: str) -> None:
+        self.nodes = nodes
+        self.held: dict[str, str] = {}
+
+    def viable(self, request: Request[NoParameters, NoParameters], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        viable = tuple(node for node in nodes if node in self.nodes and node not in self.held.values())
+        return {c.name: Answer(viable, None, dict.fromkeys(nodes, "no rack")) for c in request.claims}
+
+    async def allocate(self, request: Request[NoParameters, NoParameters], node: str) -> Mapping[str, Allocation]:
+        (claim,) = request.claims
+        self.held[claim.uid] = node
+        return {claim.name: Allocation(data={"rack": node})}
+
+    async def deallocate(self, uid: str) -> None:
+        self.held.pop(uid, None)
+
+    def restore(self, held: Held) -> None:
+        assert held.node is not None
+        self.held[held.uid] = held.node
+
+
+def test_a_driver_outside_allocates_by_itself_and_is_asked_back_only_when_the_claim_is_deleted(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        for node in "abc":
+            await world.add_node(node)
+        await world.add_class("rack", driverName=Racks.name)
+        world.start_parley(drivers=[])
+        await world.add_claim("now", "rack", mode="Immediate")
+        await world.add_pod("p", claims=["now"])
+        await world.settle()
+        waits = (await world.scheduling("p")).status
+        assert (waits.waiting_for, waits.message) == (
+            "ClaimPending",
+            "claim default/now is not allocated yet: "
+            "driver racks.example.com has yet to allocate it, without a pod",
+        )
+        world.start_driver(driver := Racks("b"))
+        await world.settle()
+        assert await world.node_of("p") == "b"
+        await is_used_by(world, "p")
+        await world.add_pod("q", claims=["now"])
+        await world.settle()
+        await world.delete_pod("p")
+        await world.settle()
+        await is_used_by(world, "q")
+        await world.delete_pod("q")
+        await world.settle()
+        await is_free(world)
+        await restart(world, [], after=20)
+        await world.settle(400)
+        await is_free(world)
+        assert list(driver.held.values()) == ["b"]
+        await world.add_pod("r", claims=["now"])
+        await world.settle()
+        await is_used_by(world, "r")
+        await world.client.delete(CLAIMS, "now", NAMESPACE)
+        await world.settle()
+        await is_used_by(world, "r")
+        await world.delete_pod("r")
+        await world.settle()
+        await nothing_is_left(world)
+        assert driver.held == {}
 
     play(scenario)

@@ -58,7 +58,7 @@ async def story(world: World) -> None:
 
 async def check(world: World) -> None:
     claims = {claim.metadata.name: claim.status for claim in (await world.client.list(CLAIMS)).items}
-    held = [handle.devices for status in claims.values() for handle in status.allocation.handles]
+    held = [h.devices for s in claims.values() if s.allocation is not None for h in s.allocation.handles]
     assert sorted(claims) == ["late", "mine", "ours"]
     assert len({device for devices in held for device in devices}) == 3
     assert {name: [u.name for u in status.reserved_for] for name, status in claims.items()} == {
@@ -66,7 +66,9 @@ async def check(world: World) -> None:
         "mine": ["third"],
         "ours": [],
     }
-    (handle,) = claims["mine"].allocation.handles
+    mine = claims["mine"].allocation
+    assert mine is not None
+    (handle,) = mine.handles
     assert await world.node_of("third") == handle.devices[0].pool
     assert await world.devices() == {(d.pool, d.device): 1 for d in handle.devices}
     await world.delete_pod("second")
