@@ -1,0 +1,106 @@
+"""What earlier runs left for claims that nobody can use: given back where no container can have it."""
+
+from pathlib import Path
+
+import pytest
+import structlog
+from tests.unit.kubelet.drivers import PortNode, Ports
+
+from parley.api.resources import BUILTIN_CLAIMS
+from parley.kube.client import Client
+from parley_kubelet.orphans import clean
+from parley_kubelet.preparation import ClaimName
+
+
+@pytest.fixture
+def node(client: Client, folder: Path) -> PortNode:
+    return PortNode(client, folder)
+
+
+async def prepared(node: PortNode) -> ClaimName:
+    claim = await node.claim("a", 7)
+    await node.plugin(Ports()).prepare(claim)
+    return claim
+
+
+async def gone(node: PortNode, claim: ClaimName) -> None:
+    await node.client.delete(BUILTIN_CLAIMS, claim.name, claim.namespace)
+
+
+async def cleaned(node: PortNode, boot: str) -> tuple[list[str], list[str]]:
+    """What the driver was asked for, and what the log tells."""
+    driver = Ports()
+    with structlog.testing.capture_logs() as logs:
+        await clean(node.plugin(driver, boot=boot), node.client)
+    return driver.calls, [log["event"] for log in logs if log["event"] != "claim unprepared"]
+
+
+async def test_a_claim_as_it_was_is_left_alone(node: PortNode) -> None:
+    await prepared(node)
+    assert await cleaned(node, "second boot") == ([], [])
+
+
+async def test_after_a_restart_of_the_machine_no_container_has_what_is_held_for_a_claim_that_is_gone(
+    node: PortNode,
+) -> None:
+    await gone(node, await prepared(node))
+    assert await cleaned(node, "second boot") == (["unprepare a"], ["orphaned claim unprepared"])
+    assert (node.files(), await node.plugin(Ports()).entries()) == ([], {})
+
+
+async def test_nor_for_one_that_was_made_anew_under_its_name(node: PortNode) -> None:
+    await gone(node, await prepared(node))
+    await node.claim("a", 8)
+    assert (await cleaned(node, "second boot"))[0] == ["unprepare a"]
+
+
+async def test_nor_for_one_that_is_nobodys(node: PortNode) -> None:
+    await prepared(node)
+    nobody = {"status": {"reservedFor": None}}
+    await node.client.patch(BUILTIN_CLAIMS, "a", nobody, "team", subresource="status")
+    assert (await cleaned(node, "second boot"))[0] == ["unprepare a"]
+
+
+async def test_in_the_same_boot_a_container_may_still_have_it(node: PortNode) -> None:
+    await gone(node, await prepared(node))
+    calls, told = await cleaned(node, "first boot")
+    assert (calls, told) == ([], ["claim is gone but prepared: left until the kubelet unprepares it"])
+    assert len(node.files()) == 1
+
+
+async def test_but_not_what_was_never_fully_prepared(node: PortNode) -> None:
+    claim = await node.claim("a", 7)
+    driver = Ports()
+    driver.fault = RuntimeError("no link")
+    with pytest.raises(RuntimeError):
+        await node.plugin(driver).prepare(claim)
+    await gone(node, claim)
+    assert await cleaned(node, "first boot") == (["unprepare a"], ["orphaned claim unprepared"])
+
+
+@pytest.mark.looptime
+async def test_a_driver_that_fails_is_asked_again(node: PortNode) -> None:
+    await gone(node, await prepared(node))
+
+    class Failing(Ports):
+        async def _called(self, what: str) -> None:
+            self.calls.append(what)
+            if len(self.calls) < 3:
+                raise RuntimeError("no link")
+
+    driver = Failing()
+    with structlog.testing.capture_logs() as logs:
+        await clean(node.plugin(driver, boot="second boot"), node.client)
+    assert driver.calls == ["unprepare a"] * 3
+    assert [log["event"] for log in logs] == ["orphan not seen to"] * 2 + ["orphaned claim unprepared"]
+    assert logs[0]["reason"] == "RuntimeError: no link"
+
+
+async def test_an_orphaned_file_is_removed_with_a_line_in_the_log(node: PortNode) -> None:
+    await prepared(node)
+    name = "parley.dev-ports.example.com-claim-u0.json"
+    (node.folder / "cdi" / name).write_text("{}")
+    with structlog.testing.capture_logs() as logs:
+        node.plugin(Ports())
+    assert [(log["event"], log["file"]) for log in logs] == [("orphaned CDI specification removed", name)]
+    assert len(node.files()) == 1
