@@ -6,6 +6,7 @@ import base64
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,12 +64,16 @@ def test_a_component_carries_its_clusters_mark_and_no_proxy_of_the_user(
     tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org")
-    part = component(tmp_path, recorded, "exec sleep 60")
+    seen = tmp_path / "seen"
+    part = component(tmp_path, recorded, f"env > {seen}.part; mv {seen}.part {seen}; exec sleep 60")
 
     part.start()
 
-    environment = Path(f"/proc/{part.pid}/environ").read_bytes().decode()
-    assert f"PARLEY_DEVCLUSTER={tmp_path}\0" in environment
+    while not seen.exists():
+        assert part.running
+        time.sleep(0.01)
+    environment = seen.read_text()
+    assert f"PARLEY_DEVCLUSTER={tmp_path}\n" in environment
     assert "PROXY" not in environment
 
 
