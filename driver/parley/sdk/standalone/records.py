@@ -158,12 +158,14 @@ class Records:
             try:
                 written = await self._client.patch(CLAIMS, name, body, namespace, subresource=subresource)
             except NotFound:
-                raise Gone from None
+                raise self._lost(part) from None
             except Conflict:
                 if not last:
                     raise
                 live = True
                 continue
+            if written.metadata.deletion_timestamp and not written.metadata.finalizers:
+                self._lost(part)  # with its last finalizer it went
             self._view.wrote(written)
             return written
         raise AssertionError("unreachable")
@@ -179,11 +181,15 @@ class Records:
         try:
             claim = await self._client.get(CLAIMS, name, namespace)
         except NotFound:
-            raise Gone from None
+            raise self._lost(part) from None
         if claim.metadata.uid != part.uid:
-            raise Gone
+            raise self._lost(part)
         self._view.wrote(claim)
         return claim
+
+    def _lost(self, part: Part) -> Gone:
+        self._view.lost(part.key, part.uid)
+        return Gone()
 
 
 def allocation_body(driver: str, allocation: Allocation, node: str, *, shareable: bool) -> Body:

@@ -46,6 +46,7 @@ class View:
         self._schedulings.index(_BY_CLAIM, self.claim_keys)
         self._claims.index(_BY_CLASS, lambda claim: [claim.spec.resource_class_name])
         self._written: dict[tuple[type, Key], Any] = {}
+        self._lost: set[str] = set()
 
     @property
     def reflectors(self) -> Sequence[Reflector[Any]]:
@@ -73,7 +74,8 @@ class View:
         return [self._newest(found) for found in self._schedulings.by_index(_BY_CLAIM, claim)]
 
     def claim(self, key: Key) -> ResourceClaim | None:
-        return self._newest(self._claims.get(*key))
+        found = self._newest(self._claims.get(*key))
+        return None if found is None or found.metadata.uid in self._lost else found
 
     def claims(self) -> list[ResourceClaim]:
         return list(self._claims.values())
@@ -94,9 +96,18 @@ class View:
     def wrote(self, item: PodScheduling | ResourceClaim) -> None:
         """The answer to a write of ours, or to a look past the copy."""
         place = (type(item), identity(item).key)
-        before = self._written.get(place)
-        if before is None or before.metadata.uid != item.metadata.uid or _newer(item, before):
+        if place in self._written and not _newer(item, self._written[place]):
+            return
+        copies: Reflector[Any] = self._claims if isinstance(item, ResourceClaim) else self._schedulings
+        cached = copies.get(*place[1])
+        if cached is not None and _newer(item, cached):
             self._written[place] = item
+
+    def lost(self, key: Key, uid: str) -> None:
+        """The server has no claim of that UID any more; the watch may have yet to tell."""
+        cached = self._claims.get(*key)
+        if cached is not None and cached.metadata.uid == uid:
+            self._lost.add(uid)
 
     def caught_up(self, item: PodScheduling | ResourceClaim) -> None:
         """The watch brought a change: an own write that is not newer need not be remembered."""
@@ -106,7 +117,8 @@ class View:
             del self._written[place]
 
     def forget(self, item: PodScheduling | ResourceClaim) -> None:
-        """The object is gone."""
+        """The watch brought that the object is gone."""
+        self._lost.discard(item.metadata.uid)
         self._written.pop((type(item), identity(item).key), None)
 
     def _newest(self, cached: T) -> T:

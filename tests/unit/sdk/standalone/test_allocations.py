@@ -5,7 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World
+from tests.unit.sdk.standalone.world import (
+    DRIVER,
+    NAMESPACE,
+    Array,
+    ArrayDriver,
+    LaggingClient,
+    ShelfDriver,
+    World,
+)
 
 from parley.api.meta import Condition
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
@@ -54,6 +62,25 @@ def test_all_claims_are_allocated_and_recorded(play: Play) -> None:
             assert driver.held[claim.metadata.uid] == ("a", 1)
             assert await progress(world, name) is None
         assert client.writes == 1 + 2 + 2
+
+    play(scenario)
+
+
+def test_what_was_written_is_known_before_the_watch_tells(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "one", "two")
+        driver = ShelfDriver()
+        client = LaggingClient(world.server.client())
+        world.start(driver, client)
+        await world.ask("pod", "one", "two", nodes=["a"], selected="a")
+        await world.settle()
+        assert client.writes == 2 + 2
+        await world.end("pod")
+        await world.take_back("one")
+        await world.settle()
+
+        assert client.writes == 4 + 2
+        assert list(driver.held) == [(await world.claim("two")).metadata.uid]
 
     play(scenario)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.sdk.standalone.world import Array, ArrayDriver, ShelfDriver, World
+from tests.unit.sdk.standalone.world import Array, ArrayDriver, LaggingClient, ShelfDriver, World
 
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.client import ApiError, NotFound, OutcomeUnknown
-from parley.kube.faults import Call, FaultClient
+from parley.kube.faults import Call
 from parley.sdk import Driver
 
 NODES = ("a", "b", "c")
@@ -51,6 +51,7 @@ class Life:
     world: World
     array: Array
     make: Callable[[], Driver[Any, Any]]
+    lag: float
     driver: Driver[Any, Any] = field(init=False)
     task: asyncio.Task[None] = field(init=False)
     rounds: int = 0
@@ -61,7 +62,8 @@ class Life:
 
     def start(self) -> None:
         self.driver = self.make()
-        client = FaultClient(self.world.server.client(), before=self._before, after=self._after)
+        client = LaggingClient(self.world.server.client(), before=self._before, after=self._after)
+        client.lag = self.lag
         self.task = self.world.start(self.driver, client)
 
     def _before(self, call: Call) -> None:
@@ -158,20 +160,20 @@ async def everything_selected_is_allocated(life: Life) -> None:
         assert told or all([await life.world.node_of(name) for name in names])
 
 
-async def live(world: World, slow: bool, history: list[Step]) -> None:
+async def live(world: World, slow: bool, lag: float, history: list[Step]) -> None:
     array = Array(dict.fromkeys(NODES, 2), seconds=6)
     for node in NODES:
         await world.add_node(node, 2)
     await world.add_class()
     for claim in CLAIMS:
         await world.add_claim(claim)
-    life = Life(world, array, lambda: ArrayDriver(array) if slow else ShelfDriver())
+    life = Life(world, array, lambda: ArrayDriver(array) if slow else ShelfDriver(), lag)
     for step in history:
         await life.play(step)
     await finish(life)
 
 
-@given(st.booleans(), st.lists(steps, max_size=25))
+@given(st.booleans(), st.sampled_from([0.0, 3.0]), st.lists(steps, max_size=25))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_lives(play: Callable[[Any], None], slow: bool, history: list[Step]) -> None:
-    play(lambda world: live(world, slow, history))
+def test_random_lives(play: Callable[[Any], None], slow: bool, lag: float, history: list[Step]) -> None:
+    play(lambda world: live(world, slow, lag, history))

@@ -7,7 +7,7 @@ takes its time, and finds there after a restart what it left. Both put `size` di
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,8 @@ from parley.api.builtin import Node
 from parley.api.models import ClaimScheduling, PodScheduling, ResourceClaim
 from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, Resource
-from parley.kube.client import Client, NotFound, PatchType
+from parley.kube.client import Client, NotFound, PatchType, WatchEvent
+from parley.kube.faults import FaultClient
 from parley.kube.memory import MemoryServer
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.standalone import StandaloneDriver
@@ -145,6 +146,17 @@ class ArrayDriver(Driver[Disks, NoParameters]):
         self.array.calls["deallocate"] += 1
         await asyncio.sleep(0.5)
         self.array.volumes.pop(uid, None)
+
+
+class LaggingClient(FaultClient):
+    """Its watches bring everything some seconds late."""
+
+    lag = 3.0
+
+    async def watch(self, *arguments: Any, **more: Any) -> AsyncIterator[WatchEvent[Any]]:
+        async for event in super().watch(*arguments, **more):
+            await asyncio.sleep(self.lag)
+            yield event
 
 
 class World:
