@@ -1,6 +1,7 @@
 """Where each kind lives in the API, and how its JSON becomes an object."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, get_origin
 
@@ -78,6 +79,12 @@ class Resource(Generic[T]):
     def untyped(self) -> "Resource[dict[str, Any]]":
         """The same kind, decoded as a plain dictionary with every field that the server sent."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, dict[str, Any])
+
+    def read_through(self, transform: Callable[[T], T]) -> "Resource[T]":
+        """The same kind, each object transformed as soon as it is decoded: of a long list never all are whole."""
+        other, decode = copy(self), self.decode
+        object.__setattr__(other, "decode", lambda data: transform(decode(data)))
+        return other
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """The URL path of a collection, an object or a subresource of it.

@@ -20,9 +20,11 @@ from parley.api.resources import (
     NODES,
     POD_SCHEDULINGS,
     PODS,
+    RESOURCE_SLICES,
     TEMPLATES,
     Resource,
 )
+from parley.control import kept
 from parley.control.mirror import owner_pod_uid
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
@@ -72,7 +74,7 @@ class Cluster:
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
         self._by_pod: defaultdict[str, dict[str, BuiltinClaim]] = defaultdict(dict)
-        self._pods = Reflector(client, PODS, on_change=self._pod)
+        self._pods = Reflector(client, PODS, on_change=self._pod, transform=kept.pod)
         self._nodes = Reflector(client, NODES, on_change=self._node)
         self._mirrors = Reflector(client, BUILTIN_CLAIMS, on_change=self._mirror)
         self._template_mirrors = Reflector(client, BUILTIN_TEMPLATES, on_change=listener.template_mirror_changed)
@@ -105,7 +107,8 @@ class Cluster:
 
     def observe(self, resource: Resource[Any], on_change: Any) -> None:
         """One more kind, for a driver. Call before `run`."""
-        self._all.append(Reflector(self._client, resource, on_change=on_change))
+        transform = kept.resource_slice if resource == RESOURCE_SLICES else None
+        self._all.append(Reflector(self._client, resource, on_change=on_change, transform=transform))
 
     async def run(self) -> None:
         """Keep the caches until cancelled."""

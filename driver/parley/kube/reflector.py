@@ -40,8 +40,8 @@ log = structlog.get_logger(__name__)
 class Reflector(Generic[T]):
     """The objects of a kind that match the selectors, as of a moment ago.
 
-    `synced` is set once the first list is in and reported. `transform` is applied to each object before it is
-    kept (to drop what nobody reads); it must leave `metadata` alone.
+    `synced` is set once the first list is in and reported. `transform` is applied to each object when it is
+    decoded (to drop what nobody reads); it must leave name, namespace, UID and resourceVersion alone.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._on_change = on_change
-        self._transform = transform
+        self._read = resource.read_through(transform) if transform else resource
         self._backoff = backoff
         self._failures = 0
         self._version: str | None = None
@@ -133,7 +133,7 @@ class Reflector(Generic[T]):
         return pause
 
     async def _list(self) -> str:
-        listing = await self._client.list(self.resource, self._namespace, **self._selectors)
+        listing = await self._client.list(self._read, self._namespace, **self._selectors)
         present = {identity(item).key for item in listing.items}
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
         for key in self._cache.absent(present):
@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
         return listing.resource_version
 
     async def _watch(self, version: str) -> None:
-        stream = self._client.watch(self.resource, self._namespace, resource_version=version, **self._selectors)
+        stream = self._client.watch(self._read, self._namespace, resource_version=version, **self._selectors)
         async with _closing(stream):
             async for event in stream:
                 self._apply(event)
@@ -170,9 +170,8 @@ class Reflector(Generic[T]):
                 old = None
             elif known.resource_version == resource_version:
                 return
-        new = self._transform(item) if self._transform else item
-        self._cache.put(key, new)
-        self._report(old, new)
+        self._cache.put(key, item)
+        self._report(old, item)
 
     def _remove(self, key: Key) -> None:
         old = self._cache.get(key)

@@ -21,6 +21,7 @@ from parley.kube.client import (
     TooManyRequests,
     WatchEvent,
 )
+from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
 
 pytestmark = pytest.mark.looptime
@@ -350,14 +351,19 @@ async def test_an_index_made_late_finds_what_is_there_and_an_unknown_one_is_an_e
         reflector.by_index("phase", "Running")
 
 
-async def test_transform_decides_what_is_kept() -> None:
-    server = ScriptedServer(listing(1, pod("a", 1, node="n1")))
-    reflector = reflect(server, Told(), transform=lambda item: Pod(metadata=item.metadata))
-    await follow(reflector, 1)
+async def test_transform_decides_what_is_kept_of_what_is_listed_and_watched() -> None:
+    client = MemoryServer().client()
+    told = Told()
+    reflector = Reflector(client, PODS, on_change=told, transform=lambda item: Pod(metadata=item.metadata))
+    watching = asyncio.create_task(reflector.run())
+    for name in ("listed", "watched"):
+        body = {"metadata": {"name": name}, "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}}
+        await client.create(PODS, body, "default")
+        await asyncio.sleep(1)
+    watching.cancel()
 
-    kept = reflector.get("default", "a")
-    assert kept is not None
-    assert kept.spec.node_name == ""
+    assert [kept.spec.node_name for kept in reflector.values()] == ["", ""]
+    assert (await client.get(PODS, "watched", "default")).spec.node_name == "n1"
 
 
 async def test_plain_dictionaries_are_kept_by_their_metadata() -> None:

@@ -1,0 +1,116 @@
+"""What of large numbers of objects is kept in memory: nothing that nobody reads, and one copy of what many share.
+
+A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations,
+conditions and probes are not read; what their containers request, or what a device is like, is the same for many.
+Parts are shared between objects, which never change: a change is a new object.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from sys import intern
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from parley.api.builtin import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Quantity,
+    ResourceRequirements,
+    ResourceSlice,
+    SliceDevice,
+)
+
+T = TypeVar("T")
+
+_REMEMBERED = 4096
+"""So many different parts of a kind are shared."""
+
+_Amounts = tuple[tuple[str, Quantity], ...]
+
+
+def pod(whole: Pod) -> Pod:
+    """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found."""
+    spec, counted = whole.spec, not whole.spec.resource_claims
+    return Pod(
+        metadata=_metadata(whole.metadata),
+        spec=PodSpec(
+            node_name=intern(spec.node_name),
+            scheduler_name=intern(spec.scheduler_name),
+            node_selector=_NONE.node_selector if counted else spec.node_selector,
+            affinity=None if counted else spec.affinity,
+            tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),
+            containers=_containers(spec.containers),
+            init_containers=_containers(spec.init_containers),
+            overhead=spec.overhead or _NONE.overhead,
+            resources=spec.resources,
+            resource_claims=_one(tuple(spec.resource_claims)),
+            scheduling_gates=_one(tuple(spec.scheduling_gates)),
+        ),
+        status=PodStatus(
+            phase=intern(whole.status.phase),
+            nominated_node_name=whole.status.nominated_node_name,
+            resource_claim_statuses=whole.status.resource_claim_statuses or _UNKNOWN.resource_claim_statuses,
+            conditions=_UNKNOWN.conditions,
+        ),
+    )
+
+
+_NONE, _UNKNOWN, _BARE = PodSpec(), PodStatus(), ObjectMeta()
+
+
+def _metadata(whole: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(
+        name=whole.name,
+        namespace=intern(whole.namespace),
+        uid=whole.uid,
+        resource_version=whole.resource_version,
+        creation_timestamp=whole.creation_timestamp,
+        deletion_timestamp=whole.deletion_timestamp,
+        labels=_BARE.labels,
+        annotations=_BARE.annotations,
+        finalizers=_BARE.finalizers,
+        owner_references=_BARE.owner_references,
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _one(items: tuple[T, ...]) -> list[T]:
+    """The one list with these items."""
+    return list(items)
+
+
+def _containers(whole: Iterable[Container]) -> list[Container]:
+    """Those that request the same, under no name."""
+    return _requesting(
+        tuple(
+            (c.restart_policy, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()))
+            for c in whole
+        )
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _requesting(containers: tuple[tuple[str, _Amounts, _Amounts], ...]) -> list[Container]:
+    return [
+        Container(restart_policy=policy, resources=ResourceRequirements(dict(requests), dict(limits)))
+        for policy, requests, limits in containers
+    ]
+
+
+def resource_slice(whole: ResourceSlice) -> ResourceSlice:
+    """The same, with the properties of devices that are alike in one place."""
+    return replace(whole, spec=replace(whole.spec, devices=[_device(device) for device in whole.spec.devices]))
+
+
+def _device(whole: SliceDevice) -> SliceDevice:
+    alike = _alike(tuple(whole.attributes.items()), tuple(whole.capacity.items()), tuple(whole.taints))
+    return SliceDevice(intern(whole.name), alike.attributes, alike.capacity, alike.taints)
+
+
+@lru_cache(_REMEMBERED)
+def _alike(attributes: tuple, capacity: tuple, taints: tuple) -> SliceDevice:  # type: ignore[type-arg]
+    return SliceDevice("", dict(attributes), dict(capacity), list(taints))
