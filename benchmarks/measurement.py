@@ -17,7 +17,10 @@ from benchmarks.workloads import Workload
 from parley.devcluster.parley import CONTROLLER
 
 _SETTLE = 2.0
-"""Seconds in which what the control plane does after the fact (events, statuses) comes to its end."""
+"""When nothing was written for so many seconds, what is done after the fact (events, statuses) is at its end."""
+
+_PATIENCE = 10
+"""So many times it is looked whether something was written; then it is none of the workload's."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,17 +74,14 @@ async def measure(stage: Stage, workload: Workload, *, first: bool) -> Result:
     """
     life = Life(stage, workload)
     await life.prepare()
-    await asyncio.sleep(_SETTLE)
-    before = await _read(stage)
+    before = await _read_at_rest(stage)
     with stage.running_first(first):
         complete = await life.run()
     cpu = usage.spent(before.cpu, stage.cpu_seconds())
     others = cpu.pop(OTHERS)
-    await asyncio.sleep(_SETTLE)
-    ran, memory = await _read(stage), usage.resident_megabytes(stage.controller)
+    ran, memory = await _read_at_rest(stage), usage.resident_megabytes(stage.controller)
     await life.end()
-    await asyncio.sleep(_SETTLE)
-    ended = await _read(stage)
+    ended = await _read_at_rest(stage)
     await life.tidy_up()
     written, at_the_end = writes.since(before.writes, ran.writes), writes.since(ran.writes, ended.writes)
     latencies = life.times.latencies()
@@ -119,6 +119,17 @@ def compared(workload: Workload, result: Result, earlier: Mapping[str, Result]) 
         return round(result.pods_per_second / known.pods_per_second, 2) if known is not None else None
 
     return msgspec.structs.replace(result, of_plain=share(workload.plain), of_empty=share(workload.empty))
+
+
+async def _read_at_rest(stage: Stage) -> _Reading:
+    reading = await _read(stage)
+    for _ in range(_PATIENCE):
+        before = reading
+        await asyncio.sleep(_SETTLE)
+        reading = await _read(stage)
+        if reading.writes == before.writes:
+            break
+    return reading
 
 
 async def _read(stage: Stage) -> _Reading:
