@@ -60,7 +60,7 @@ async def check(world: World) -> None:
     claims = {claim.metadata.name: claim.status for claim in (await world.client.list(CLAIMS)).items}
     held = [h.devices for s in claims.values() if s.allocation is not None for h in s.allocation.handles]
     assert sorted(claims) == ["late", "mine", "ours"]
-    assert len({device for devices in held for device in devices}) == 3
+    assert len({(device.pool, device.device) for devices in held for device in devices}) == 3
     assert {name: [u.name for u in status.reserved_for] for name, status in claims.items()} == {
         "late": [],
         "mine": ["third"],
