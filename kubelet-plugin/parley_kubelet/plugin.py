@@ -44,8 +44,11 @@ def _make(settings: Settings, configuration: Configuration, option: str) -> Node
         driver = DeviceDriver(settings.node, configuration, choose_name(settings, configuration))
         driver.found()
         return driver
-    loaded = load_driver(option)
-    return loaded(settings.node, settings_of(configuration, settings.config, loaded.name, loaded.settings))
+    loaded: type[Any] = load_driver(option)
+    made: NodeDriver[Any, Any] = loaded(
+        settings.node, settings_of(configuration, settings.config, loaded.name, loaded.settings)
+    )
+    return made
 
 
 def choose_name(settings: Settings, configuration: Configuration) -> str | None:

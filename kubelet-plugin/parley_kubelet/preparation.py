@@ -145,10 +145,10 @@ class Preparation:
         self._under_way -= Counter({uid: 1})
 
     async def _alone(self, claim: ClaimName, work: Callable[[ClaimName], Awaitable[T]]) -> T:
+        limit, turn = asyncio.timeout(self._limit), self._locks.setdefault(claim.uid, asyncio.Lock())
         try:
-            async with asyncio.timeout(self._limit) as limit:
-                async with self._locks.setdefault(claim.uid, asyncio.Lock()), self._state.locked_name(claim.uid):
-                    return await work(claim)
+            async with limit, turn, self._state.locked_name(claim.uid):
+                return await work(claim)
         except TimeoutError:
             if not limit.expired():
                 raise

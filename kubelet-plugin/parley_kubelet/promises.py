@@ -36,7 +36,8 @@ def node_claim(
     driver: type[NodeDriver[Any, Any]], name: str, data: Mapping[str, Any], *devices: Device
 ) -> NodeClaim[Any]:
     """A claim as the hooks get it: `data` is what the controller's side put into `Allocation.data`."""
-    return NodeClaim("team", name, f"uid-of-{name}", devices, driver.handle.model_validate(dict(data)))
+    untyped: type[Any] = driver
+    return NodeClaim("team", name, f"uid-of-{name}", devices, untyped.handle.model_validate(dict(data)))
 
 
 async def check_node_driver(scenario: Scenario) -> None:

@@ -78,7 +78,7 @@ def test_a_fault_names_field_and_value(content: Any, fault: str) -> None:
         lambda: DeviceNode(path="/dev/a", uid=-1),
         lambda: Mount(host_path="a", container_path="/a"),
         lambda: Mount(host_path="/a", container_path="a"),
-        lambda: ContainerHook(hook_name="start", path="/a"),
+        lambda: ContainerHook.model_validate({"hookName": "start", "path": "/a"}),
         lambda: ContainerHook(hook_name="prestart", path="/a", timeout=0),
     ],
 )
