@@ -4,10 +4,8 @@ They are programs of their own, with the rights of the controller's service acco
 itself is started again where a test says so. The nodes are objects only, twenty with a dozen devices each.
 """
 
-import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,8 @@ from tests.cluster.load import Bindings, assert_all_is_free
 from tests.cluster.manifests import resource_class, resource_slice, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.patience import PatientClient
-from tests.cluster.programs import Program
 from tests.cluster.proxy import Proxy
+from tests.cluster.replicas import Replicas
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
 from parley.devcluster import Cluster
@@ -29,7 +27,6 @@ NODES = 20
 DEVICES = 12
 ONE = "one"
 WHOLE = "whole"
-UNLIMITED = 3600.0
 
 
 @pytest.fixture(scope="package")
@@ -63,56 +60,10 @@ async def proxy(account: Path) -> AsyncIterator[Proxy]:
         yield serving
 
 
-class Controllers:
-    """Programs that take part in one election; all of them end with the test."""
-
-    def __init__(self, cluster: Cluster, account: Path) -> None:
-        self._cluster = cluster
-        self._account = account
-        self._lease = f"lease-{uuid.uuid4().hex[:6]}"
-        self.programs: list[Program] = []
-
-    async def start(self, kubeconfig: Path | None = None) -> Program:
-        """One more. It may not lead yet when this returns."""
-        name = f"{self._lease}-{len(self.programs)}"
-        options = ("--kubeconfig", str(kubeconfig or self._account), "--lease-name", self._lease)
-        program = await Program.start(self._cluster, name, "controller", *options, "--identity", name)
-        self.programs.append(program)
-        await program.said("started")
-        return program
-
-    async def lead(self, kubeconfig: Path | None = None) -> Program:
-        """The first one, when it is ready to decide."""
-        program = await self.start(kubeconfig)
-        await program.said("restored")
-        return program
-
-    @asynccontextmanager
-    async def kept_running(self, kubeconfig: Path | None = None) -> AsyncGenerator[None, None]:
-        """Within the block, for each one that ends another one is started, as a kubelet does."""
-
-        async def replace(program: Program) -> None:
-            while True:
-                await program.ended(within=UNLIMITED)
-                program = await self.start(kubeconfig)
-
-        async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(replace(program)) for program in self.programs if program.running]
-            yield
-            for task in following:
-                task.cancel()
-
-    async def stop(self) -> None:
-        """End them all."""
-        for program in self.programs:
-            program.thaw()
-        await asyncio.gather(*(program.stop() for program in self.programs))
-
-
 @pytest.fixture
-async def controllers(cluster: Cluster, account: Path) -> AsyncIterator[Controllers]:
-    """No controller yet."""
-    competing = Controllers(cluster, account)
+async def controllers(cluster: Cluster, account: Path, proxy: Proxy) -> AsyncIterator[Replicas]:
+    """No controller yet. The proxy outlives those that use it."""
+    competing = Replicas(cluster, account, ("controller",), "restored")
     try:
         yield competing
     finally:
@@ -120,7 +71,7 @@ async def controllers(cluster: Cluster, account: Path) -> AsyncIterator[Controll
 
 
 @pytest.fixture
-async def team(admin: Client, controllers: Controllers) -> AsyncIterator[Namespace]:
+async def team(admin: Client, controllers: Replicas) -> AsyncIterator[Namespace]:
     """A namespace with devices and templates. At its end all of them can be had, and none was handed out twice.
 
     Whoever leads then is followed by a controller that finds nothing held.
@@ -132,15 +83,8 @@ async def team(admin: Client, controllers: Controllers) -> AsyncIterator[Namespa
         yield mine
         async with Bindings.watch(admin, mine.name) as bindings:
             await assert_all_is_free(mine, WHOLE, bindings)
-        await assert_nothing_is_found(controllers)
-
-
-async def assert_nothing_is_found(controllers: Controllers) -> None:
-    """A controller that begins now takes over nothing."""
-    fresh = await controllers.start()
-    await asyncio.gather(*(program.stop() for program in controllers.programs if program is not fresh))
-    found = await fresh.said("restored")
-    assert (found["holdings"], found["unconfirmed"]) == (0, 0)
+        found = await (await controllers.follow()).said("restored")
+        assert (found["holdings"], found["unconfirmed"]) == (0, 0)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from tests.cluster.manifests import claim, pod
 from tests.cluster.namespace import Namespace, devices_of
 from tests.cluster.proxy import FAIR, Fate, Proxy
-from tests.integration.failover.conftest import ONE, Controllers
+from tests.cluster.replicas import Replicas
+from tests.integration.failover.conftest import ONE
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
 from parley.control.standin import recorded
@@ -62,7 +63,7 @@ def cut_off_at_its_writes(proxy: Proxy) -> asyncio.Event:
 
 
 async def test_allocations_that_arrive_late_change_nothing(
-    admin: Client, team: Namespace, controllers: Controllers, proxy: Proxy, nodes: frozenset[str]
+    admin: Client, team: Namespace, controllers: Replicas, proxy: Proxy, nodes: frozenset[str]
 ) -> None:
     leader = await controllers.lead(proxy.kubeconfig)
     await controllers.start()

@@ -9,7 +9,8 @@ from tests.cluster.load import Bindings, assert_each_has_its_own, mixed
 from tests.cluster.namespace import Namespace
 from tests.cluster.programs import Entry
 from tests.cluster.proxy import Proxy
-from tests.integration.failover.conftest import ONE, Controllers
+from tests.cluster.replicas import Replicas
+from tests.integration.failover.conftest import ONE
 
 pytestmark = pytest.mark.cluster
 
@@ -24,7 +25,7 @@ def moment(entry: Entry) -> datetime:
 
 
 async def test_when_the_leader_is_killed_the_other_one_goes_on_after_the_lease(
-    team: Namespace, bindings: Bindings, controllers: Controllers
+    team: Namespace, bindings: Bindings, controllers: Replicas
 ) -> None:
     leader = await controllers.lead()
     await controllers.start()
@@ -45,7 +46,7 @@ async def test_when_the_leader_is_killed_the_other_one_goes_on_after_the_lease(
 
 
 async def test_when_the_leader_is_asked_to_end_the_other_one_goes_on_at_once(
-    team: Namespace, bindings: Bindings, controllers: Controllers
+    team: Namespace, bindings: Bindings, controllers: Replicas
 ) -> None:
     leader = await controllers.lead()
     await controllers.start()
@@ -66,7 +67,7 @@ async def test_when_the_leader_is_asked_to_end_the_other_one_goes_on_at_once(
 
 
 async def test_a_leader_that_was_stopped_writes_nothing_when_it_goes_on(
-    team: Namespace, bindings: Bindings, controllers: Controllers, proxy: Proxy
+    team: Namespace, bindings: Bindings, controllers: Replicas, proxy: Proxy
 ) -> None:
     leader = await controllers.lead(proxy.kubeconfig)
     await controllers.start()
@@ -89,7 +90,7 @@ async def test_a_leader_that_was_stopped_writes_nothing_when_it_goes_on(
 
 
 async def test_a_leader_that_is_cut_off_gives_up_before_the_other_one_begins(
-    team: Namespace, bindings: Bindings, controllers: Controllers, proxy: Proxy
+    team: Namespace, bindings: Bindings, controllers: Replicas, proxy: Proxy
 ) -> None:
     leader = await controllers.lead(proxy.kubeconfig)
     successor = await controllers.start()

@@ -1,0 +1,178 @@
+"""`parley driver run tokens` beside a controller that knows nothing of tokens: they meet in API objects only."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+from tests.cluster.load import Bindings, mixed, remove_pods
+from tests.cluster.manifests import claim, pod, resource_class, template
+from tests.cluster.namespace import Namespace
+from tests.cluster.proxy import FAIR, Fate, Proxy
+from tests.cluster.replicas import Replicas
+from tests.cluster.watching import collections, until
+
+from parley.api import reasons
+from parley.api.models import ResourceClaim
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
+from parley.control.mirror import owner_pod_uid
+from parley.kube.client import Client
+
+pytestmark = pytest.mark.cluster
+
+TOKENS = "tokens.parley.dev"
+ONE, TWO = "one", "two"
+
+
+async def make_pool(team: Namespace, size: int) -> None:
+    """A class of so many tokens in all, and templates for one and two of them."""
+    await team.create(resource_class("licences", TOKENS, nodePart="None", parameters={"pool": size}))
+    await team.create(template(ONE, "licences"), template(TWO, "licences", count=2))
+
+
+def used(claims: Iterable[ResourceClaim]) -> int:
+    """How many tokens these claims hold by their records."""
+    allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
+    return sum((allocation.handles[0].data or {})["count"] for allocation in allocations)
+
+
+@asynccontextmanager
+async def never_more_than(client: Client, team: Namespace, size: int) -> AsyncGenerator[None, None]:
+    """Fails at the end of the block if claims held more tokens than that at any time within it."""
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        async with aclosing(collections(client, CLAIMS, team.name)) as states:
+            async for claims in states:
+                most = max(most, used(claims.values()))
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    assert watching.cancelled(), f"the watch of claims ended by itself: {watching}"
+    assert 0 < most <= size
+
+
+async def assert_each_has_its_own(team: Namespace, expected: Iterable[str]) -> None:
+    """These pods are there, bound, and each claim made for them is allocated and reserved for nobody else."""
+    pods = {item.metadata.uid: item for item in (await team.client.list(PODS, team.name)).items}
+    mirrors = [item for item in (await team.client.list(BUILTIN_CLAIMS, team.name)).items if owner_pod_uid(item)]
+    records = {item.metadata.name: item for item in (await team.client.list(CLAIMS, team.name)).items}
+    assert {item.metadata.name for item in pods.values() if item.spec.node_name} == set(expected)
+    for mirror in mirrors:
+        assert mirror.status.allocation is not None
+        assert [user.uid for user in mirror.status.reserved_for] == [owner_pod_uid(mirror)]
+        assert records[mirror.metadata.name].status.allocation is not None
+    assert len(mirrors) == sum(len(item.spec.resource_claims) for item in pods.values())
+
+
+async def assert_all_is_free(team: Namespace, bindings: Bindings, drivers: Replicas, size: int) -> None:
+    """When all pods are gone nothing is held: the driver gives the whole pool to one pod; one that begins after
+    that finds nothing."""
+    await remove_pods(team)
+    await team.create(template("all", "licences", count=size), pod("greedy", templates={"all": "all"}))
+    await bindings.all_of(["greedy"])
+    await remove_pods(team)
+    await until(team.client, CLAIMS, lambda seen: not used(seen.values()), "no token is held", namespace=team.name)
+    assert (await (await drivers.follow()).said("driver restored"))["claims"] == 0
+
+
+async def test_pods_wait_for_a_driver_that_does_not_run_and_go_on_when_it_does(
+    admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
+) -> None:
+    await controllers.lead()
+    await make_pool(team, 3)
+    await team.create(pod("first", templates={"licence": TWO}), pod("plain"))
+
+    words = (
+        f"no answer within 30 s from driver {TOKENS}, outside of this controller: "
+        "start it, or correct driverName of class licences"
+    )
+    assert await team.told("first", reasons.DRIVER_NOT_ANSWERING) == words
+    assert await team.waits("first", reasons.DRIVER_NOT_ANSWERING) == words
+    await bindings.all_of(["plain"])
+
+    async with never_more_than(admin, team, 3):
+        await drivers.lead()
+        await bindings.all_of(["first"])
+        await team.create(pod("second", templates={"licence": ONE}), pod("third", templates={"licence": TWO}))
+        await bindings.all_of(["second"])
+        assert "0 of 3 tokens of class licences free, 2 wanted" in await team.waits(
+            "third", reasons.NOTHING_VIABLE
+        )
+
+        await team.delete(PODS, "first")
+        await bindings.all_of(["third"])
+    await assert_all_is_free(team, bindings, drivers, 3)
+
+
+async def test_when_the_driver_is_killed_the_other_replica_goes_on(
+    admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
+) -> None:
+    size = 70  # tokens; those that stay want 64, all together 80
+    await controllers.lead()
+    driver = await drivers.lead()
+    await drivers.start()
+    await make_pool(team, size)
+    load = mixed(60, ONE, every=0.1)
+
+    async with never_more_than(admin, team, size):
+        arriving = asyncio.create_task(load.arrive(team))
+        await bindings.count(15)
+        await driver.kill()
+        await drivers.start()
+        await arriving
+        await bindings.all_of(load.staying)
+    await assert_each_has_its_own(team, load.staying)
+    await assert_all_is_free(team, bindings, drivers, size)
+
+
+HELD = r"PATCH /apis/resource\.k8s\.io/v1/namespaces/[^/]+/resourceclaims/[^/]+/status"
+
+
+async def test_when_the_controller_is_killed_between_selection_and_binding_its_successor_binds(
+    admin: Client,
+    team: Namespace,
+    bindings: Bindings,
+    controllers: Replicas,
+    successors: Replicas,
+    drivers: Replicas,
+    proxy: Proxy,
+) -> None:
+    """What the driver recorded for two pods did not reach the scheduler yet; a third one waits for an answer."""
+    controller = await controllers.lead(proxy.kubeconfig)
+    driver = await drivers.lead()
+    await make_pool(team, 3)
+    held = asyncio.Event()
+
+    def judge(method: str, path: str) -> Fate:
+        if not re.match(HELD, f"{method} {path}"):
+            return FAIR
+        held.set()
+        return Fate(held=True)
+
+    proxy.judge = judge
+    async with never_more_than(admin, team, 3):
+        await team.create(claim("named", "licences"), pod("named", claims={"licence": "named"}))
+        await team.create(pod("generated", templates={"licence": ONE}))
+        for name in ("named", "generated"):
+            await team.scheduling(name, lambda found: bool(found.spec.selected_node), "has a node selected")
+        async with asyncio.timeout(60):
+            await held.wait()
+        driver.freeze()
+        await team.create(pod("late", templates={"licence": ONE}))
+        await controller.kill()
+        driver.thaw()
+
+        await successors.lead()
+        await bindings.all_of(["named", "generated", "late"])
+    await proxy.reopen()
+    await team.delete(PODS, "named")
+    await team.parley_claim("named", lambda found: found.status.allocation is None, "holds nothing")
+    await assert_each_has_its_own(team, ["generated", "late"])
+    await assert_all_is_free(team, bindings, drivers, 3)
