@@ -1,4 +1,4 @@
-"""A hundred thousand steps of random lives, every rule checked after each. `make soak` makes a million and more."""
+"""A hundred thousand steps of random lives, every rule checked after each. `make soak` makes a million."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
