@@ -8,6 +8,7 @@ pytestmark = pytest.mark.cluster
 
 CONTROLLER = "parley-controller"
 NODE_PLUGIN = "parley-kubelet"
+DRIVER = "parley-driver"
 
 ALLOWED = [
     (CONTROLLER, "watch", "pods", "default"),
@@ -21,9 +22,18 @@ ALLOWED = [
     (CONTROLLER, "arbitrary-node:patch", "resourceclaims.resource.k8s.io/driver/device.parley.dev", "default"),
     (CONTROLLER, "patch", "resourceclaims.parley.dev/status", "default"),
     (CONTROLLER, "create", "podschedulings.parley.dev", "default"),
+    (CONTROLLER, "watch", "podschedulings.parley.dev", "default"),
+    (CONTROLLER, "delete", "resourceclaims.parley.dev", "default"),
+    (CONTROLLER, "patch", "pods/status", "default"),
     (CONTROLLER, "allocate", "resourceclaims.parley.dev", "default"),
     (CONTROLLER, "create", "events.events.k8s.io", "default"),
     (CONTROLLER, "update", "leases.coordination.k8s.io", "parley-system"),
+    (DRIVER, "watch", "podschedulings.parley.dev", "default"),
+    (DRIVER, "patch", "podschedulings.parley.dev", "default"),
+    (DRIVER, "patch", "resourceclaims.parley.dev", "default"),
+    (DRIVER, "patch", "resourceclaims.parley.dev/status", "default"),
+    (DRIVER, "list", "nodes", ""),
+    (DRIVER, "update", "leases.coordination.k8s.io", "parley-system"),
     (NODE_PLUGIN, "get", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "create", "resourceslices.resource.k8s.io", ""),
     (NODE_PLUGIN, "get", "nodes", ""),
@@ -32,7 +42,6 @@ ALLOWED = [
 DENIED = [
     (CONTROLLER, "create", "pods", "default"),
     (CONTROLLER, "patch", "pods", "default"),
-    (CONTROLLER, "patch", "pods/status", "default"),
     (CONTROLLER, "delete", "pods", "default"),
     (CONTROLLER, "create", "pods/binding", "default"),
     (CONTROLLER, "patch", "nodes", ""),
@@ -44,6 +53,13 @@ DENIED = [
     (CONTROLLER, "arbitrary-node:patch", "resourceclaims.resource.k8s.io/driver/gpu.example.org", "default"),
     (CONTROLLER, "update", "leases.coordination.k8s.io", "kube-system"),
     (CONTROLLER, "*", "*", ""),
+    (DRIVER, "create", "podschedulings.parley.dev", "default"),
+    (DRIVER, "create", "resourceclaims.parley.dev", "default"),
+    (DRIVER, "delete", "resourceclaims.parley.dev", "default"),
+    (DRIVER, "patch", "resourceclaims.resource.k8s.io/status", "default"),
+    (DRIVER, "list", "pods", "default"),
+    (DRIVER, "patch", "nodes", ""),
+    (DRIVER, "allocate", "resourceclaims.parley.dev", "default"),
     (NODE_PLUGIN, "list", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "patch", "resourceclaims.resource.k8s.io/status", "default"),
     (NODE_PLUGIN, "list", "pods", "default"),
@@ -97,7 +113,13 @@ def served(cluster: Cluster, group: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "role", ["clusterroles/parley-controller", "clusterroles/parley-kubelet", "roles/parley-leases"]
+    "role",
+    [
+        "clusterroles/parley-controller",
+        "clusterroles/parley-driver",
+        "clusterroles/parley-kubelet",
+        "roles/parley-leases",
+    ],
 )
 def test_every_permission_is_for_something_that_exists(installed: Cluster, role: str) -> None:
     namespace = "/namespaces/parley-system" if role.startswith("roles") else ""
