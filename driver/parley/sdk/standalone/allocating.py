@@ -21,7 +21,7 @@ from parley.kube.client import ApiError, BadRequest, Forbidden, Invalid, Outcome
 from parley.sdk.checks import DriverFault, check_allocations
 from parley.sdk.driver import Allocation, Driver, PermanentError, Request
 from parley.sdk.standalone.holdings import Holding, Holdings, Stage
-from parley.sdk.standalone.jobs import RETRIES, Job, Part, end
+from parley.sdk.standalone.jobs import RETRIES, Job, Part, end, stopped
 from parley.sdk.standalone.progress import Progress
 from parley.sdk.standalone.records import Gone, Records, allocation_body
 from parley.sdk.standalone.restoring import held
@@ -152,7 +152,7 @@ class Allocator:
                 self._recorded(part, claim, body, job.node)
                 return
             log.warning("allocation not recorded yet", claim="/".join(part.key), failures=failures, error=why)
-            await _stopped(job, RETRIES.delay(failures))
+            await stopped(job, RETRIES.delay(failures))
         raise Stopped
 
     def _recorded(self, part: Part, claim: ResourceClaim, body: Mapping[str, Any], node: str) -> None:
@@ -213,15 +213,6 @@ async def _within(
     finally:
         await end(working)
         await end(stopping)
-
-
-async def _stopped(job: Job, seconds: float) -> None:
-    """Wait until the job is stopped, but no longer than that."""
-    try:
-        async with asyncio.timeout(seconds):
-            await job.stop.wait()
-    except TimeoutError:
-        pass  # it goes on
 
 
 async def persist(part: Part, work: Callable[[Part], Awaitable[T]]) -> T:

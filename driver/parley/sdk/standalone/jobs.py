@@ -46,14 +46,14 @@ Work = Callable[[Job], Awaitable[None]]
 
 
 class Jobs:
-    """All jobs. `ended` is called after each, with the seconds to wait before looking at its claims again."""
+    """All jobs. `ended` is called when the claims of one may be looked at again: after it, or after the pause that
+    follows a failure."""
 
-    def __init__(self, ended: Callable[[Job, float], None], backoff: Backoff = RETRIES) -> None:
+    def __init__(self, ended: Callable[[Job], None], backoff: Backoff = RETRIES) -> None:
         self._ended = ended
         self._backoff = backoff
         self._by_uid: dict[str, Job] = {}
         self._failures: dict[str, int] = {}
-        self._blocked: dict[str, float] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -66,8 +66,7 @@ class Jobs:
 
     def free(self, *uids: str) -> bool:
         """Whether a job about these claims may start now."""
-        now = asyncio.get_running_loop().time()
-        return not any(uid in self._by_uid or self._blocked.get(uid, now) > now for uid in uids)
+        return not any(uid in self._by_uid for uid in uids)
 
     def start(self, job: Job, work: Work) -> None:
         """Do the work for claims that are free."""
@@ -90,28 +89,25 @@ class Jobs:
     def forget(self, uid: str) -> None:
         """The claim is gone: its failures don't matter any more."""
         self._failures.pop(uid, None)
-        self._blocked.pop(uid, None)
 
     async def _run(self, job: Job, work: Work) -> None:
-        pause = 0.0
         try:
             await work(job)
         except Exception as error:
-            pause = self._failed(job, error)
+            await stopped(job, self._failed(job, error))  # its claims are left alone as long
         else:
             for part in job.parts:
                 self.forget(part.uid)
         finally:
             for part in job.parts:
                 del self._by_uid[part.uid]
-        self._ended(job, pause)
+        self._ended(job)
 
     def _failed(self, job: Job, error: Exception) -> float:
+        """Seconds until the next attempt."""
         failures = 1 + max(self._failures.get(part.uid, 0) for part in job.parts)
-        pause = self._backoff.delay(failures)
         for part in job.parts:
             self._failures[part.uid] = failures
-            self._blocked[part.uid] = asyncio.get_running_loop().time() + pause
         log.warning(
             "work on claims failed",
             claims=["/".join(part.key) for part in job.parts],
@@ -119,7 +115,7 @@ class Jobs:
             error=str(error),
             exc_info=not isinstance(error, ApiError | OutcomeUnknown | Again),
         )
-        return pause
+        return self._backoff.delay(failures)
 
 
 async def end(task: asyncio.Future[Any]) -> None:
@@ -129,3 +125,12 @@ async def end(task: asyncio.Future[Any]) -> None:
         await asyncio.wait((task,))
     if not task.cancelled():
         task.exception()
+
+
+async def stopped(job: Job, seconds: float) -> None:
+    """Wait until the job is stopped, but no longer than that."""
+    try:
+        async with asyncio.timeout(seconds):
+            await job.stop.wait()
+    except TimeoutError:
+        pass  # it goes on

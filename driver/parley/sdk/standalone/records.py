@@ -188,7 +188,7 @@ class Records:
         return claim
 
     def _lost(self, part: Part) -> Gone:
-        self._view.lost(part.key, part.uid)
+        self._view.lost(CLAIMS, part.key, part.uid)
         return Gone()
 
 

@@ -59,7 +59,7 @@ class StandaloneDriver:
         judge = Judge(embedded, self._view)
         allocator = Allocator(driver, self._holdings, self._records)
         self._answering = Answering(client, self._view, judge, self._pods)
-        self._selected = Selected(self._view, embedded, allocator, self._jobs, self._answering, self._pods)
+        self._selected = Selected(client, self._view, embedded, allocator, self._jobs, self._answering, self._pods)
         parts = Parts(self._view, embedded, judge, allocator, self._holdings, self._records, self._jobs)
         self._immediate = Immediate(parts, self._claims)
         self._taking_back = TakingBack(self._view, self._holdings, self._records, self._jobs, self._immediate)
@@ -122,11 +122,11 @@ class StandaloneDriver:
             self._answering.changed()
             self._immediate.changed()
 
-    def _job_ended(self, job: Job, pause: float) -> None:
+    def _job_ended(self, job: Job) -> None:
         for part in job.parts:
-            self._claims.add_after(part.key, pause)
+            self._claims.add(part.key)
             for scheduling in self._view.schedulings_of(part.key):
-                self._pods.add_after(identity(scheduling).key, pause)
+                self._pods.add(identity(scheduling).key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
         """A PodScheduling with questions for drivers outside of the controller changed."""

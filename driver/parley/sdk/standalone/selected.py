@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from parley.api.models import AllocationFailure, PodScheduling
+from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
+from parley.kube.client import Client, NotFound
 from parley.kube.queue import WorkQueue
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
@@ -34,6 +36,7 @@ class Selected:
 
     def __init__(
         self,
+        client: Client,
         view: View,
         driver: EmbeddedDriver,
         allocator: Allocator,
@@ -41,6 +44,7 @@ class Selected:
         answering: Answering,
         queue: WorkQueue[Key],
     ) -> None:
+        self._client = client
         self._view = view
         self._driver = driver
         self._allocator = allocator
@@ -101,7 +105,8 @@ class Selected:
 
     async def _allocate(self, key: Key, assignment: Assignment, job: Job) -> None:
         try:
-            await self._allocator.allocate(job, assignment)
+            if await self._still_selected(key, job):
+                await self._allocator.allocate(job, assignment)
         except Failed as failure:
             scheduling = self._view.scheduling(key)
             if scheduling is not None and not job.stop.is_set():
@@ -109,6 +114,22 @@ class Selected:
         finally:
             if self._allocating.get(key, (None,))[0] is job:
                 del self._allocating[key]
+
+    async def _still_selected(self, key: Key, job: Job) -> bool:
+        """Watches of claims and PodSchedulings are not in step: that a claim was taken back may be known before it
+        is known that its node was given up. So look once more at what is about to be acted upon."""
+        known = self._view.scheduling(key)
+        if known is None:
+            return False
+        try:
+            live = await self._client.get(POD_SCHEDULINGS, key[1], key[0])
+        except NotFound:
+            live = None
+        if live is None or live.metadata.uid != known.metadata.uid:
+            self._view.lost(POD_SCHEDULINGS, key, known.metadata.uid)
+            return False
+        self._view.wrote(live)
+        return self._wanted(job, live)
 
     def _fail(self, key: Key, scheduling: PodScheduling, failure: Failed) -> None:
         node, message = scheduling.spec.selected_node, str(failure)[: entries.MAX_FAILURE]

@@ -11,7 +11,7 @@ import msgspec
 from parley.api.builtin import Node, NodeStatus
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass, ScheduledClaim
 from parley.api.names import DRIVERS_LABEL, STANDALONE
-from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS
+from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
 from parley.kube.reflector import Reflector
@@ -63,7 +63,8 @@ class View:
         return [(namespace, claim.resource_claim_name) for claim in self.asked(scheduling)]
 
     def scheduling(self, key: Key) -> PodScheduling | None:
-        return self._newest(self._schedulings.get(*key))
+        found = self._newest(self._schedulings.get(*key))
+        return None if found is None or found.metadata.uid in self._lost else found
 
     def schedulings(self) -> list[PodScheduling]:
         """Those with questions for drivers outside of the controller, other drivers' included."""
@@ -98,14 +99,13 @@ class View:
         place = (type(item), identity(item).key)
         if place in self._written and not _newer(item, self._written[place]):
             return
-        copies: Reflector[Any] = self._claims if isinstance(item, ResourceClaim) else self._schedulings
-        cached = copies.get(*place[1])
+        cached = self._copy(type(item)).get(*place[1])
         if cached is not None and _newer(item, cached):
             self._written[place] = item
 
-    def lost(self, key: Key, uid: str) -> None:
-        """The server has no claim of that UID any more; the watch may have yet to tell."""
-        cached = self._claims.get(*key)
+    def lost(self, kind: Resource[Any], key: Key, uid: str) -> None:
+        """The server has no object of that UID any more; the watch may have yet to tell."""
+        cached = self._copy(kind.type).get(*key)
         if cached is not None and cached.metadata.uid == uid:
             self._lost.add(uid)
 
@@ -120,6 +120,9 @@ class View:
         """The watch brought that the object is gone."""
         self._lost.discard(item.metadata.uid)
         self._written.pop((type(item), identity(item).key), None)
+
+    def _copy(self, kind: type) -> Reflector[Any]:
+        return self._claims if kind is ResourceClaim else self._schedulings
 
     def _newest(self, cached: T) -> T:
         if cached is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.unit.sdk.standalone.world import (
 from parley.api.meta import Condition
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES
-from parley.kube.client import Invalid, OutcomeUnknown
+from parley.kube.client import Invalid, OutcomeUnknown, ServerError
 from parley.kube.faults import Call, FaultClient
 from parley.sdk import Allocation, Device, PermanentError
 
@@ -471,6 +472,30 @@ def test_a_write_that_was_lost_can_not_happen_after_the_driver_gave_back(play: P
             await world.client.patch(CLAIMS, call.name, call.body, NAMESPACE, subresource="status")
 
         assert driver.held == {}
+
+    play(scenario)
+
+
+def test_what_the_api_server_fails_at_is_tried_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepare(world, "disk")
+        driver = ShelfDriver()
+        refused: list[float] = []
+
+        def fail(call: Call) -> None:
+            if call.write and len(refused) < 8:
+                refused.append(asyncio.get_running_loop().time())
+                raise ServerError(500, "InternalError", "not now")
+
+        world.start(driver, FaultClient(world.server.client(), before=fail))
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+
+        assert await world.node_of("disk") == "a"
+        assert len(driver.held) == 1
+        pauses = [later - earlier for earlier, later in pairwise(refused)]
+        assert all(pause > 0.05 for pause in pauses)
+        assert max(pauses) > 3
 
     play(scenario)
 

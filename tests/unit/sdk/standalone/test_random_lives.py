@@ -174,6 +174,6 @@ async def live(world: World, slow: bool, lag: float, history: list[Step]) -> Non
 
 
 @given(st.booleans(), st.sampled_from([0.0, 3.0]), st.lists(steps, max_size=25))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_lives(play: Callable[[Any], None], slow: bool, lag: float, history: list[Step]) -> None:
     play(lambda world: live(world, slow, lag, history))

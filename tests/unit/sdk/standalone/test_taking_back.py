@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World
+import pytest
+from tests.unit.sdk.standalone.world import (
+    DRIVER,
+    NAMESPACE,
+    Array,
+    ArrayDriver,
+    LaggingClient,
+    ShelfDriver,
+    World,
+)
 
 from parley.api.names import driver_finalizer
-from parley.api.resources import CLAIMS
+from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.sdk import Device, Held
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -61,6 +70,31 @@ def test_a_claim_that_was_taken_back_is_allocated_again_where_it_is_selected_the
 
         assert await world.node_of("disk") == "b"
         assert [node for node, _ in driver.held.values()] == ["b"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_claim_is_not_allocated_again_for_a_selection_that_is_over(
+    play: Play, array: Array, ended: bool
+) -> None:
+    """The driver hears of its claim at once, and of the PodScheduling late."""
+
+    async def scenario(world: World) -> None:
+        client = LaggingClient(world.server.client())
+        client.only = POD_SCHEDULINGS
+        await world.add_class()
+        await world.add_claim("disk")
+        world.start(ArrayDriver(array), client)
+        await world.ask("pod", "disk", selected="a")
+        await world.settle()
+        await (world.end("pod") if ended else world.select("pod", ""))
+        await world.take_back("disk")
+        await world.settle()
+
+        assert array.calls["allocate"] == 1
+        assert array.volumes == {}
+        assert (await world.claim("disk")).metadata.finalizers == ()
 
     play(scenario)
 

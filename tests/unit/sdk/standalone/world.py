@@ -149,13 +149,15 @@ class ArrayDriver(Driver[Disks, NoParameters]):
 
 
 class LaggingClient(FaultClient):
-    """Its watches bring everything some seconds late."""
+    """Its watches, or those of one kind, bring everything some seconds late."""
 
     lag = 3.0
+    only: Resource[Any] | None = None
 
-    async def watch(self, *arguments: Any, **more: Any) -> AsyncIterator[WatchEvent[Any]]:
-        async for event in super().watch(*arguments, **more):
-            await asyncio.sleep(self.lag)
+    async def watch(self, resource: Resource[Any], *rest: Any, **more: Any) -> AsyncIterator[WatchEvent[Any]]:
+        late = self.only is None or resource == self.only
+        async for event in super().watch(resource, *rest, **more):
+            await asyncio.sleep(self.lag if late else 0)
             yield event
 
 
