@@ -25,6 +25,10 @@ _MERGE = "application/merge-patch+json"
 class Refused(RuntimeError):
     """Raised when the API server refused a request of the benchmark."""
 
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
 
 class Api:
     """The API server as the kubeconfig's user sees it. Use it as a context manager."""
@@ -52,7 +56,8 @@ class Api:
         async with self._session.request(method, path, data=data, headers=headers) as response:
             answer = await response.read()
             if response.status >= 400:
-                raise Refused(f"{method} {path}: {response.status} {answer.decode()[:500]}")
+                words = f"{method} {path}: {response.status} {answer.decode()[:500]}"
+                raise Refused(response.status, words)
             return answer
 
     async def get(self, path: str) -> Any:

@@ -5,9 +5,11 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from benchmarks import objects
+from benchmarks.api import Refused
 from benchmarks.burdens import Burden
 from benchmarks.latency import Times
 from benchmarks.stage import Stage
@@ -58,9 +60,20 @@ class Life:
 
     async def end(self) -> None:
         """Delete the pods, and wait until what belonged to them is gone."""
-        await self._api.request("DELETE", f"{PODS.path(self.namespace)}?gracePeriodSeconds=0")
+        while not await self._deleted():
+            self._stage.check_alive()
         for kind in (PODS, BUILTIN_CLAIMS, POD_SCHEDULINGS):
             await self._gone(kind)
+
+    async def _deleted(self) -> bool:
+        """Whether the API server deleted all pods within the minute that it takes for a request."""
+        try:
+            await self._api.request("DELETE", f"{PODS.path(self.namespace)}?gracePeriodSeconds=0")
+        except Refused as error:
+            if error.status != HTTPStatus.GATEWAY_TIMEOUT:
+                raise
+            return False
+        return True
 
     async def tidy_up(self) -> None:
         """Delete what is left, events above all, so that it does not burden the next workload."""

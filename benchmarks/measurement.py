@@ -74,15 +74,20 @@ async def measure(stage: Stage, workload: Workload, *, first: bool) -> Result:
     """
     life = Life(stage, workload)
     await life.prepare()
-    before = await _read_at_rest(stage)
     with stage.running_first(first):
-        complete = await life.run()
+        result = await _live(stage, workload, life)
+    await life.tidy_up()
+    return result
+
+
+async def _live(stage: Stage, workload: Workload, life: Life) -> Result:
+    before = await _read_at_rest(stage)
+    complete = await life.run()
     cpu = usage.spent(before.cpu, stage.cpu_seconds())
     others = cpu.pop(OTHERS)
     ran, memory = await _read_at_rest(stage), usage.resident_megabytes(stage.controller)
     await life.end()
     ended = await _read_at_rest(stage)
-    await life.tidy_up()
     written, at_the_end = writes.since(before.writes, ran.writes), writes.since(ran.writes, ended.writes)
     latencies = life.times.latencies()
     return Result(
