@@ -80,7 +80,7 @@ class Checkpoint:
         self._node = node
         self._path = folder.path / FILE
         self._known: tuple[bytes | None, Entries] = (None, MappingProxyType({}))
-        self._encoded: dict[str, tuple[Entry, Any]] = {}
+        self._encoded: dict[str, tuple[Entry, bytes]] = {}
 
     def read(self) -> Entries:
         """All entries. Raises CheckpointError, or OSError if the disk fails."""
@@ -92,15 +92,22 @@ class Checkpoint:
     def write(self, entries: Entries) -> None:
         """Replace the file. Raises OSError, and then the old one stands."""
         self._encoded = {uid: self._encode(entries[uid]) for uid in sorted(entries)}
-        content = [encoded for _, encoded in self._encoded.values()]
-        body = {"version": VERSION, "checksum": _checksum(content), "claims": content}
-        data = orjson.dumps(body, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        claims = [encoded for _, encoded in self._encoded.values()]
+        checksum = _checksum_of(b"[" + b",".join(claims) + b"]")
+        data = b'{"version":%d,"checksum":"%s","claims":[\n%s\n]}\n' % (
+            VERSION,
+            checksum.encode(),
+            b",\n".join(claims),
+        )
         self._folder.write(FILE, data)
         self._known = (data, MappingProxyType({uid: entry for uid, (entry, _) in self._encoded.items()}))
 
-    def _encode(self, entry: Entry) -> tuple[Entry, Any]:
+    def _encode(self, entry: Entry) -> tuple[Entry, bytes]:
+        """Kept for as long as the entry is the same: a write is then little more than copying."""
         known = self._encoded.get(entry.uid)
-        return known if known and known[0] is entry else (entry, entry.model_dump(mode="json", by_alias=True))
+        if known is not None and known[0] is entry:
+            return known
+        return entry, orjson.dumps(entry.model_dump(mode="json", by_alias=True), option=orjson.OPT_SORT_KEYS)
 
     def _entries(self, data: bytes) -> Entries:
         content = self._decode(data)
@@ -145,4 +152,9 @@ class Checkpoint:
 
 
 def _checksum(claims: list[Any]) -> str:
-    return "sha256:" + hashlib.sha256(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return _checksum_of(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))
+
+
+def _checksum_of(canonical: bytes) -> str:
+    """Of the claims as JSON with sorted keys and no spaces, however the file is written."""
+    return "sha256:" + hashlib.sha256(canonical).hexdigest()

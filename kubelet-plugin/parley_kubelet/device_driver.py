@@ -6,7 +6,7 @@ is, so that repeating it changes nothing.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -14,7 +14,7 @@ from pydantic import Field
 from parley.api.meta import Model
 from parley_kubelet.checks import Checks
 from parley_kubelet.configuration import DEFAULT_DRIVER, Configuration
-from parley_kubelet.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named
+from parley_kubelet.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named, present
 from parley_kubelet.hooks import Condition, Device, Health, Held, NodeClaim, NodeDriver, Offer, Prepared, Refused
 
 
@@ -99,17 +99,18 @@ class DeviceDriver(NodeDriver[DeviceHandle, Configuration]):
             return Health(where, Condition.HEALTHY, "", time.time())
         return Health(where, Condition.UNKNOWN, "no device node and no check tell of it", time.time())
 
-    def _known(self, claim: DeviceClaim) -> dict[str, NodeDevice]:
+    def _known(self, claim: DeviceClaim) -> Mapping[str, NodeDevice]:
         try:
-            known = {device.name: device for device in self.found()}
+            known = present(self.configured, {device.device for device in claim.devices})
+            for device in claim.devices:
+                if device.device not in known:
+                    names = ", ".join(found.name for found in self.found())
+                    raise Refused(
+                        f"claim {claim}: device={device.device!r} is not a device of node {self.node!r}, which has"
+                        f" {names or 'none'}: bring the device back, or delete the pod"
+                    )
         except NameTaken as error:
             raise Refused(f"claim {claim}: {error}") from None
-        for device in claim.devices:
-            if device.device not in known:
-                raise Refused(
-                    f"claim {claim}: device={device.device!r} is not a device of node {self.node!r}, which has"
-                    f" {', '.join(known) or 'none'}: bring the device back, or delete the pod"
-                )
         return known
 
 

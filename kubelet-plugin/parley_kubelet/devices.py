@@ -5,9 +5,10 @@ nodes is not there. Who may have a device is left to `device_driver`.
 """
 
 import glob
+import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,21 @@ def discover(configuration: Configuration) -> tuple[NodeDevice, ...]:
                 " narrow the glob in the configuration file, or rename the device"
             )
     return tuple(devices.values())
+
+
+def present(configuration: Configuration, names: Collection[str]) -> Mapping[str, NodeDevice]:
+    """Those of the named devices that are there; others are not looked at if the file knows all by their names.
+
+    Raises NameTaken.
+    """
+    entries = {entry.name: entry for entry in configuration.devices if entry.name in names}
+    if len(entries) < len(names):
+        return {device.name: device for device in discover(configuration) if device.name in names}
+    return {
+        name: _device(entry, name, entry.device_nodes)
+        for name, entry in entries.items()
+        if name is not None and all(map(_is_device_node, entry.device_nodes))
+    }
 
 
 def checks(configuration: Configuration) -> Mapping[str, HealthCheck]:
@@ -107,7 +123,7 @@ def _found(configuration: Configuration) -> Iterator[tuple[NodeDevice, DeviceEnt
 def _is_device_node(path: str) -> bool:
     """Symbolic links are none: runc does not follow them."""
     try:
-        mode = Path(path).lstat().st_mode
+        mode = os.lstat(path).st_mode
     except OSError:
         return False
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
@@ -61,6 +62,8 @@ async def _run(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # the disk serves one at a time anyway, and every further thread costs memory
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2, "disk"))
     configuration = load(settings.config)
     async with _client(settings) as client:
         await run_plugin(settings, configuration, client, stop)

@@ -81,7 +81,7 @@ def damage(folder: Folder, change: Callable[[bytes], bytes]) -> None:
         (lambda _: b"", "it is not JSON (Input is a zero-length, empty document: line 1 column 1 (char 0))"),
         (lambda _: b"7", "it is not a JSON object"),
         (lambda _: b"{}", "version=None was never written"),
-        (lambda whole: whole.replace(b'"version": 2', b'"version": 0'), "version=0 was never written"),
+        (lambda whole: whole.replace(b'"version":2', b'"version":0'), "version=0 was never written"),
         (lambda _: b'{"version": 1}', "it has no list of claims"),
         (
             lambda whole: whole.replace(b"gpu-0", b"gpu-1"),
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_refused(folder: Folder, change: Callable[[bytes], byt
 
 def test_a_newer_file_is_refused(folder: Folder) -> None:
     Checkpoint(folder, "n1").write({"u1": CLAIM})
-    damage(folder, lambda whole: whole.replace(b'"version": 2', b'"version": 3'))
+    damage(folder, lambda whole: whole.replace(b'"version":2', b'"version":3'))
     with pytest.raises(CheckpointError) as error:
         Checkpoint(folder, "n1").read()
     assert str(error.value) == (
