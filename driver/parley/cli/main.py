@@ -1,24 +1,29 @@
-"""The command `parley` and its subcommands, one file each."""
+"""The command `parley` and its subcommands, one file each; `kubectl parley` has those that only read."""
 
 from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, controller, demo, driver
+from parley.cli import cluster, controller, demo, driver, explain
 
-app = typer.Typer(
-    help="Negotiated resource allocation for Kubernetes.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+_HELP = "Negotiated resource allocation for Kubernetes."
+
+app = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+plugin = typer.Typer(
+    name="kubectl parley", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
+
+
+@app.command()
+@plugin.command()
+def version() -> None:
+    """Print the version of Parley."""
+    typer.echo(installed_version("parley"))
+
+
 app.command("demo")(demo.demo)
 app.command("controller")(controller.controller)
 app.add_typer(driver.app, name="driver")
 app.add_typer(cluster.app, name="cluster")
-
-
-@app.command()
-def version() -> None:
-    """Print the version of Parley."""
-    typer.echo(installed_version("parley"))
+for readers in (app, plugin):
+    readers.command("explain")(explain.explain)

@@ -1,0 +1,123 @@
+"""What became of each of a pod's claims: what it holds, what stands in its way, how far it is. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResourceClaim
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import CONDITION_ALLOCATING
+from parley.control.gathering import PodClaim
+from parley.control.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
+from parley.control.nowhere import where
+from parley.explain.model import ClaimFacts
+from parley.explain.reading import World
+from parley.sdk import Allocation
+
+
+def facts(world: World, pod: Pod, claims: Sequence[PodClaim]) -> tuple[ClaimFacts, ...]:
+    """One for each entry of the pod that is Parley's, in the pod's order."""
+    gathered = {claim.entry: claim for claim in claims}
+    return tuple(
+        _facts(world, pod, entry, gathered[entry.name])
+        for entry in pod.spec.resource_claims
+        if entry.name in gathered
+    )
+
+
+def ours(world: World, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+    """Whether any of the pod's claims is Parley's; one that is done may have lost its claims already."""
+    return bool(claims) or (pod.metadata.namespace, pod.metadata.name) in world.schedulings
+
+
+def _facts(world: World, pod: Pod, entry: PodResourceClaim, claim: PodClaim) -> ClaimFacts:
+    namespace = pod.metadata.namespace
+    mirror = claim.mirror or world.mirrors.get((namespace, claim.name))
+    record = claim.written or world.cluster.claim((namespace, claim.name))
+    wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
+    class_name = claim.class_name or (wanted.class_name if wanted else "") or _class_of(record)
+    class_ = claim.class_ or world.cluster.class_(class_name)
+    state, words = _state(world, claim, mirror, record)
+    allocation = mirror.status.allocation if mirror is not None else None
+    return ClaimFacts(
+        entry=entry.name,
+        source=_source(entry),
+        claim=claim.name,
+        class_name=class_name,
+        driver=_driver(claim, allocation, class_),
+        state=state,
+        words=words,
+        nodes=nodes_of(allocation) if allocation is not None else (),
+        holds=tuple(_holds(claim, mirror)),
+        since=(allocation.allocation_timestamp or "") if allocation is not None else "",
+        users=tuple(user.name for user in mirror.status.reserved_for) if mirror is not None else (),
+    )
+
+
+def _source(entry: PodResourceClaim) -> str:
+    if entry.resource_claim_template_name:
+        return f"template {entry.resource_claim_template_name}"
+    return f"claim {entry.resource_claim_name}"
+
+
+def _class_of(record: ResourceClaim | None) -> str:
+    return record.spec.resource_class_name if record is not None else ""
+
+
+def _driver(claim: PodClaim, allocation: BuiltinAllocation | None, class_: ResourceClass | None) -> str:
+    if claim.holding is not None:
+        return claim.holding.driver
+    if allocation is not None:
+        return driver_of(allocation)
+    return class_.driver_name if class_ is not None else ""
+
+
+def _state(
+    world: World, claim: PodClaim, mirror: BuiltinClaim | None, record: ResourceClaim | None
+) -> tuple[str, str]:
+    if claim.problem is not None and not world.knows_claims:
+        return "pending", ""
+    if claim.problem is not None:
+        return claim.problem.code, claim.problem.message
+    if mirror is not None and offer_stands(mirror):
+        return "offered", "the scheduler is to choose a node"
+    if claim.holding is not None:
+        return "allocated", where(claim.holding.nodes)
+    if mirror is not None and mirror.status.allocation is not None:
+        return "allocated", where(nodes_of(mirror.status.allocation) or None)
+    return "pending", _progress(world, record)
+
+
+def _progress(world: World, record: ResourceClaim | None) -> str:
+    """How far the driver says it is."""
+    for condition in record.status.conditions if record is not None else ():
+        if condition.type == CONDITION_ALLOCATING and condition.message:
+            seconds = world.seconds_since(condition.last_transition_time)
+            since = f" (for {seconds:.0f} s)" if seconds is not None and condition.status == "True" else ""
+            return f"{condition.message}{since}"
+    return ""
+
+
+def _holds(claim: PodClaim, mirror: BuiltinClaim | None) -> Iterator[str]:
+    found: Allocation | None = claim.holding.allocation if claim.holding is not None else None
+    if found is None and mirror is not None and mirror.status.allocation is not None:
+        found = allocated(mirror, driver_of(mirror.status.allocation))
+    if found is not None:
+        yield from held(found)
+
+
+def held(allocation: Allocation) -> Iterator[str]:
+    """Devices as "pool/device"; without devices what the driver recorded, in short."""
+    yield from (f"{device.pool}/{device.device}" for device in allocation.devices)
+    if not allocation.devices and allocation.data:
+        yield ", ".join(f"{key}={_short(value)}" for key, value in _plain(allocation.data).items())
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that fit into a line."""
+    return {key: value for key, value in data.items() if isinstance(value, str | int | float | bool)}
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,205 @@
+"""Puts together what is known about a pod: the entry to this package.
+
+`explain` reads and explains one pod, `explain_waiting` all that wait. What can't be answered is raised as
+Unanswerable, in words.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import orjson
+
+from parley.api.builtin import Pod
+from parley.api.models import PodScheduling
+from parley.api.resources import POD_SCHEDULINGS, PODS
+from parley.control.clock import rfc3339
+from parley.control.cluster import done
+from parley.explain import matrix
+from parley.explain.claims import facts, ours
+from parley.explain.faults import Unanswerable
+from parley.explain.findings import EVENTS, Event, findings, written_at
+from parley.explain.judging import Judge
+from parley.explain.model import Explanation
+from parley.explain.reading import World, read
+from parley.explain.remedies import remedies
+from parley.kube.client import Client, Forbidden, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is read about single pods, beside the `World`."""
+
+    raw: Mapping[str, Any]
+    asked_at: str
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Waiting:
+    """A pod that waits, and the classes of its claims that hold nothing yet; in order of age."""
+
+    created: str
+    uid: str
+    title: str
+    classes: frozenset[str]
+
+
+async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
+    """One pod. Raises Unanswerable if there is none, or none with claims of Parley's."""
+    try:
+        raw = await client.get(PODS.untyped(), name, namespace)
+    except NotFound:
+        raise Unanswerable(await _no_such_pod(client, namespace, name)) from None
+    pod = PODS.decode(orjson.dumps(raw))
+    if not pod.spec.resource_claims:
+        raise Unanswerable(
+            f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): Parley has no part"
+        )
+    world = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
+    told = _Told(raw, await _asked_at(client, pod), await _events(client, namespace))
+    return _explained(world, pod, told, waiting(world))
+
+
+async def namespaces_of(client: Client, name: str) -> list[str]:
+    """Where there are pods of that name. Raises Unanswerable if there are none."""
+    pods = (await client.list(PODS, field_selector=f"metadata.name={name}")).items
+    found = [pod.metadata.namespace for pod in pods]
+    if not found:
+        raise Unanswerable(f"no namespace has a pod {name}: see `kubectl get pods -A`")
+    return found
+
+
+async def explain_waiting(client: Client, now: datetime, namespace: str, *, everywhere: bool) -> list[Explanation]:
+    """Every pod with claims of Parley's that is not bound, of the namespace or of all, the oldest first."""
+    world = await read(client, now, namespace)
+    chosen = [pod for pod in world.pods.values() if everywhere or pod.metadata.namespace == namespace]
+    unbound = [pod for pod in chosen if not pod.spec.node_name and not done(pod) and pod.spec.resource_claims]
+    told = _Told({}, "", await _events(client, None if everywhere else namespace))
+    line = waiting(world)
+    return [
+        _explained(world, pod, told, line)
+        for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
+        if ours(world, pod, Judge(world, pod).claims)
+    ]
+
+
+def waiting(world: World) -> list[Waiting]:
+    """The pods that wait, the oldest first."""
+    found = []
+    for key in world.schedulings:
+        pod = world.pods.get(key)
+        if pod is not None and _state(pod) == "waits":
+            classes = frozenset(claim.class_name for claim in Judge(world, pod).pending)
+            found.append(Waiting(pod.metadata.creation_timestamp or "", pod.metadata.uid, "/".join(key), classes))
+    return sorted(found, key=lambda one: (one.created, one.uid))
+
+
+async def _no_such_pod(client: Client, namespace: str, name: str) -> str:
+    text = f"pod {namespace}/{name} does not exist"
+    try:
+        elsewhere = (await client.list(PODS, field_selector=f"metadata.name={name}")).items
+        here = (await client.list(PODS, namespace)).items
+    except Forbidden:
+        return f"{text}: name its namespace with -n"
+    if elsewhere:
+        found = elsewhere[0].metadata.namespace
+        return f"{text}: there is one of that name in namespace {found} (-n {found})"
+    if alike := get_close_matches(name, [pod.metadata.name for pod in here], n=1):
+        return f"{text}: did you mean {alike[0]}?"
+    return f"{text}: see `kubectl get pods -n {namespace}`, or name another namespace with -n"
+
+
+async def _asked_at(client: Client, pod: Pod) -> str:
+    """When the pod's PodScheduling was last written by the controller."""
+    try:
+        raw = await client.get(POD_SCHEDULINGS.untyped(), pod.metadata.name, pod.metadata.namespace)
+    except (NotFound, Forbidden):
+        return ""
+    return written_at(raw)
+
+
+async def _events(client: Client, namespace: str | None) -> Sequence[Event]:
+    try:
+        return (await client.list(EVENTS, namespace)).items
+    except Forbidden:
+        return ()
+
+
+def _explained(world: World, pod: Pod, told: _Told, line: Sequence[Waiting]) -> Explanation:
+    meta, key = pod.metadata, (pod.metadata.namespace, pod.metadata.name)
+    judge = Judge(world, pod)
+    scheduling = _of(pod, world.schedulings.get(key))
+    if not ours(world, pod, judge.claims):
+        raise Unanswerable(
+            f"pod {key[0]}/{key[1]} has no claims of Parley's: its claims are of other DRA drivers "
+            "(`kubectl describe pod` has what they say)"
+        )
+    state = _state(pod)
+    code, message = _why(world, judge, scheduling) if state == "waits" else ("", "")
+    waits, status = state == "waits", scheduling.status if scheduling is not None else None
+    mirrors = [claim.mirror for claim in judge.claims if claim.mirror is not None]
+    return Explanation(
+        namespace=meta.namespace,
+        name=meta.name,
+        state=state,
+        phase=pod.status.phase,
+        node=pod.spec.node_name,
+        since=_since(pod, state),
+        code=code,
+        message=message,
+        round=scheduling.spec.round if scheduling is not None else 0,
+        candidates=status.candidates if status is not None else 0,
+        viable=status.viable if status is not None else 0,
+        claims=facts(world, pod, judge.claims),
+        nodes=matrix.present(world, judge, scheduling) if waits else matrix.recorded(pod, scheduling),
+        findings=findings(world, pod, told.raw, scheduling, told.asked_at, mirrors, told.events),
+        remedies=remedies(world, judge, code, scheduling) if waits else (),
+        ahead=_ahead(pod, judge, line) if waits else (),
+        unread=world.unread,
+        now=rfc3339(world.now),
+    )
+
+
+def _of(pod: Pod, scheduling: PodScheduling | None) -> PodScheduling | None:
+    """The PodScheduling, unless an earlier pod of that name left it behind."""
+    if scheduling is None or all(o.uid != pod.metadata.uid for o in scheduling.metadata.owner_references):
+        return None
+    return scheduling
+
+
+def _state(pod: Pod) -> str:
+    if done(pod):
+        return "ended"
+    if pod.metadata.deletion_timestamp:
+        return "deleting"
+    if pod.spec.node_name:
+        return "bound"
+    return "gated" if pod.spec.scheduling_gates else "waits"
+
+
+def _since(pod: Pod, state: str) -> str:
+    if state == "bound":
+        for condition in pod.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "True":
+                return condition.last_transition_time or ""
+    return pod.metadata.creation_timestamp or ""
+
+
+def _why(world: World, judge: Judge, scheduling: PodScheduling | None) -> tuple[str, str]:
+    """In the controller's words, or, before it said anything, what stands in the way of a claim."""
+    if scheduling is not None and scheduling.status.waiting_for:
+        return scheduling.status.waiting_for, scheduling.status.message
+    problem = next((claim.problem for claim in judge.claims if claim.problem is not None), None)
+    if problem is not None and world.knows_claims:
+        return problem.code, problem.message
+    return "", judge.problem
+
+
+def _ahead(pod: Pod, judge: Judge, line: Sequence[Waiting]) -> tuple[str, ...]:
+    """Other pods that wait for claims of one of the same classes, and were made earlier."""
+    classes = {claim.class_name for claim in judge.pending}
+    mine = (pod.metadata.creation_timestamp or "", pod.metadata.uid)
+    return tuple(other.title for other in line if (other.created, other.uid) < mine and classes & other.classes)

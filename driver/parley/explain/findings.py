@@ -1,0 +1,181 @@
+"""What everybody said about a pod: controller, scheduler, kubelet, node plugin, drivers. Pure.
+
+The API server forgets events after an hour; what is older is in conditions and the PodScheduling.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinClaim, Pod, Struct
+from parley.api.models import PodScheduling
+from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
+from parley.api.resources import Resource
+from parley.explain.model import Finding
+from parley.explain.reading import World
+from parley.explain.times import moment, span
+
+_PATIENCE = 30.0
+"""Seconds after which the controller says that a driver does not answer."""
+
+_KUBELET = "kubelet"
+
+
+class EventSource(Struct, frozen=True):
+    component: str = ""
+
+
+class Event(Struct, frozen=True):
+    """An event with its times: of events.k8s.io if the writer uses it, or those of the older API."""
+
+    metadata: Any = None
+    event_time: str | None = None
+    deprecated_last_timestamp: str | None = None
+    reporting_controller: str = ""
+    deprecated_source: EventSource = EventSource()
+    reason: str = ""
+    note: str = ""
+    type: str = ""
+    regarding: Any = None
+
+    @property
+    def at(self) -> str:
+        """When it was last seen."""
+        return self.deprecated_last_timestamp or self.event_time or ""
+
+    @property
+    def writer(self) -> str:
+        """The component."""
+        return self.reporting_controller or self.deprecated_source.component
+
+
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
+
+
+def findings(
+    world: World,
+    pod: Pod,
+    raw: Mapping[str, Any],
+    scheduling: PodScheduling | None,
+    asked_at: str,
+    mirrors: Sequence[BuiltinClaim],
+    events: Sequence[Event],
+) -> tuple[Finding, ...]:
+    """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
+    return (
+        *_controller(world, pod, scheduling),
+        *_unanswered(world, scheduling, asked_at),
+        *_failures(scheduling),
+        *_scheduler(pod),
+        *_devices(mirrors),
+        *_health(raw),
+        *_events(pod, events, told=scheduling.status.message if scheduling is not None else ""),
+    )
+
+
+def _controller(world: World, pod: Pod, scheduling: PodScheduling | None) -> Iterator[Finding]:
+    if scheduling is not None or pod.spec.node_name or pod.spec.scheduling_gates:
+        return
+    seconds = world.seconds_since(pod.metadata.creation_timestamp or "")
+    since = f" for {span(seconds)}" if seconds is not None else ""
+    text = (
+        f"has written nothing about the pod{since}: see whether it runs (kubectl -n parley-system get pods,leases)"
+    )
+    yield Finding("controller", "", text)
+
+
+def _unanswered(world: World, scheduling: PodScheduling | None, asked_at: str) -> Iterator[Finding]:
+    """Drivers that were asked and have not answered this round."""
+    if scheduling is None or scheduling.spec.selected_node:
+        return
+    round_ = scheduling.spec.round
+    answered = {said.name for said in scheduling.status.claims if said.round == round_}
+    late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
+    for asked in scheduling.spec.claims:
+        if asked.name not in answered:
+            since = _waited(world, asked_at, late=late)
+            text = f"has not answered about claim {asked.name}{since} (round {round_})"
+            yield Finding(f"driver {asked.driver_name}", "", text, asked_at)
+
+
+def _waited(world: World, asked_at: str, *, late: bool) -> str:
+    start = moment(asked_at)
+    if start is None:
+        return " for more than 30 s" if late else ""
+    seconds = (world.now - start + timedelta(seconds=_PATIENCE if late else 0)).total_seconds()
+    return f" for {span(seconds)}"
+
+
+def _failures(scheduling: PodScheduling | None) -> Iterator[Finding]:
+    for said in scheduling.status.claims if scheduling is not None else ():
+        if said.failure is not None:
+            for_ever = ", and never will" if said.failure.permanent else ""
+            text = f"could not allocate claim {said.name} on node {said.failure.node_name}{for_ever}: "
+            yield Finding(f"driver {said.driver_name}", "", text + said.failure.message)
+
+
+def _scheduler(pod: Pod) -> Iterator[Finding]:
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            usual = (
+                " (so it says of every claim that is still negotiated)"
+                if DEVICE_CLASS in condition.message
+                else ""
+            )
+            text = condition.message + usual
+            yield Finding("scheduler", condition.reason, text, condition.last_transition_time or "")
+
+
+def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[Finding]:
+    """Conditions of allocated devices, but for those by which Parley talks to the scheduler."""
+    for mirror in mirrors:
+        for device in mirror.status.devices:
+            for condition in device.conditions:
+                if condition.type not in (CONDITION_ALLOCATED, CONDITION_DECLINED):
+                    text = f"device {device.pool}/{device.device}: {condition.type}={condition.status}"
+                    words = f"{text}: {condition.message}" if condition.message else text
+                    by = f"driver {device.driver}"
+                    yield Finding(
+                        by, condition.reason or condition.type, words, condition.last_transition_time or ""
+                    )
+
+
+def _health(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """What the kubelet heard from node plugins about devices that containers use, if it is not well."""
+    for container in raw.get("status", {}).get("containerStatuses") or ():
+        for resource in container.get("allocatedResourcesStatus") or ():
+            for one in resource.get("resources") or ():
+                if one.get("health") != "Healthy":
+                    words = one.get("message") or "no details"
+                    text = f"{one.get('resourceID')} of container {container.get('name')}: {words}"
+                    yield Finding("node plugin", str(one.get("health", "Unknown")), text)
+
+
+def _events(pod: Pod, events: Sequence[Event], told: str) -> Iterator[Finding]:
+    """Warnings about this very pod, latest first, without what is said above."""
+    mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
+    for event in sorted(mine, key=lambda event: event.at, reverse=True):
+        if event.type != "Warning" or event.note == told or (_is_scheduler(event) and not pod.spec.node_name):
+            continue
+        yield Finding(_by(event), event.reason, event.note, event.at)
+
+
+def _is_scheduler(event: Event) -> bool:
+    return event.reason == "FailedScheduling"
+
+
+def _by(event: Event) -> str:
+    if event.writer == "parley.dev/controller":
+        return "controller"
+    if event.reason == "FailedPrepareDynamicResources":
+        return "node plugin"
+    return _KUBELET if event.writer == _KUBELET else "scheduler" if _is_scheduler(event) else event.writer
+
+
+def written_at(raw: Mapping[str, Any] | None) -> str:
+    """When the controller last changed the object, by its managed fields; "" if that is not told."""
+    for entry in (raw or {}).get("metadata", {}).get("managedFields") or ():
+        if entry.get("manager") == FIELD_MANAGER:
+            return str(entry.get("time") or "")
+    return ""

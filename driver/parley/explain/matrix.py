@@ -1,0 +1,123 @@
+"""The claims by nodes of one pod: where each claim is viable, and why not elsewhere. Pure.
+
+For a waiting pod drivers that come with Parley are judged as of now, on every node; of others there is what they
+answered about the last candidates. For a bound pod it is what was recorded when it was bound.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from parley.api.builtin import Pod
+from parley.api.models import ClaimScheduling, PodScheduling
+from parley.control.gathering import PodClaim
+from parley.control.nowhere import where
+from parley.explain.judging import Judge
+from parley.explain.model import Cell, NodeRow
+from parley.explain.reading import World
+from parley.negotiation.answers import Answer
+
+SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
+_ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)
+
+
+def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
+    """The candidates of the last round, as they were answered."""
+    if scheduling is None:
+        return ()
+    said = answered(scheduling)
+    rows = []
+    for node in scheduling.spec.candidate_nodes:
+        cells = tuple(_cell(entry, node, reasons) for entry, reasons in said.items())
+        verdict = SELECTED if node == pod.spec.node_name else _verdict(cells, "")
+        rows.append(NodeRow(node, verdict, "", asked=True, claims=cells))
+    return _sorted(rows)
+
+
+def present(world: World, judge: Judge, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
+    """Every node, as it is now."""
+    names = [node.metadata.name for node in world.nodes]
+    misfits, answers = judge.misfits(names), dict(judge.answers(names))
+    said = answered(scheduling)
+    for asked in scheduling.spec.claims if scheduling is not None else ():
+        answers.pop(asked.name, None)  # the controller asks that driver through the API, and goes by its answer
+    candidates = frozenset(scheduling.spec.candidate_nodes if scheduling is not None else ())
+    selected = scheduling.spec.selected_node if scheduling is not None else ""
+    viable = {entry: frozenset(answer.viable) for entry, answer in answers.items()}
+    rows = []
+    for node in names:
+        cells = tuple(
+            _present(claim, node, answers.get(claim.entry), viable.get(claim.entry, frozenset()), said)
+            for claim in judge.claims
+        )
+        verdict = SELECTED if node == selected else _verdict(cells, misfits.get(node, ""))
+        rows.append(NodeRow(node, verdict, misfits.get(node, ""), node in candidates, cells))
+    return _sorted(rows)
+
+
+def _sorted(rows: Sequence[NodeRow]) -> tuple[NodeRow, ...]:
+    return tuple(sorted(rows, key=lambda row: (_ORDER.index(row.verdict), not row.asked)))
+
+
+Said = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
+"""By entry, the viable nodes and why others are not, of drivers that answered the last question."""
+
+
+def answered(scheduling: PodScheduling | None) -> Said:
+    """What was answered to the last question."""
+    if scheduling is None:
+        return {}
+    spec = scheduling.spec
+    return {
+        said.name: (frozenset(said.viable_nodes), reasons_by_node(said, spec.candidate_nodes))
+        for said in scheduling.status.claims
+        if said.round == spec.round
+    }
+
+
+def reasons_by_node(said: ClaimScheduling, candidates: Sequence[str]) -> dict[str, str]:
+    """An answer's words ("node-1: no disk; node-2: no disk") by candidate; a reason may have semicolons itself."""
+    found: dict[str, str] = {}
+    known, node = frozenset(candidates), ""
+    for part in said.reason.split("; "):
+        name, colon, why = part.partition(": ")
+        if colon and name in known:
+            node = name
+            found[node] = why
+        elif node:
+            found[node] += f"; {part}"
+    return found
+
+
+def _cell(entry: str, node: str, said: tuple[frozenset[str], Mapping[str, str]]) -> Cell:
+    viable, why = said
+    return Cell(entry, node in viable, "" if node in viable else why.get(node, "not viable"))
+
+
+def _present(claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], said: Said) -> Cell:
+    if claim.problem is not None:
+        return Cell(claim.entry, None, claim.problem.code)
+    if claim.holding is not None:
+        here = claim.holding.reaches(node)
+        return Cell(claim.entry, here, "allocated" if here else where(claim.holding.nodes))
+    if answer is not None:
+        here = node in viable
+        return Cell(claim.entry, here, "" if here else answer.reasons.get(node, "not viable"))
+    if claim.entry in said and (node in said[claim.entry][0] or node in said[claim.entry][1]):
+        return _cell(claim.entry, node, said[claim.entry])
+    return Cell(claim.entry, None, "not answered" if claim.entry not in said else "not asked")
+
+
+def _verdict(cells: Sequence[Cell], misfit: str) -> str:
+    if misfit:
+        return DOES_NOT_FIT
+    if any(cell.viable is False for cell in cells):
+        return NOT_VIABLE
+    return UNKNOWN if any(cell.viable is None for cell in cells) or not cells else VIABLE
+
+
+def grouped(rows: Sequence[NodeRow]) -> Iterator[tuple[tuple[str, ...], NodeRow]]:
+    """Nodes of which the same is said, together, with one of their rows."""
+    names: dict[object, list[NodeRow]] = {}
+    for row in rows:
+        names.setdefault((row.verdict, row.fit, row.asked, row.claims), []).append(row)
+    for alike in names.values():
+        yield tuple(row.node for row in alike), alike[0]

@@ -1,0 +1,106 @@
+"""An explanation as data: what `parley explain -o json` prints, in camelCase; see docs/explain.md."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """One of the pod's claims. `state` is allocated, offered, pending, or the reason code of what stands in its
+    way; `words` says more. `holds` are devices as "pool/device", or what else the driver recorded."""
+
+    entry: str
+    source: str
+    claim: str
+    class_name: str
+    driver: str
+    state: str
+    words: str = ""
+    nodes: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    since: str = ""
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is said of one claim on one node: viable, not viable (`why` says why), or not known (None)."""
+
+    claim: str
+    viable: bool | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node. `verdict` is selected, viable, notViable, doesNotFit (`fit` says why) or unknown; `asked` is
+    whether it was among the last candidates."""
+
+    node: str
+    verdict: str
+    fit: str
+    asked: bool
+    claims: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What somebody said, or did not: `by` is controller, scheduler, kubelet, node plugin or "driver NAME"; `code`
+    is its word for it, if it has one."""
+
+    by: str
+    code: str
+    text: str
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Something that would help. `kind` is podEnds, node, addNode, noNode, alternative or advice."""
+
+    kind: str
+    text: str
+    pods: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a pod waits, or is where it is. `state` is waits, bound, ended, deleting or gated; `since` is when it
+    was bound, or else made. `ahead` are pods that wait longer for the same classes."""
+
+    namespace: str
+    name: str
+    state: str
+    phase: str
+    node: str
+    since: str
+    code: str
+    message: str
+    round: int
+    candidates: int
+    viable: int
+    claims: tuple[ClaimFacts, ...]
+    nodes: tuple[NodeRow, ...]
+    findings: tuple[Finding, ...]
+    remedies: tuple[Remedy, ...]
+    ahead: tuple[str, ...]
+    unread: tuple[str, ...]
+    now: str
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+def wire(value: Any) -> Any:
+    """As JSON: dataclasses become objects with camelCase names, every field present."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {to_camel(f.name): wire(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: wire(inner) for key, inner in value.items()}
+    return [wire(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,229 @@
+"""Reads a cluster once, and rebuilds from it what a controller would know at that moment.
+
+The lists go into the controller's own caches, ledger and drivers, by its own code: so what is told about a pod is
+what the controller decides by, without asking it. Who may not list a kind in all namespaces sees his own namespace
+only, and is told what is missing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from parley.api import meta
+from parley.api.builtin import BuiltinClaim, Node, NodeSelector, Pod, ResourceSlice
+from parley.api.models import PodScheduling
+from parley.api.names import GROUP
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.control.cluster import Cluster, Key, done
+from parley.control.ledger import Ledger
+from parley.control.restoring import restore
+from parley.drivers import built_in
+from parley.explain.faults import Unanswerable
+from parley.explain.times import moment
+from parley.kube.around import AroundClient, Call
+from parley.kube.client import Client, Forbidden, Listing, NotFound, WatchEvent
+from parley.negotiation.fit import matches
+from parley.sdk.embedded import EmbeddedDriver
+
+T = TypeVar("T")
+
+_NOT_INSTALLED = (
+    "Parley is not installed in this cluster, or not completely: the API server knows no {plural}.parley.dev. "
+    "Install it with `kubectl apply -k deploy/default` (docs/install.md), or choose another cluster with --context"
+)
+_EVERYWHERE: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES)
+_NAMESPACED: tuple[Resource[Any], ...] = (
+    PODS,
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    TEMPLATES,
+    POD_SCHEDULINGS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A cluster at the time `now`. `drivers` are those that come with Parley, told of all that is held; `unread`
+    says what could not be read, and `blind` are the kinds of which nothing was."""
+
+    now: datetime
+    cluster: Cluster
+    ledger: Ledger
+    drivers: Mapping[str, EmbeddedDriver]
+    pods: Mapping[Key, Pod]
+    nodes: Sequence[Node]
+    mirrors: Mapping[Key, BuiltinClaim]
+    schedulings: Mapping[Key, PodScheduling]
+    slices: Sequence[ResourceSlice]
+    on_node: Mapping[str, Sequence[Pod]]
+    unread: tuple[str, ...] = ()
+    blind: frozenset[Resource[Any]] = frozenset()
+
+    @property
+    def knows_claims(self) -> bool:
+        """Whether what is missing of classes and claims is missing in the cluster, too."""
+        return self.blind <= {NODES, RESOURCE_SLICES, PODS, POD_SCHEDULINGS}
+
+    def seconds_since(self, time: str) -> float | None:
+        """How long ago a time of the API was."""
+        start = moment(time)
+        return (self.now - start).total_seconds() if start is not None else None
+
+    def matching(self, selector: meta.NodeSelector) -> list[str]:
+        """The nodes that a selector of Parley's kinds selects."""
+        wanted = msgspec.convert(selector.wire(), NodeSelector)
+        return [node.metadata.name for node in self.nodes if matches(wanted, node)]
+
+
+async def read(client: Client, now: datetime, namespace: str, *, everywhere: bool = True) -> World:
+    """The cluster as it is; of namespaced kinds only those in `namespace` unless `everywhere`.
+
+    Raises Unanswerable if Parley's kinds do not exist, and what the client raises.
+    """
+    reader = _Reader(client, namespace)
+    await asyncio.gather(
+        *(reader.list(resource, None) for resource in _EVERYWHERE),
+        *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
+    )
+    cluster = await _filled(Listed(client, reader.listings))
+    ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver) for driver in built_in()}
+    for slice_ in reader.items(RESOURCE_SLICES):
+        for driver in drivers.values():
+            if RESOURCE_SLICES in driver.driver.watches:
+                driver.driver.observe(None, slice_)
+    restore(cluster, ledger, drivers)
+    return World(
+        now,
+        cluster,
+        ledger,
+        drivers,
+        pods={_key(pod): pod for pod in reader.items(PODS)},
+        nodes=reader.items(NODES),
+        mirrors={_key(claim): claim for claim in reader.items(BUILTIN_CLAIMS)},
+        schedulings={_key(scheduling): scheduling for scheduling in reader.items(POD_SCHEDULINGS)},
+        slices=reader.items(RESOURCE_SLICES),
+        on_node=_by_node(reader.items(PODS)),
+        unread=tuple(reader.unread),
+        blind=frozenset(reader.blind),
+    )
+
+
+def _key(item: Any) -> Key:
+    return item.metadata.namespace, item.metadata.name
+
+
+def _by_node(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
+    """The pods that count for a node."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.spec.node_name and not done(pod):
+            found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
+
+
+class _Reader:
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.listings: dict[tuple[str, str], Listing[Any]] = {}
+        self.unread: list[str] = []
+        self.blind: list[Resource[Any]] = []
+
+    def items(self, resource: Resource[T]) -> tuple[T, ...]:
+        return self.listings[resource.group, resource.plural].items
+
+    async def list(self, resource: Resource[Any], namespace: str | None) -> None:
+        try:
+            found = await self._client.list(resource, namespace)
+        except NotFound:
+            if resource.group == GROUP:
+                raise Unanswerable(_NOT_INSTALLED.format(plural=resource.plural)) from None
+            found = Listing((), "")
+        except Forbidden as error:
+            self.unread.append(error.message)
+            if resource.namespaced and namespace is None:
+                await self.list(resource, self._namespace)
+                return
+            self.blind.append(resource)
+            found = Listing((), "")
+        self.listings[resource.group, resource.plural] = found
+
+
+class Listed(AroundClient):
+    """Shows what was listed before, and no change ever."""
+
+    def __init__(self, client: Client, listings: Mapping[tuple[str, str], Listing[Any]]) -> None:
+        super().__init__(client)
+        self._listings = listings
+
+    async def list(
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,  # noqa: ARG002 - whoever listed chose the namespace
+        *,
+        label_selector: str = "",
+        field_selector: str = "",  # noqa: ARG002 - the caches use none
+    ) -> Listing[T]:
+        found = self._listings[resource.group, resource.plural]
+        if not label_selector:
+            return found
+        label, _, value = label_selector.partition("=")
+        chosen = tuple(item for item in found.items if item.metadata.labels.get(label) == value)
+        return Listing(chosen, found.resource_version)
+
+    def follow(
+        self,
+        call: Call,  # noqa: ARG002 - as the interface has it
+        request: Callable[[], AsyncIterator[WatchEvent[T]]],  # noqa: ARG002
+    ) -> AsyncIterator[WatchEvent[T]]:
+        return _silence()
+
+
+async def _silence() -> AsyncIterator[Any]:
+    await asyncio.Event().wait()
+    yield
+
+
+async def _filled(client: Client) -> Cluster:
+    """The controller's caches, filled once."""
+    cluster = Cluster(client, _Nobody())
+    running = asyncio.create_task(cluster.run())
+    try:
+        await cluster.synced()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return cluster
+
+
+def _ignored(_old: Any, _new: Any) -> None:
+    """There are no changes."""
+
+
+class _Nobody:
+    """Hears of nothing."""
+
+    pod_changed = staticmethod(_ignored)
+    node_changed = staticmethod(_ignored)
+    mirror_changed = staticmethod(_ignored)
+    template_mirror_changed = staticmethod(_ignored)
+    class_changed = staticmethod(_ignored)
+    claim_changed = staticmethod(_ignored)
+    scheduling_changed = staticmethod(_ignored)
+    template_changed = staticmethod(_ignored)

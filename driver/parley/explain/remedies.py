@@ -1,0 +1,268 @@
+"""What would help a waiting pod: which pods' end, which node if something about it changed, or none.
+
+Tried out rather than guessed: each node is judged as if other pods were gone. Where drivers can't be asked there
+are only their own proposals and the advice that belongs to the reason code.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from parley.api import reasons
+from parley.api.models import ClaimScheduling, PodScheduling
+from parley.api.resources import NODES
+from parley.explain.judging import Judge
+from parley.explain.matrix import Said, answered
+from parley.explain.model import Remedy
+from parley.explain.reading import World
+from parley.explain.times import span
+from parley.negotiation.answers import in_words, refusals
+from parley.sdk import PodReference
+
+MOST = 5
+"""So many ways of a kind are told."""
+
+_TRIED = 64
+"""So many nodes are looked into closely: the search asks once for each pod on a node."""
+
+ADVICE: Mapping[str, str] = {
+    reasons.CLASS_NOT_FOUND: "create the ResourceClass, or make the claim or template anew with the right name",
+    reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: drivers outside of the controller were asked",
+    reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
+    reasons.LIMIT_REACHED: "end pods that hold some, or raise `limits` of the class",
+    reasons.PARAMETERS_INVALID: "correct the class, or make the claim or template anew: its spec can't be changed",
+    reasons.CLAIM_NOT_FOUND: "create the claim or template; its namespace has to be the pod's",
+    reasons.NAME_TAKEN: "delete the built-in object of that name, or give yours another name",
+    reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: the claim is allocated without a pod, and not yet",
+    reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a class that is shareable",
+    reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or make another claim for some of them",
+    reasons.CLAIM_BEING_DELETED: "name another claim, or create it anew once it is gone",
+    reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",
+    reasons.ALLOCATION_FAILED: "see the driver's words; it is tried again after a pause",
+    reasons.PERMANENTLY_FAILED: "see the driver's words, and make the pod anew once the cause is gone",
+    reasons.SCHEDULER_REFUSED: "see the scheduler's words: it knows more than Parley, such as anti-affinity",
+    reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler looks every 5 s",
+    reasons.BINDING: "nothing to do: the scheduler is binding the pod",
+}
+"""For codes whose remedy does not depend on nodes; as in docs/reasons.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    node: str
+    pods: tuple[PodReference, ...]
+
+
+def remedies(world: World, judge: Judge, code: str, scheduling: PodScheduling | None) -> tuple[Remedy, ...]:
+    """The best first."""
+    found = [*_in_use(world, judge), *_within_limit(world, judge, code)]
+    if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in world.blind:
+        found += _by_trying(world, judge, answered(scheduling))
+    found += _proposals(world, judge, scheduling)
+    if code in ADVICE:
+        found.append(Remedy("advice", ADVICE[code]))
+    return tuple(found)
+
+
+def _in_use(world: World, judge: Judge) -> Iterator[Remedy]:
+    """Named claims that other pods use."""
+    for claim in judge.claims:
+        if claim.problem is None or claim.problem.code not in (reasons.CLAIM_IN_USE, reasons.CLAIM_FULL):
+            continue
+        namespace = claim.problem.topics[0][1]
+        holding = world.ledger.of_claim(namespace, claim.name)
+        for pod in list(holding.pods.values())[:MOST] if holding is not None else ():
+            yield Remedy("podEnds", f"claim {claim.name} is free when pod {_name(pod)} ends", (_name(pod),))
+
+
+def _within_limit(world: World, judge: Judge, code: str) -> Iterator[Remedy]:
+    """Pods of the namespace that hold what the limit counts."""
+    if code != reasons.LIMIT_REACHED:
+        return
+    classes = {claim.class_name for claim in judge.pending}
+    namespace = judge.namespace
+    for holding in world.ledger:
+        if holding.class_name in classes and holding.namespace == namespace:
+            for pod in holding.pods.values():
+                text = f"pod {_name(pod)} holds {holding.units} of class {holding.class_name}: room when it ends"
+                yield Remedy("podEnds", text, (_name(pod),))
+
+
+def _by_trying(world: World, judge: Judge, said: Said) -> Iterator[Remedy]:
+    if judge.problem or not judge.pending:
+        return
+    nodes = [node.metadata.name for node in world.nodes]
+    if judge.drivers:
+        yield from _free_now(judge, nodes)
+    ways = list(_ways(judge, nodes))
+    yield from (_ends(world, judge, way, said) for way in sorted(ways, key=_effort)[:MOST])
+    if len(ways) > MOST:
+        more = tuple(way.node for way in ways)
+        yield Remedy("podEnds", f"in the same way on {len(ways) - MOST} more nodes", (), more)
+    yield from _changed_nodes(judge, nodes)
+    yield from _another_node(world, judge, nodes, ways)
+
+
+def _free_now(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
+    """Nodes that would do already: the controller was not as far when it wrote."""
+    if judge.outside:
+        return
+    free = [node for node in nodes if judge.would_do(node)]
+    if free:
+        yield Remedy("node", f"{_nodes(free)} would do now: wait a moment and look again", (), tuple(free[:MOST]))
+
+
+def _effort(way: _Way) -> tuple[int, str]:
+    return len(way.pods), way.node
+
+
+def _ways(judge: Judge, nodes: Sequence[str]) -> Iterator[_Way]:
+    """Nodes that would do if some pods ended, each with as few of those as were found."""
+    promising = (node for node in nodes if _with_all_gone(judge, node))
+    on_nodes = [_fewest(judge, node, judge.holders(node)) for node in islice(promising, _TRIED)]
+    if on_nodes:
+        yield from on_nodes
+        return
+    everybody = judge.all_holders()
+    with judge.without(everybody):
+        node = next((node for node in nodes if judge.would_do(node)), None)
+    if node is not None and everybody:
+        yield _fewest(judge, node, everybody)
+
+
+def _with_all_gone(judge: Judge, node: str) -> bool:
+    pods = judge.holders(node)
+    if not pods or judge.would_do(node):
+        return False
+    with judge.without(pods):
+        return judge.would_do(node)
+
+
+def _fewest(judge: Judge, node: str, pods: Sequence[PodReference]) -> _Way:
+    """One pod if one is enough; otherwise all without those that need not end."""
+    for pod in pods:
+        with judge.without([pod]):
+            if judge.would_do(node):
+                return _Way(node, (pod,))
+    needed = list(pods)
+    for pod in pods:
+        rest = [other for other in needed if other != pod]
+        with judge.without(rest):
+            if judge.would_do(node):
+                needed = rest
+    return _Way(node, tuple(needed))
+
+
+def _ends(world: World, judge: Judge, way: _Way, said: Said) -> Remedy:
+    names = tuple(_name(pod) for pod in way.pods)
+    about = [_holds(world, judge, pod) for pod in way.pods[:MOST]]
+    which = f"when pod {names[0]} ends{about[0]}"
+    if len(names) > 1:
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        shown = (f"{name}{what}" for name, what in zip(names, about, strict=False))
+        which = f"when these pods end: {', '.join(shown)}{more}"
+    others = "".join(_if_others_agree(judge, way.node, said))
+    return Remedy("podEnds", f"node {way.node} is free {which}{others}", names, (way.node,))
+
+
+def _if_others_agree(judge: Judge, node: str, said: Said) -> Iterator[str]:
+    """What drivers that can't be asked here have to say about the node, where they don't find it viable."""
+    for entry, driver in judge.outside.items():
+        viable, why = said.get(entry, (frozenset(), {}))
+        if node not in viable:
+            now = f"now: {why[node]}" if node in why else "it was not asked about it"
+            yield f", if driver {driver} has room for claim {entry} there ({now})"
+
+
+def _holds(world: World, judge: Judge, pod: PodReference) -> str:
+    held = [h for h in world.ledger.of_pod_name(pod.namespace, pod.name) if h.driver in judge.drivers]
+    devices = [device.device for holding in held for device in holding.allocation.devices]
+    others = [
+        f"{holding.units} of class {holding.class_name}" for holding in held if not holding.allocation.devices
+    ]
+    what = f"holds {', '.join([*devices, *others])}" if held else ""
+    started = world.pods.get((pod.namespace, pod.name))
+    since = started.metadata.creation_timestamp if started is not None else None
+    if since and (seconds := world.seconds_since(since)) is not None:
+        what = f"{what}, made {span(seconds)} ago" if what else f"made {span(seconds)} ago"
+    return f" ({what})" if what else ""
+
+
+def _changed_nodes(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
+    """Nodes that have what is asked for, but that the pod may not use, whatever ends there."""
+    told = 0
+    for node, why in judge.misfits(nodes).items():
+        if told == MOST or not judge.has_room(node):
+            continue
+        with judge.without(judge.holders(node)):
+            stays = judge.misfits([node])
+        if stays:
+            told += 1
+            yield Remedy("node", f"node {node} has what the claims ask for, but {why}", (), (node,))
+
+
+def _another_node(world: World, judge: Judge, nodes: Sequence[str], ways: Sequence[_Way]) -> Iterator[Remedy]:
+    """A node of which there is one already, unless what lacks is not the nodes'; or that no node would do."""
+    local = [way for way in ways if not any(_holds_everywhere(world, judge, pod) for pod in way.pods)]
+    if local:
+        yield Remedy("addNode", f"another node like {local[0].node} would help", (), (local[0].node,))
+    elif not nodes:
+        yield Remedy("addNode", "the cluster has no nodes: add one")
+    elif not ways and not any(judge.would_do(node) for node in nodes):
+        yield _nowhere(judge, nodes)
+
+
+def _holds_everywhere(world: World, judge: Judge, pod: PodReference) -> bool:
+    held = world.ledger.of_pod_name(pod.namespace, pod.name)
+    return any(holding.nodes is None and holding.driver in judge.drivers for holding in held)
+
+
+def _nowhere(judge: Judge, nodes: Sequence[str]) -> Remedy:
+    shown = nodes[:_TRIED]
+    with judge.without(judge.all_holders()):
+        reasons_ = {**refusals(judge.answers(shown)), **judge.misfits(shown)}
+    words = in_words(reasons_)
+    text = "no node would do, whatever ends"
+    return Remedy(
+        "noNode", f"{text}: {words}. Ask for something else, or add a node that will do" if words else text
+    )
+
+
+def _proposals(world: World, judge: Judge, scheduling: PodScheduling | None) -> Iterator[Remedy]:
+    """What drivers that can't be asked here proposed instead."""
+    for said in scheduling.status.claims if scheduling is not None else ():
+        if said.name not in judge.outside or said.alternatives is None or said.viable_nodes:
+            continue
+        text, nodes = _proposal(world, judge, said)
+        yield Remedy("alternative", f"driver {said.driver_name}, for claim {said.name}: {text}", (), nodes)
+
+
+def _proposal(world: World, judge: Judge, said: ClaimScheduling) -> tuple[str, tuple[str, ...]]:
+    alternatives = said.alternatives
+    assert alternatives is not None
+    if alternatives.node_selector is None:
+        if not alternatives.nodes:
+            return "no other node will do either", ()
+        nodes = alternatives.nodes
+        words = _against(judge, nodes)
+        return f"{_nodes(nodes)} would do{f', but {words}' if words else ''}", nodes
+    nodes = tuple(world.matching(alternatives.node_selector))
+    if not nodes:
+        return "a node with other labels would do, and the cluster has none that matches", ()
+    words = _against(judge, nodes)
+    return f"{_nodes(nodes)} would do by their labels{f', but {words}' if words else ''}", nodes
+
+
+def _against(judge: Judge, nodes: Sequence[str]) -> str:
+    """What everybody else has against the nodes."""
+    return in_words({**refusals(judge.answers(nodes)), **judge.misfits(nodes)})
+
+
+def _nodes(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:MOST])
+    more = f" and {len(nodes) - MOST} more" if len(nodes) > MOST else ""
+    return f"node{'s' if len(nodes) > 1 else ''} {shown}{more}"
+
+
+def _name(pod: PodReference) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,186 @@
+"""How an explanation reads on a terminal: tables that fit it, or wide lines where nobody's eyes set a limit.
+
+Without a terminal nothing is wrapped and nothing is coloured, so that `grep` and `awk` find whole lines.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from parley.api.reasons import NO_CANDIDATES
+from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
+from parley.explain.model import Cell, ClaimFacts, Explanation, Finding, NodeRow
+from parley.explain.times import ago
+
+NARROW = 80
+"""Below so many columns a table of nodes and claims is a list."""
+
+_UNLIMITED = 100_000
+_NAMES = 3
+_ROWS = 20
+_STYLES = {SELECTED: "green", VIABLE: "green", NOT_VIABLE: "yellow", DOES_NOT_FIT: "dim", UNKNOWN: "cyan"}
+
+
+def console(width: int | None = None) -> Console:
+    """For stdout; as wide as what is printed if that is no terminal."""
+    made = Console(highlight=False, width=width)
+    return made if made.is_terminal or width is not None else Console(highlight=False, width=_UNLIMITED)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> Table:
+    """Columns without lines between them, as kubectl prints them."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def show(out: Console, told: Explanation) -> None:
+    """Print it."""
+    for part in _parts(told, narrow=out.width < NARROW):
+        _print(out, part)
+
+
+def _print(out: Console, part: RenderableType) -> None:
+    """Without the blanks at the ends of lines that tables have."""
+    with out.capture() as captured:
+        out.print(part)
+    text = Text.from_ansi(captured.get())
+    out.print(Text("\n").join(_stripped(line) for line in text.split("\n")), soft_wrap=True)
+
+
+def _stripped(line: Text) -> Text:
+    line.rstrip()
+    return line
+
+
+def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
+    yield _headline(told)
+    if told.message:
+        yield Padding(Text(told.message), (0, 0, 0, 2))
+    yield Text()
+    yield _claims(told, narrow=narrow)
+    if any(cell.viable is not None for row in told.nodes for cell in row.claims) or told.code == NO_CANDIDATES:
+        yield Text()
+        yield _rounds(told)
+        yield _matrix_as_list(told) if narrow else _matrix(told)
+    yield from _section("What would help", [remedy.text for remedy in told.remedies])
+    yield from _section("Waits longer for the same", _shortened(told.ahead))
+    yield from _section("What was said", [_said(finding, told.now) for finding in told.findings])
+    yield from _section("Not read", told.unread)
+
+
+def _headline(told: Explanation) -> Text:
+    text = Text()
+    text.append(f"Pod {told.title}", style="bold")
+    since = ago(told.since, told.now)
+    if told.state == "waits":
+        text.append(f" waits{f' for {since}' if since else ''}", style="yellow")
+        text.append(f": {told.code}" if told.code else ": the controller has said nothing about it yet")
+    elif told.state == "bound":
+        text.append(f" is bound to {told.node}{f' for {since}' if since else ''}", style="green")
+        text.append(f", {told.phase.lower()}" if told.phase else "")
+    elif told.state == "ended":
+        text.append(f" has ended ({told.phase.lower()})" + (f" on {told.node}" if told.node else ""))
+    elif told.state == "gated":
+        text.append(" has scheduling gates: nothing is done about it before they are removed")
+    else:
+        text.append(" is being deleted")
+    return text
+
+
+def _claims(told: Explanation, *, narrow: bool) -> RenderableType:
+    if narrow:
+        lines = [Text(f"{c.entry}: class {c.class_name}, {_claim_state(c, told)}") for c in told.claims]
+        return Group(Text("Claims", style="bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
+    rows = [(c.entry, c.source, c.class_name or "-", c.driver or "-", _claim_state(c, told)) for c in told.claims]
+    return table(("CLAIM", "FROM", "CLASS", "DRIVER", "STATE"), rows)
+
+
+def _claim_state(claim: ClaimFacts, told: Explanation) -> str:
+    if claim.state == "allocated":
+        since = ago(claim.since, told.now)
+        what = f": {', '.join(claim.holds)}" if claim.holds else ""
+        return f"{claim.words or 'allocated'}{what}{f', for {since}' if since else ''}"
+    return f"{claim.state}: {claim.words}" if claim.words not in ("", told.message) else claim.state
+
+
+def _rounds(told: Explanation) -> Text:
+    if told.state == "waits":
+        asked = f"question {told.round} was about {told.candidates}" if told.round else "none was asked about yet"
+        return Text(f"Nodes ({len(told.nodes)}; {asked})", style="bold")
+    rounds = f"{told.round} rounds" if told.round != 1 else "1 round"
+    return Text(f"Nodes ({rounds}; {told.candidates} candidates, {told.viable} viable)", style="bold")
+
+
+def _matrix(told: Explanation) -> Table:
+    groups = list(grouped(told.nodes))
+    fits = any(row.fit for row in told.nodes) or told.state == "waits"
+    entries = [cell.claim for cell in told.nodes[0].claims]
+    rows = [
+        [
+            Text(_names(names), style=_STYLES[row.verdict]),
+            *([row.fit or "fits"] if fits else ()),
+            *(_words(cell) for cell in row.claims),
+            _mark(row),
+        ]
+        for names, row in groups[:_ROWS]
+    ]
+    if len(groups) > _ROWS:
+        left = sum(len(names) for names, _ in groups[_ROWS:])
+        rows.append([f"and {left} more nodes (-o json has all)"])
+    headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
+    return table(headings, rows)
+
+
+def _matrix_as_list(told: Explanation) -> Group:
+    lines: list[RenderableType] = []
+    groups = list(grouped(told.nodes))
+    for names, row in groups[:_ROWS]:
+        said = [row.fit] if row.fit else [f"{cell.claim}: {_words(cell)}" for cell in row.claims]
+        mark = f" ({_mark(row)})" if _mark(row) else ""
+        lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
+        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in said]
+    if len(groups) > _ROWS:
+        lines.append(Text("  and more (-o json has all)"))
+    return Group(*lines)
+
+
+def _words(cell: Cell) -> str:
+    if cell.viable:
+        return cell.why or "viable"
+    return cell.why or "-"
+
+
+def _mark(row: NodeRow) -> str:
+    return "selected" if row.verdict == SELECTED else ""
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES])
+    return f"{shown} and {len(names) - _NAMES} more" if len(names) > _NAMES else shown
+
+
+def _shortened(names: Sequence[str]) -> list[str]:
+    return [_names(names)] if names else []
+
+
+def _said(finding: Finding, now: str) -> str:
+    since = ago(finding.at, now)
+    if not finding.code:
+        return f"{finding.by} {finding.text}"
+    return f"{finding.by}{f', {since} ago' if since else ''}: {finding.code}: {finding.text}"
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[RenderableType]:
+    if lines:
+        yield Text(f"\n{title}", style="bold")
+        for line in lines:
+            entry = Table.grid(padding=(0, 1))
+            entry.add_row(" -", Text(line))
+            yield entry

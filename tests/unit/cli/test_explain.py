@@ -1,0 +1,143 @@
+"""`parley explain` and `kubectl parley explain`: flags, formats, and what is said where there is no answer."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from tests.unit.cli.serving import Answers, answers_of, served
+from tests.unit.scheduler.conftest import World
+from typer.testing import CliRunner, Result
+
+from parley.api.resources import PODS
+from parley.cli.main import app, plugin
+from parley.kube.client import Client
+from parley.simulate.virtual_time import run
+
+Explain = Callable[..., Result]
+
+
+async def a_cluster(client: Client | None = None) -> Answers:
+    """Where one pod runs and another waits, as it is a few minutes later."""
+    world = World()
+    world.start_kubernetes()
+    world.start_parley(client)
+    await world.add_node("a", 1)
+    await world.add_class()
+    await world.add_template("one")
+    await world.add_pod("runs", "one")
+    await world.settle()
+    await world.add_pod("wants", "one")
+    await world.client.create(PODS, {"metadata": {"name": "far"}, "spec": {"containers": []}}, "team")
+    await world.settle()
+    await world.stop()
+    return answers_of(world.server)
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    return run(a_cluster())
+
+
+@pytest.fixture
+def kubeconfig(answers: Answers, tmp_path: Path) -> Iterator[Path]:
+    with served(answers, tmp_path) as path:
+        yield path
+
+
+@pytest.fixture
+def explain(kubeconfig: Path) -> Explain:
+    def invoke(*arguments: str, command: Any = app) -> Result:
+        return CliRunner().invoke(command, ["explain", *arguments, "--kubeconfig", str(kubeconfig)])
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    "arguments", [("pod", "runs"), ("pods", "runs"), ("po/runs",), ("pod/runs", "-n", "default")]
+)
+def test_a_pod_in_all_the_ways_that_kubectl_users_write(explain: Explain, arguments: tuple[str, ...]) -> None:
+    result = explain(*arguments)
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("Pod default/runs is bound to a for ")
+    assert "allocated on node a: a/gpu-0" in result.stdout
+
+
+def test_the_plugin_says_the_same(explain: Explain) -> None:
+    assert explain("pod", "runs", command=plugin).stdout == explain("pod", "runs").stdout
+
+
+def test_json_and_yaml_have_the_same_in_them(explain: Explain) -> None:
+    (pod,) = orjson.loads(explain("pod", "wants", "-o", "json").stdout)["pods"]
+    (same,) = yaml.safe_load(explain("pod", "wants", "--output", "yaml").stdout)["pods"]
+
+    assert pod["code"] == "NothingViable"
+    assert pod["remedies"][0]["pods"] == ["default/runs"]
+    assert {**same, "now": "", "remedies": []} == {**pod, "now": "", "remedies": []}
+
+
+def test_without_a_name_all_that_wait(explain: Explain) -> None:
+    assert explain("pods").stdout.splitlines()[0].startswith("Pod default/wants waits for ")
+    assert "default/runs is bound" not in explain("pods", "-A").stdout
+    assert explain("pods", "-n", "team").stdout == "No pod with claims of Parley's waits in namespace team.\n"
+
+
+def test_a_name_in_any_namespace(explain: Explain) -> None:
+    assert explain("pod", "wants", "-A", "-n", "team").stdout.startswith("Pod default/wants waits")
+    assert explain("pod", "none", "-A").stderr == "error: no namespace has a pod none: see `kubectl get pods -A`\n"
+
+
+def test_the_namespace_is_that_of_the_context(answers: Answers, tmp_path: Path) -> None:
+    with served(answers, tmp_path, namespace="team") as path:
+        result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(path)])
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: pod team/wants does not exist: there is one of that name in namespace default (-n default)\n"
+    )
+
+
+def test_without_any_rights(answers: Answers, tmp_path: Path) -> None:
+    with served(answers, tmp_path, refused=frozenset({"pods"})) as path:
+        result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(path)])
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("/pods/wants is forbidden: ask an administrator for that right\n")
+
+
+def test_without_parley_in_the_cluster(answers: Answers, tmp_path: Path) -> None:
+    without = {path: answer for path, answer in answers.items() if "parley.dev" not in path}
+    with served(without, tmp_path) as path:
+        result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(path)])
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: Parley is not installed in this cluster, or not completely: ")
+
+
+def test_without_a_kubeconfig(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(tmp_path / "none")])
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"error: kubeconfig {tmp_path / 'none'}, current context: "
+        "no such file; name another one with --kubeconfig or KUBECONFIG\n"
+    )
+
+
+def test_a_context_that_does_not_exist(kubeconfig: Path) -> None:
+    command = ["explain", "pod", "wants", "--kubeconfig", str(kubeconfig), "--context", "other"]
+    result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: kubeconfig {kubeconfig}, context 'other': ")
+
+
+@pytest.mark.parametrize("arguments", [("node", "a"), ("pod", "a", "b"), ("pod/a", "b")])
+def test_what_can_not_be_explained(explain: Explain, arguments: tuple[str, ...]) -> None:
+    result = explain(*arguments)
+
+    assert result.exit_code == 2
+    assert "only pods can be explained" in result.stderr

@@ -1,0 +1,56 @@
+"""A simulated cluster, in which pods wait and run, and what is explained about them."""
+
+from collections.abc import Awaitable, Callable
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from tests.unit.scheduler.conftest import World
+
+from parley.cli import logs
+from parley.explain.explaining import explain
+from parley.explain.model import Explanation
+from parley.explain.text import console, show
+from parley.simulate.virtual_time import run
+
+Scenario = Callable[[World], Awaitable[None]]
+Play = Callable[[Scenario], None]
+
+
+@pytest.fixture
+def play() -> Play:
+    """Runs a scenario in virtual time, with Parley's controller and its own drivers but for tokens'."""
+    logs.silence()
+
+    async def main(scenario: Scenario) -> None:
+        world = World()
+        world.start_kubernetes()
+        try:
+            await scenario(world)
+        finally:
+            await world.stop()
+
+    return lambda scenario: run(main(scenario))
+
+
+async def explained(world: World, pod: str) -> Explanation:
+    """As of now."""
+    return await explain(world.client, world.clock(), "default", pod)
+
+
+def helps(told: Explanation) -> list[str]:
+    """What would help."""
+    return [remedy.text for remedy in told.remedies]
+
+
+def said(told: Explanation, by: str) -> list[str]:
+    """What somebody said."""
+    return [finding.text for finding in told.findings if finding.by == by]
+
+
+def text_of(told: Explanation, width: int | None = None) -> str:
+    """As it is printed where there is no terminal, or on one so wide."""
+    written = StringIO()
+    out = console(width)
+    show(Console(file=written, highlight=False, width=out.width), told)
+    return written.getvalue()

@@ -1,0 +1,174 @@
+"""Who said what about a pod, and who has said nothing."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.unit.explain.conftest import Play, explained, said
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+
+from parley.api.models import ClaimScheduling
+from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
+from parley.explain.findings import written_at
+from parley.explain.matrix import reasons_by_node
+from parley.explain.times import ago, span
+
+NOW = "2026-01-01T12:00:00Z"
+
+
+async def one_runs(world: World) -> None:
+    world.start_parley()
+    await world.add_node("a", 1)
+    await world.add_class()
+    await world.add_template("one")
+    await world.add_pod("runs", "one")
+    await world.settle()
+
+
+async def event(world: World, pod: str, reason: str, note: str, **more: Any) -> None:
+    uid = (await world.pod(pod)).metadata.uid
+    regarding = {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid}
+    body = {"metadata": {"generateName": "e-"}, "reason": reason, "note": note, "type": "Warning", **more}
+    await world.client.create(EVENTS, {**body, "regarding": regarding}, "default")
+
+
+def test_the_node_plugin_and_the_kubelet_are_heard(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        failed = "Failed to prepare dynamic resources: claim default/x: does not exist"
+        at = {"deprecatedLastTimestamp": "2026-01-01T00:00:10Z"}
+        kubelet = {"deprecatedSource": {"component": "kubelet"}, **at}
+        await event(world, "runs", "FailedPrepareDynamicResources", failed, **kubelet)
+        await event(world, "runs", "BackOff", "restarting", reportingController="kubelet", **at)
+        await event(world, "runs", "Pulled", "fine", type="Normal")
+        unwell = [{"resourceID": "a/gpu-0", "health": "Unhealthy", "message": "fell off the bus"}]
+        status = {"name": "main", "allocatedResourcesStatus": [{"name": "claim:gpu-0", "resources": unwell}]}
+        await world.client.patch(
+            PODS, "runs", {"status": {"containerStatuses": [status]}}, "default", subresource="status"
+        )
+
+        told = await explained(world, "runs")
+
+        assert said(told, "node plugin") == ["a/gpu-0 of container main: fell off the bus", failed]
+        assert said(told, "kubelet") == ["restarting"]
+
+    play(scenario)
+
+
+def test_events_of_an_earlier_pod_of_that_name_are_not_its_own(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await event(world, "runs", "BackOff", "restarting", reportingController="kubelet")
+        await world.delete_pod("runs")
+        await world.settle()
+        await world.add_pod("runs", "one")
+        await world.settle()
+
+        assert (await explained(world, "runs")).findings == ()
+
+    play(scenario)
+
+
+def test_conditions_of_devices_are_their_drivers_words(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        (mirror,) = await world.mirrors()
+        hot = {
+            "type": "Cool",
+            "status": "False",
+            "reason": "Hot",
+            "message": "93 degrees",
+            "lastTransitionTime": NOW,
+        }
+        device = {"driver": "device.parley.dev", "pool": "a", "device": "gpu-0", "conditions": [hot]}
+        await world.client.patch(
+            BUILTIN_CLAIMS,
+            mirror.metadata.name,
+            {"status": {"devices": [device]}},
+            "default",
+            subresource="status",
+        )
+
+        told = await explained(world, "runs")
+
+        assert said(told, "driver device.parley.dev") == ["device a/gpu-0: Cool=False: 93 degrees"]
+
+    play(scenario)
+
+
+def test_what_a_driver_outside_works_on_is_told(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        world.start_driver(ShelfDriver(Behaviour({"a": 1}, trouble=slow(300))))
+        await world.add_node("a")
+        await add_shelf_class(world)
+        await world.add_pod("slow", "shelf")
+        await world.settle(5)
+
+        told = await explained(world, "slow")
+
+        assert (told.code, told.nodes[0].verdict) == ("Allocating", "selected")
+
+    play(scenario)
+
+
+def test_a_failed_allocation_is_told_with_its_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        controller = world.start_parley()
+        read_only = slow(20, then=RuntimeError("array is read-only"))
+        world.start_driver(ShelfDriver(Behaviour({"a": 1}, trouble=read_only)))
+        await world.add_node("a")
+        await add_shelf_class(world)
+        await world.add_pod("fails", "shelf")
+        await asyncio.sleep(10)
+        world.killed.add(controller)
+        controller.cancel()
+        await asyncio.sleep(30)
+
+        words = said(await explained(world, "fails"), "driver shelf.example.com")
+
+        assert words == ["could not allocate claim gpu-0 on node a: array is read-only"]
+
+    play(scenario)
+
+
+def test_when_the_controller_last_wrote() -> None:
+    fields = [{"manager": "disk", "time": "2026-01-01T00:00:00Z"}, {"manager": "parley-controller", "time": NOW}]
+
+    assert written_at({"metadata": {"managedFields": fields}}) == NOW
+    assert written_at({"metadata": {}}) == "" == written_at(None)
+
+
+def test_an_answers_words_by_node() -> None:
+    reason = "a: no disk; array 1 is full; b: c: is it; d: none of ours"
+    answer = ClaimScheduling(name="x", driver_name="d.example.com", round=1, reason=reason)
+
+    assert reasons_by_node(answer, ["a", "b", "c"]) == {
+        "a": "no disk; array 1 is full",
+        "b": "c: is it; d: none of ours",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "0 s"),
+        (0.4, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (200_000, "2 d"),
+    ],
+)
+def test_spans(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_ago() -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    assert ago((now - timedelta(minutes=5)).isoformat(), NOW) == "5 min"
+    assert ago("", NOW) == ""

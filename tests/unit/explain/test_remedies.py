@@ -1,0 +1,181 @@
+"""What would help: found by trying it out, so that following the advice does help."""
+
+import asyncio
+
+import pytest
+from tests.unit.explain.conftest import Play, explained, helps
+from tests.unit.scheduler.conftest import World
+
+from parley.api import reasons
+from parley.api.resources import CLASSES, NODES
+from parley.drivers import built_in
+from parley.explain.remedies import ADVICE
+
+ABOUT_NODES = {reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE}
+OF_CLAIMS_ALONE = {reasons.ACCEPTED, reasons.ALLOCATED}
+
+
+def test_every_code_that_is_not_about_nodes_has_its_advice() -> None:
+    codes = {value for name, value in vars(reasons).items() if name.isupper()}
+
+    assert set(ADVICE) == codes - ABOUT_NODES - OF_CLAIMS_ALONE
+
+
+async def two_small_ones_on(world: World, node: str) -> None:
+    """A node with two devices, each held by a pod of its own."""
+    world.start_parley(drivers=built_in())
+    await world.add_node(node, 2)
+    await world.add_class()
+    await world.add_template("one")
+    await world.add_template("two", count=2)
+    await world.add_pod("left", "one")
+    await world.add_pod("right", "one")
+    await world.settle()
+
+
+@pytest.mark.parametrize("ending", [("left", "right"), ("left",)])
+def test_all_pods_that_have_to_end_are_named_and_no_other(play: Play, ending: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> None:
+        await two_small_ones_on(world, "a")
+        await world.add_pod("idle")
+        await world.add_pod("wants", "two" if len(ending) == 2 else "one")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert {pod for remedy in told.remedies[:1] for pod in remedy.pods} == {
+            f"default/{name}" for name in ending
+        }
+        for name in ending:
+            await world.delete_pod(name)
+        await world.settle()
+        assert await world.node_of("wants") == "a"
+
+    play(scenario)
+
+
+def test_pods_that_take_up_processors_are_found_too(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        big = {"requests": {"cpu": "6"}}
+        await world.add_pod("big", containers=[{"name": "main", "image": "none", "resources": big}])
+        await world.settle()
+        await world.add_pod("wants", "one", containers=[{"name": "main", "image": "none", "resources": big}])
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert told.code == reasons.NO_CANDIDATES
+        assert helps(told) == [
+            "node a is free when pod default/big ends (made 2 min ago)",
+            "another node like a would help",
+        ]
+
+    play(scenario)
+
+
+def test_looking_for_remedies_leaves_what_is_known_as_it_was(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await two_small_ones_on(world, "a")
+        await world.add_pod("wants", "two")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert [cell.why for row in told.nodes for cell in row.claims] == ["0 of 2 devices free, 2 wanted"]
+
+    play(scenario)
+
+
+def test_a_pool_of_the_whole_cluster_is_not_helped_by_another_node(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley(drivers=built_in())
+        await world.add_node("a")
+        await world.add_node("b")
+        await world.add_class("licences", driverName="tokens.parley.dev", parameters={"pool": 1})
+        await world.add_template("licence", "licences")
+        await world.add_pod("has", "licence", nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.settle()
+        await world.add_pod("wants", "licence", nodeSelector={"kubernetes.io/hostname": "b"})
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert helps(told) == [
+            "node b is free when pod default/has ends (holds 1 of class licences, made 2 min ago)"
+        ]
+
+    play(scenario)
+
+
+def test_a_limit_names_who_holds_what_it_counts(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await two_small_ones_on(world, "a")
+        await world.client.patch(CLASSES, "gpu", {"limits": [{"claims": 2}]})
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert told.code == reasons.LIMIT_REACHED
+        assert helps(told) == [
+            "pod default/left holds 1 of class gpu: room when it ends",
+            "pod default/right holds 1 of class gpu: room when it ends",
+            ADVICE[reasons.LIMIT_REACHED],
+        ]
+
+    play(scenario)
+
+
+def test_a_cluster_without_nodes_needs_one(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        assert helps(await explained(world, "wants")) == ["the cluster has no nodes: add one"]
+
+    play(scenario)
+
+
+def test_many_ways_are_not_all_told(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_class()
+        await world.add_template("one")
+        for number in range(8):
+            await world.add_node(f"n{number}", 1)
+            await world.add_pod(f"p{number}", "one")
+        await world.settle()
+        await world.add_pod("wants", "one")
+        await world.settle()
+
+        texts = helps(await explained(world, "wants"))
+
+        assert len(texts) == 7
+        assert texts[5:] == ["in the same way on 3 more nodes", "another node like n0 would help"]
+
+    play(scenario)
+
+
+def test_a_node_that_is_free_again_is_told_before_the_controller_looked(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        controller = world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        await world.add_pod("wants", "one", nodeSelector={"disk": "ssd"})
+        await world.settle()
+        world.killed.add(controller)
+        controller.cancel()
+        await asyncio.sleep(1)
+        await world.client.patch(NODES, "a", {"metadata": {"labels": {"disk": "ssd"}}})
+
+        assert helps(await explained(world, "wants")) == ["node a would do now: wait a moment and look again"]
+
+    play(scenario)
