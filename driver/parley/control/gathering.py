@@ -279,7 +279,8 @@ def _named_problem(
             f"claim {full} is not shareable and pod {user.namespace}/{user.name} uses it: "
             "wait until that ends, or use a template",
         )
-    if holding is not None and not mine and len(holding.pods) >= MAX_USERS:
+    users = {*(holding.pods if holding is not None else ()), *(user.uid for user in mirror.status.reserved_for)}
+    if len(users) >= MAX_USERS and pod.metadata.uid not in users:
         return (
             reasons.CLAIM_FULL,
             f"{MAX_USERS} pods use claim {full}, which is the most that Kubernetes allows: "

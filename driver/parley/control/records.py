@@ -53,8 +53,8 @@ class Records:
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
         async with holding.lock:
-            if holding.leaving:
-                raise Busy
+            if holding.leaving or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
+                raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.named:
                 await self._write_claim(holding)
             body = self._status(claim.mirror, holding)
@@ -67,7 +67,7 @@ class Records:
             holding.uncertain = False
 
     def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
-        body: dict[str, Any] = {"reservedFor": _users(holding)}
+        body: dict[str, Any] = {"reservedFor": [*_users(holding), *_others(mirror, holding)]}
         now = rfc3339(self._clock())
         if mirror.status.allocation is None:
             holding.offered = False
@@ -280,6 +280,16 @@ def _allocated(holding: Holding) -> dict[str, Any]:
 
 def _state(holding: Holding) -> str:
     return "allocated,reserved" if holding.pods else "allocated"
+
+
+def _others(mirror: BuiltinClaim, holding: Holding) -> list[dict[str, str]]:
+    """Whom others let in: the scheduler and the claim controller reserve what is allocated, too."""
+    users = mirror.status.reserved_for if holding.named else ()
+    return [
+        mirrors.consumer(PodReference(holding.namespace, user.name, user.uid))
+        for user in users
+        if user.uid not in holding.pods
+    ]
 
 
 def _users(holding: Holding) -> list[dict[str, str]]:
