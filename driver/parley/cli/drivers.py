@@ -1,12 +1,15 @@
 """Which driver a command means: one that comes with Parley, by its short name, or anybody's class."""
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
+from parley.api.models import DriverName
 from parley.drivers import BUILT_IN
 from parley.sdk import Driver
 
@@ -27,4 +30,19 @@ def driver_class(text: str) -> type[Driver[Any, Any]]:
         raise typer.BadParameter(f"{text!r}: module {module!r} cannot be imported: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise typer.BadParameter(f"{text!r}: {module} has no class {name!r} that derives from parley.sdk.Driver")
+    if fault := _fault(found):
+        raise typer.BadParameter(f"{text!r}: {fault}")
     return found
+
+
+def _fault(found: type[Driver[Any, Any]]) -> str:
+    """Why the class can't be run, and what to change; "" if it can."""
+    given = getattr(found, "name", "")
+    try:
+        TypeAdapter(DriverName).validate_python(given)
+        inspect.signature(found).bind()
+    except ValidationError:
+        return f"name={given!r} must be a DNS subdomain of at most 63 characters, such as disks.example.com"
+    except TypeError as error:
+        return f"it must be made without arguments ({error}): give them defaults, or derive a class that does"
+    return ""

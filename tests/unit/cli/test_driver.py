@@ -45,6 +45,31 @@ def test_a_wrong_name_is_told_with_what_to_give_instead(text: str, words: str) -
     assert refused.value.message == words
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("name = 'My_Disks'", "name='My_Disks' must be a DNS subdomain of at most 63 characters, such as"),
+        (f"name = '{'a' * 64}'", "must be a DNS subdomain of at most 63 characters"),
+        ("pass", "name='' must be a DNS subdomain"),
+        (
+            "name = 'a.b'\n    def __init__(self, url): pass",
+            "it must be made without arguments (missing a required",
+        ),
+    ],
+)
+def test_a_class_that_cannot_be_run_is_told_with_what_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str
+) -> None:
+    module = f"wrong_{abs(hash(body))}"
+    text = f"from parley.sdk import Driver\nclass Wrong(Driver):\n    {body}\n"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadParameter) as refused:
+        driver_class(f"{module}:Wrong")
+    assert refused.value.message.startswith(f"'{module}:Wrong': ")
+    assert words in refused.value.message
+
+
 def test_a_wrong_driver_is_a_wrong_option() -> None:
     for command in (["driver", "run", "disks"], ["controller", "--driver", "disks"]):
         result = CliRunner(env={**os.environ, "COLUMNS": "200"}).invoke(app, command)
