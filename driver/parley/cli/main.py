@@ -4,7 +4,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, controller, demo, driver, explain
+from parley.cli import cluster, controller, demo, driver, explain, get
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
@@ -27,3 +27,4 @@ app.add_typer(driver.app, name="driver")
 app.add_typer(cluster.app, name="cluster")
 for readers in (app, plugin):
     readers.command("explain")(explain.explain)
+    readers.command("get")(get.get)

@@ -15,7 +15,7 @@ import msgspec
 
 from parley.api import meta
 from parley.api.builtin import BuiltinClaim, Node, NodeSelector, Pod, ResourceSlice
-from parley.api.models import PodScheduling
+from parley.api.models import PodScheduling, ResourceClass
 from parley.api.names import GROUP
 from parley.api.resources import (
     BUILTIN_CLAIMS,
@@ -68,6 +68,7 @@ class World:
     drivers: Mapping[str, EmbeddedDriver]
     pods: Mapping[Key, Pod]
     nodes: Sequence[Node]
+    classes: Sequence[ResourceClass]
     mirrors: Mapping[Key, BuiltinClaim]
     schedulings: Mapping[Key, PodScheduling]
     slices: Sequence[ResourceSlice]
@@ -115,6 +116,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         drivers,
         pods={_key(pod): pod for pod in reader.items(PODS)},
         nodes=reader.items(NODES),
+        classes=reader.items(CLASSES),
         mirrors={_key(claim): claim for claim in reader.items(BUILTIN_CLAIMS)},
         schedulings={_key(scheduling): scheduling for scheduling in reader.items(POD_SCHEDULINGS)},
         slices=reader.items(RESOURCE_SLICES),

@@ -43,11 +43,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
 def show(out: Console, told: Explanation) -> None:
     """Print it."""
     for part in _parts(told, narrow=out.width < NARROW):
-        _print(out, part)
+        print_plain(out, part)
 
 
-def _print(out: Console, part: RenderableType) -> None:
-    """Without the blanks at the ends of lines that tables have."""
+def print_plain(out: Console, part: RenderableType) -> None:
+    """Print without the blanks at the ends of lines that tables have."""
     with out.capture() as captured:
         out.print(part)
     text = Text.from_ansi(captured.get())

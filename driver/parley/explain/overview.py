@@ -1,0 +1,133 @@
+"""What kubectl's columns have no place for: what each class has, who uses what, and who waits in line."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from parley.api.models import ResourceClass
+from parley.control.clock import rfc3339
+from parley.control.cluster import Key
+from parley.control.suitable import suitable_nodes
+from parley.explain.claims import held
+from parley.explain.explaining import Waiting, waiting
+from parley.explain.reading import World
+from parley.explain.stock import stock
+from parley.negotiation.fit import matches
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """A class. `nodes` is how many are suitable; `total` and `free` are of what the driver hands out there
+    (`what`), to all of its classes together, None if it can't be told; `claims` hold something, `waiting` pods
+    want some."""
+
+    name: str
+    driver: str
+    nodes: int
+    what: str
+    total: int | None
+    free: int | None
+    partly_free: int | None
+    claims: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class UseRow:
+    """A pod that uses a claim; `pod` is "" if nobody uses it now. `units` is what the class's limits count."""
+
+    namespace: str
+    pod: str
+    node: str
+    claim: str
+    class_name: str
+    driver: str
+    holds: tuple[str, ...]
+    units: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow:
+    """A pod that waits, since when, and how many wait longer for one of the same classes."""
+
+    namespace: str
+    pod: str
+    code: str
+    message: str
+    since: str
+    classes: tuple[str, ...]
+    ahead: int
+
+
+def classes(world: World) -> list[ClassRow]:
+    """By name."""
+    line = waiting(world)
+    found = sorted(world.classes, key=lambda class_: class_.metadata.name)
+    return [_class_row(world, class_, line) for class_ in found]
+
+
+def _class_row(world: World, class_: ResourceClass, line: Sequence[Waiting]) -> ClassRow:
+    name, selector = class_.metadata.name, suitable_nodes(class_)
+    nodes = [node.metadata.name for node in world.nodes if selector is None or matches(selector, node)]
+    there = stock(world, class_, nodes)
+    return ClassRow(
+        name=name,
+        driver=class_.driver_name,
+        nodes=len(nodes),
+        what=there.what if there else "",
+        total=there.total if there else None,
+        free=there.free if there else None,
+        partly_free=there.partly if there else None,
+        claims=sum(1 for holding in world.ledger if holding.class_name == name),
+        waiting=sum(1 for pod in line if name in pod.classes),
+    )
+
+
+def uses(world: World, namespace: str | None) -> list[UseRow]:
+    """In one namespace or in all, by pod."""
+    rows = [row for row in _uses(world) if namespace in (None, row.namespace)]
+    return sorted(rows, key=lambda row: (row.namespace, not row.pod, row.pod, row.claim))
+
+
+def _uses(world: World) -> Iterator[UseRow]:
+    for holding in world.ledger:
+        for pod in [pod.name for pod in holding.pods.values()] or [""]:
+            key: Key = (holding.namespace, pod)
+            known = world.pods.get(key)
+            mirror = world.mirrors.get((holding.namespace, holding.claim))
+            allocation = mirror.status.allocation if mirror is not None else None
+            yield UseRow(
+                namespace=holding.namespace,
+                pod=pod,
+                node=(known.spec.node_name if known is not None else "") or holding.node,
+                claim=holding.entry or holding.claim,
+                class_name=holding.class_name,
+                driver=holding.driver,
+                holds=tuple(held(holding.allocation)),
+                units=holding.units,
+                since=(allocation.allocation_timestamp or "") if allocation is not None else "",
+            )
+
+
+def line(world: World, namespace: str | None) -> list[WaitRow]:
+    """Who waits, in one namespace or in all, the oldest first."""
+    every = waiting(world)
+    rows = []
+    for place, one in enumerate(every):
+        key = _key(one)
+        if namespace in (None, key[0]):
+            status = world.schedulings[key].status
+            ahead = sum(1 for other in every[:place] if one.classes & other.classes)
+            row = WaitRow(*key, status.waiting_for, status.message, one.created, tuple(sorted(one.classes)), ahead)
+            rows.append(row)
+    return rows
+
+
+def _key(one: Waiting) -> Key:
+    namespace, _, name = one.title.partition("/")
+    return namespace, name
+
+
+def now(world: World) -> str:
+    """The time of it all."""
+    return rfc3339(world.now)
