@@ -36,6 +36,13 @@ class Load:
     def staying(self) -> frozenset[str]:
         return frozenset(self.pods) - self.leaving
 
+    @asynccontextmanager
+    async def arriving(self, team: Namespace) -> AsyncGenerator[None, None]:
+        """They arrive during the block, which ends when all have come, or at once if that fails."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.arrive(team))
+            yield
+
     async def arrive(self, team: Namespace) -> None:
         """Create the pods one after the other. Each of those that leave goes when ten more have come."""
         names = list(self.pods)

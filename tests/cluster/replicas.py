@@ -63,7 +63,8 @@ class Replicas:
         return fresh
 
     async def stop(self) -> None:
-        """End all of them, those that stand still too."""
+        """End all of them, those that stand still too; what they said last is shown where a test fails."""
         for program in self.programs:
+            print(f"{program.name} said last:\n{program.last_lines()}")
             program.thaw()
         await asyncio.gather(*(program.stop() for program in self.programs))

@@ -122,11 +122,10 @@ async def test_when_the_driver_is_killed_the_other_replica_goes_on(
     load = mixed(60, ONE, every=0.1)
 
     async with never_more_than(admin, team, size):
-        arriving = asyncio.create_task(load.arrive(team))
-        await bindings.count(15)
-        await driver.kill()
-        await drivers.start()
-        await arriving
+        async with load.arriving(team):
+            await bindings.count(15)
+            await driver.kill()
+            await drivers.start()
         await bindings.all_of(load.staying)
     await assert_each_has_its_own(team, load.staying)
     await assert_all_is_free(team, bindings, drivers, size)

@@ -24,46 +24,32 @@ def moment(entry: Entry) -> datetime:
     return datetime.fromisoformat(entry["timestamp"])
 
 
-async def test_when_the_leader_is_killed_the_other_one_goes_on_after_the_lease(
+async def test_others_go_on_at_once_after_a_leader_that_was_asked_to_end_and_after_the_lease_of_a_killed_one(
     team: Namespace, bindings: Bindings, controllers: Replicas
 ) -> None:
     leader = await controllers.lead()
-    await controllers.start()
-    load = mixed(200, ONE)
-    arriving = asyncio.create_task(load.arrive(team))
+    second = await controllers.start()
+    load = mixed(200, ONE, every=0.05)
+    async with load.arriving(team):
+        await bindings.count(40)
+        ended = asyncio.get_running_loop().time()
+        assert await leader.stop() == 0
+        await controllers.start()
 
-    await bindings.count(60)
-    await leader.kill()
-    killed = asyncio.get_running_loop().time()
-    await controllers.start()
+        await second.said("restored")
+        await bindings.count(80)
+        gap = bindings.longest_gap(ended)
+        killed = asyncio.get_running_loop().time()
+        await second.kill()
+        await controllers.start()
 
-    await arriving
     await bindings.all_of(load.staying)
     await assert_each_has_its_own(team, load.staying)
-    gap = bindings.longest_gap(killed)
-    print(f"no pod was bound for {gap:.1f} s after the leader was killed")
-    assert gap < LONGEST_GAP
-
-
-async def test_when_the_leader_is_asked_to_end_the_other_one_goes_on_at_once(
-    team: Namespace, bindings: Bindings, controllers: Replicas
-) -> None:
-    leader = await controllers.lead()
-    await controllers.start()
-    load = mixed(200, ONE)
-    arriving = asyncio.create_task(load.arrive(team))
-
-    await bindings.count(60)
-    asked = asyncio.get_running_loop().time()
-    assert await leader.stop() == 0
-    await controllers.start()
-
-    await arriving
-    await bindings.all_of(load.staying)
-    await assert_each_has_its_own(team, load.staying)
-    gap = bindings.longest_gap(asked)
     print(f"no pod was bound for {gap:.1f} s after the leader was asked to end")
     assert gap < RELEASED_GAP
+    gap = bindings.longest_gap(killed)
+    print(f"no pod was bound for {gap:.1f} s after the next leader was killed")
+    assert gap < LONGEST_GAP
 
 
 async def test_a_leader_that_was_stopped_writes_nothing_when_it_goes_on(
@@ -71,20 +57,18 @@ async def test_a_leader_that_was_stopped_writes_nothing_when_it_goes_on(
 ) -> None:
     leader = await controllers.lead(proxy.kubeconfig)
     await controllers.start()
-    load = mixed(200, ONE, every=0.15)
-    arriving = asyncio.create_task(load.arrive(team))
+    load = mixed(140, ONE, every=0.15)
+    async with load.arriving(team):
+        await bindings.count(20)
+        leader.freeze()
+        await bindings.count(60)
+        assert proxy.writes_since(0) != []
+        woken = time.monotonic()
+        leader.thaw()
 
-    await bindings.count(40)
-    leader.freeze()
-    await bindings.count(120)
-    assert proxy.writes_since(0) != []
-    woken = time.monotonic()
-    leader.thaw()
-
-    assert await leader.ended() == 1
-    assert "did not renew it for" in (await leader.said("lease lost"))["error"]
-    assert proxy.writes_since(woken) == []
-    await arriving
+        assert await leader.ended() == 1
+        assert "did not renew it for" in (await leader.said("lease lost"))["error"]
+        assert proxy.writes_since(woken) == []
     await bindings.all_of(load.staying)
     await assert_each_has_its_own(team, load.staying)
 
@@ -94,24 +78,22 @@ async def test_a_leader_that_is_cut_off_gives_up_before_the_other_one_begins(
 ) -> None:
     leader = await controllers.lead(proxy.kubeconfig)
     successor = await controllers.start()
-    load = mixed(200, ONE, every=0.15)
-    arriving = asyncio.create_task(load.arrive(team))
+    load = mixed(140, ONE, every=0.15)
+    async with load.arriving(team):
+        await bindings.count(20)
+        proxy.shut()
+        cut = time.monotonic()
+        assert await leader.ended() == 1
+        gave_up = moment(await leader.said("lease lost"))
+        began = moment(await successor.said("lease acquired"))
+        assert gave_up < began
+        print(f"given up {(began - gave_up).total_seconds():.1f} s before the other one began")
 
-    await bindings.count(40)
-    proxy.shut()
-    cut = time.monotonic()
-    assert await leader.ended() == 1
-    gave_up = moment(await leader.said("lease lost"))
-    began = moment(await successor.said("lease acquired"))
-    assert gave_up < began
-    print(f"given up {(began - gave_up).total_seconds():.1f} s before the other one began")
+        await bindings.count(60)
+        await proxy.reopen()
+        await controllers.start(proxy.kubeconfig)
+        late = [f"{seen.method} {seen.path}: {seen.status}" for seen in proxy.writes_since(cut)]
+        print("writes that were on their way when the leader was cut off:", *late, sep="\n  ")
 
-    await bindings.count(120)
-    await proxy.reopen()
-    await controllers.start(proxy.kubeconfig)
-    late = [f"{seen.method} {seen.path}: {seen.status}" for seen in proxy.writes_since(cut)]
-    print("writes that were on their way when the leader was cut off:", *late, sep="\n  ")
-
-    await arriving
     await bindings.all_of(load.staying)
     await assert_each_has_its_own(team, load.staying)
