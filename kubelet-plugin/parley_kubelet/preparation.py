@@ -104,7 +104,8 @@ class Preparation:
         entries = self._records.read_now()
         prepared = [entry for entry in entries.values() if entry.phase == "prepared"]
         for name in self._specifications.restore(prepared):
-            log.warning("orphaned CDI specification removed", driver=self.driver.name, file=name)
+            if not any(uid in name for uid in entries):
+                log.warning("orphaned CDI specification removed", driver=self.driver.name, file=name)
         return entries
 
     async def entries(self) -> Entries:

@@ -9,6 +9,7 @@ are answered meanwhile.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from parley_kubelet.checkpoint import Checkpoint, Entries, Entry
 from parley_kubelet.durable import Folder
@@ -20,9 +21,11 @@ a thread, and is called once."""
 
 @dataclass(slots=True)
 class _Change:
+    """`decide` is None where somebody only reads, and then `done` gets all entries."""
+
     uid: str
-    decide: Decision
-    done: asyncio.Future[Entry | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    decide: Decision | None
+    done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Records:
@@ -40,15 +43,9 @@ class Records:
             return self._checkpoint.read()
 
     async def read(self) -> Entries:
-        """All entries. Raises CheckpointError or OSError."""
-        found: Entries = {}
-
-        def look(entries: Entries) -> None:
-            nonlocal found
-            found = entries
-
-        await self._decided("", look)
-        return found
+        """All entries that are on the disk. Raises CheckpointError or OSError."""
+        entries: Entries = await self._done(_Change("", None))
+        return entries
 
     async def change(self, uid: str, decide: Decision) -> Entry | None:
         """Record what `decide` says for the claim; returns it when it is on the disk.
@@ -56,10 +53,10 @@ class Records:
         Raises what `decide` raises, CheckpointError, or OSError if it could not be written: then the old entry
         stands.
         """
-        return await self._decided(uid, decide)
+        entry: Entry | None = await self._done(_Change(uid, decide))
+        return entry
 
-    async def _decided(self, uid: str, decide: Decision) -> Entry | None:
-        change = _Change(uid, decide)
+    async def _done(self, change: _Change) -> Any:
         self._waiting.append(change)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write())
@@ -72,38 +69,52 @@ class Records:
             for change, outcome in zip(batch, outcomes, strict=True):
                 _settle(change.done, outcome)
 
-    def _apply(self, batch: list[_Change]) -> list[Entry | Exception | None]:
+    def _apply(self, batch: list[_Change]) -> list[Any]:
+        """The outcome of each change: an entry or None, all entries, or the error."""
         try:
             with self._folder.locked():
                 return self._applied(batch)
         except Exception as error:
             return [error] * len(batch)
 
-    def _applied(self, batch: list[_Change]) -> list[Entry | Exception | None]:
+    def _applied(self, batch: list[_Change]) -> list[Any]:
         before = self._checkpoint.read()
         entries = dict(before)
-        outcomes = [_decide(change, entries) for change in batch]
+        outcomes = [_decided(change.uid, change.decide, entries) for change in batch if change.decide]
+        failed: OSError | None = None
         if entries != before:
             try:
                 self._checkpoint.write(entries)
             except OSError as error:
-                return [error if o is not before.get(c.uid) else o for c, o in zip(batch, outcomes, strict=True)]
-        return outcomes
+                failed = error
+        after = self._checkpoint.read()
+        decided = iter(outcomes)
+        return [
+            after if change.decide is None else _recorded(next(decided), before.get(change.uid), failed)
+            for change in batch
+        ]
 
 
-def _decide(change: _Change, entries: dict[str, Entry]) -> Entry | Exception | None:
+def _decided(uid: str, decide: Decision, entries: dict[str, Entry]) -> Entry | Exception | None:
     try:
-        entry = change.decide(entries)
+        entry = decide(entries)
     except Exception as error:
         return error
     if entry is not None:
-        entries[change.uid] = entry
+        entries[uid] = entry
     else:
-        entries.pop(change.uid, None)
+        entries.pop(uid, None)
     return entry
 
 
-def _settle(done: asyncio.Future[Entry | None], outcome: Entry | Exception | None) -> None:
+def _recorded(
+    outcome: Entry | Exception | None, before: Entry | None, failed: OSError | None
+) -> Entry | Exception | None:
+    """A write that failed is an error for those who changed something."""
+    return outcome if failed is None or outcome is before or isinstance(outcome, Exception) else failed
+
+
+def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
     if done.done():
         return
     if isinstance(outcome, Exception):

@@ -1,5 +1,6 @@
 """Files that are whole or absent."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +48,46 @@ def test_the_lock_keeps_another_process_out(tmp_path: Path) -> None:
     with Folder(tmp_path).locked():
         assert b"BlockingIOError" in subprocess.run(command, capture_output=True, check=False).stderr
     assert subprocess.run(command, check=False).returncode == 0
+
+
+async def test_a_name_is_for_one_at_a_time_and_other_names_are_free(tmp_path: Path) -> None:
+    first, second = Folder(tmp_path), Folder(tmp_path)
+    async with first.locked_name("a"):
+        async with asyncio.timeout(5), second.locked_name("b"):
+            pass
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), second.locked_name("a"):
+                pass
+    async with asyncio.timeout(5), second.locked_name("a"):
+        pass
+
+
+async def test_the_lock_of_a_name_goes_with_its_process(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys; from pathlib import Path; from parley_kubelet.durable import Folder\n"
+        "async def main():\n"
+        "    async with Folder(Path(sys.argv[1])).locked_name('a'):\n"
+        "        print('has it', flush=True); sys.stdin.read()\n"
+        "asyncio.run(main())"
+    )
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(tmp_path), stdin=pipe, stdout=pipe
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"has it\n"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1), Folder(tmp_path).locked_name("a"):
+            pass
+    process.kill()
+    await process.communicate()
+    async with asyncio.timeout(5), Folder(tmp_path).locked_name("a"):
+        pass
+
+
+def test_what_can_be_made_again_is_whole_too(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("a", b"first", flush=False)
+    folder.write("a", b"second", flush=False)
+    assert folder.read("a") == b"second"
+    assert folder.names("") == ("a",)

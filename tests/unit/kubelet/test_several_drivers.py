@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grpc.aio import AioRpcError
 from tests.unit.kubelet.drivers import DRIVER, PortSettings, TellingPorts, port
 
 from parley.api.resources import NODES, RESOURCE_SLICES
@@ -17,6 +18,7 @@ from parley_kubelet.device_driver import DeviceDriver
 from parley_kubelet.hooks import Condition, Health
 from parley_kubelet.loading import LoadError, load_driver
 from parley_kubelet.plugin import make_drivers, run_plugin
+from parley_kubelet.serving import GRACE
 from parley_kubelet.settings import Settings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
 
@@ -27,12 +29,24 @@ DEVICES = [{"name": "gpu-0", "model": "a100"}]
 class ServedPorts(TellingPorts):
     """Ports of which one is ill."""
 
+    hangs = False
+
+    async def prepare(self, claim: Any) -> Any:
+        if self.hangs:
+            self.may_go_on.clear()
+        return await super().prepare(claim)
+
     async def health(self, held: Any) -> Any:
         return (Health(port("port-1"), Condition.UNHEALTHY, f"base {self.configured.base}"),)
 
 
 class Nameless(TellingPorts):
     name = "Not A Name"
+
+
+@pytest.fixture(autouse=True)
+async def node(client: Client) -> None:
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
 
 
 @pytest.fixture
@@ -52,10 +66,11 @@ def configuration(**fields: Any) -> Configuration:
 
 
 @asynccontextmanager
-async def running(settings: Settings, client: Client, **fields: Any) -> AsyncIterator[dict[str, Kubelet]]:
+async def running(
+    settings: Settings, client: Client, stop: asyncio.Event | None = None, **fields: Any
+) -> AsyncIterator[dict[str, Kubelet]]:
     """The plugin in operation, each driver registered with the kubelet."""
-    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     plugin = asyncio.create_task(run_plugin(settings, configuration(**fields), client, stop))
     try:
         await until(lambda: plugin.done() or len(list(settings.registry.glob("*-reg.sock"))) == 2)
@@ -105,6 +120,40 @@ async def test_the_health_of_each_driver_is_told_in_both_versions(
         assert told == {"n1/port-1": ("UNHEALTHY", "base 7")}
         (devices,) = (await anext(kubelets["devices"].health(version))).values()
         assert devices == ("UNKNOWN", "no device node and no check tell of it")
+
+
+async def test_open_streams_of_health_end_with_the_plugin_and_do_not_hold_it_up(
+    settings: Settings, client: Client
+) -> None:
+    stop = asyncio.Event()
+    async with running(settings, client, stop) as kubelets:
+        streams = [kubelets["devices"].health("v1"), kubelets["ports"].health("v1alpha1")]
+        for stream in streams:
+            await anext(stream)
+        stop.set()
+        async with asyncio.timeout(GRACE):
+            ended = await asyncio.gather(*(anext(stream, None) for stream in streams))
+        assert ended == [None, None]
+
+
+async def test_a_hook_that_goes_on_at_the_end_is_cancelled_and_continued_by_the_next_start(
+    settings: Settings, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parley_kubelet.serving.GRACE", 0.1)
+    monkeypatch.setattr(ServedPorts, "hangs", True)
+    status = allocated_status("n1", ["port-1"], driver=DRIVER, data={"number": 1})
+    claim = await create_claim(client, "mine", status)
+    stop = asyncio.Event()
+    async with running(settings, client, stop) as kubelets:
+        call = asyncio.create_task(kubelets["ports"].prepare(claim))
+        file = settings.plugins / DRIVER / "checkpoint.json"
+        await until(lambda: file.exists() and b'"phase":"preparing"' in file.read_bytes())
+        stop.set()
+        outcomes = await asyncio.gather(call, return_exceptions=True)
+        assert isinstance(outcomes[0], AioRpcError)
+    monkeypatch.setattr(ServedPorts, "hangs", False)
+    async with running(settings, client) as kubelets:
+        assert (await kubelets["ports"].prepare(claim))["mine"].error == ""
 
 
 def test_without_the_device_driver_only_the_others_are_made(settings: Settings) -> None:

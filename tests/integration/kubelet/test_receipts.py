@@ -1,0 +1,132 @@
+"""Receipts on a real API server: with the account, the permissions and the policy that the node plugin has."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from parley.api.names import (
+    CLAIM_UID_ANNOTATION,
+    RELEASE_RECORD_LABEL,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.api.resources import CLAIMS, CLASSES
+from parley.devcluster import Cluster, ClusterError
+from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN, install
+from parley.kube.client import Client, NotFound
+from parley.kube.http import HttpClient
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.device_driver import DeviceDriver
+from parley_kubelet.durable import Folder
+from parley_kubelet.preparation import Preparation
+from parley_kubelet.releases import Receipts
+
+pytestmark = pytest.mark.cluster
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NODE_PLUGIN}"
+CLASS = "of-devices"
+
+
+@pytest.fixture(scope="session")
+def installed(control_plane: Cluster) -> Cluster:
+    """Accounts, permissions and admission policies are there."""
+    install(control_plane, DEPLOY)
+    return control_plane
+
+
+@pytest.fixture
+async def admin(installed: Cluster) -> AsyncIterator[Client]:
+    async with HttpClient.from_kubeconfig(str(installed.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(installed: Cluster, admin: Client) -> AsyncIterator[str]:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    installed.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    await admin.create(CLASSES, {"metadata": {"name": CLASS}, "driverName": "device.parley.dev"})
+    yield name
+    await admin.delete(CLASSES, CLASS)
+
+
+async def asked(admin: Client, namespace: str, name: str, node: str, **labels: str) -> None:
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "labels": {RELEASING_LABEL: "true", **labels},
+            "annotations": {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: "u1"},
+        },
+        "spec": {"resourceClassName": CLASS},
+    }
+    await admin.create(CLAIMS, body, namespace)
+
+
+async def test_a_node_gives_its_receipts_and_no_other_nodes(
+    installed: Cluster, admin: Client, namespace: str, tmp_path: Path
+) -> None:
+    await asked(admin, namespace, "claim", "n1")
+    await asked(admin, namespace, "record", "n1", **{RELEASE_RECORD_LABEL: "true"})
+    await asked(admin, namespace, "other", "n2")
+    account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
+    async with HttpClient.from_kubeconfig(str(account)) as client:
+        state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
+        plugin = Preparation(DeviceDriver("n1", Configuration()), client, state=state, cdi=cdi, boot="b")
+        task = asyncio.create_task(Receipts(client, "n1", {"device.parley.dev": plugin}).run())
+        with structlog.testing.capture_logs() as logs:
+            async with asyncio.timeout(30):
+                while not await given(admin, namespace):  # noqa: ASYNC110 - two objects, two events
+                    await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [log["event"] for log in logs] == ["receipt given: not prepared on this node"] * 2
+    other = (await admin.get(CLAIMS, "other", namespace)).metadata
+    assert (RELEASING_LABEL in other.labels, other.annotations[RELEASING_FROM_ANNOTATION]) == (True, "n2")
+
+
+async def given(admin: Client, namespace: str) -> bool:
+    """Whether the claim's receipt is there and the record gone."""
+    claim = (await admin.get(CLAIMS, "claim", namespace)).metadata
+    try:
+        await admin.get(CLAIMS, "record", namespace)
+    except NotFound:
+        return not (claim.labels or claim.annotations)
+    return False
+
+
+def on_node(node: str) -> tuple[str, ...]:
+    return (f"--as={ACCOUNT}", f"--as-user-extra=authentication.kubernetes.io/node-name={node}")
+
+
+async def test_the_policy_lets_a_node_plugin_answer_for_its_own_node_and_do_nothing_else(
+    installed: Cluster, admin: Client, namespace: str
+) -> None:
+    await asked(admin, namespace, "claim", "n1")
+
+    def patched(node: str, **metadata: Any) -> str:
+        body = json.dumps({"metadata": metadata})
+        options = (f"--namespace={namespace}", "--type=merge", f"--patch={body}", *on_node(node))
+        return installed.kubectl("patch", "prclaim", "claim", *options)
+
+    receipt = {"labels": {RELEASING_LABEL: None}, "annotations": {RELEASING_FROM_ANNOTATION: None}}
+    for node, change, why in (
+        ("n2", receipt, "waits for no receipt of this node: the node plugin leaves it alone"),
+        (
+            "n1",
+            {"finalizers": ["a.b/c"]},
+            "removes the request for a receipt, or an object that exists for one, and",
+        ),
+    ):
+        with pytest.raises(ClusterError, match=why):
+            patched(node, **change)
+    with pytest.raises(ClusterError, match="removes the request for a receipt"):
+        installed.kubectl("delete", "prclaim", "claim", f"--namespace={namespace}", *on_node("n1"))
+    patched("n1", **receipt)
+    with pytest.raises(ClusterError, match="waits for no receipt of this node"):
+        patched("n1", labels={"more": "yes"})

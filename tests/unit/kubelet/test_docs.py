@@ -1,0 +1,53 @@
+"""The page about node drivers: its options, its code and its files are those of the program."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from parley_kubelet import edits, hooks
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.settings import parse_arguments
+from parley_kubelet.testing import Scenario, check_node_driver, node_claim
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "node-driver.md").read_text()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+
+
+def test_its_table_has_every_option_with_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["--help"], {})
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help", "--node-name"}
+    told = dict(re.findall(r"^\| `(--[a-z-]+)` \| `([A-Z_]+)`", PAGE, flags=re.MULTILINE))
+    assert set(told) == options | {"--node-name"}
+    assert all(variable == option[2:].upper().replace("-", "_") for option, variable in told.items())
+
+
+async def test_its_class_and_its_test_work(tmp_path: Path) -> None:
+    scope: dict[str, Any] = {**vars(hooks), **vars(edits), "BaseModel": BaseModel, "Path": Path, "shutil": shutil}
+    scope |= {"Scenario": Scenario, "check_node_driver": check_node_driver, "node_claim": node_claim}
+    class_, test = blocks(PAGE, "python")
+    exec(class_, scope)
+    exec(test, scope)
+    await scope["test_it_keeps_its_promises"](tmp_path)
+
+
+def test_its_links_lead_somewhere() -> None:
+    for page in (PAGE, (DOCS / "device-driver.md").read_text()):
+        named = re.findall(r"\]\(([^)#]+)\)", page)
+        assert [name for name in named if not (DOCS / name).exists()] == []
+
+
+def test_the_devices_of_the_page_about_the_device_driver_are_valid() -> None:
+    (block,) = blocks((DOCS / "device-driver.md").read_text(), "yaml")
+    named, by_glob = Configuration.model_validate(yaml.safe_load(block)).devices
+    assert named.check is not None
+    assert (named.name, by_glob.model) == ("gpu-0", "nvme")
