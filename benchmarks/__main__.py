@@ -44,7 +44,7 @@ def _run(names: Sequence[str], profile: Path | None, first: bool) -> None:
         for result in simulated.results():
             _say(result)
     if memory.NAME in names:
-        asyncio.run(_run_memory())
+        asyncio.run(_run_memory(first))
 
 
 async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool) -> None:
@@ -57,10 +57,10 @@ async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool
                 _say(result)
 
 
-async def _run_memory() -> None:
+async def _run_memory(first: bool) -> None:
     with control_plane() as cluster:
         async with stage(cluster, None) as ready:
-            _say(await memory.measure(ready))
+            _say(await memory.measure(ready, first=first))
 
 
 def _say(result: msgspec.Struct) -> None:

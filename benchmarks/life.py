@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -18,8 +18,8 @@ from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, POD_SCHEDULINGS, PODS, TEMPLATES, Resource
 from parley.kube.reflector import Reflector
 
-_CREATORS = 8
-"""Pods are created over so many connections."""
+_CONNECTIONS = 8
+"""Pods are created and ended over so many."""
 
 _IDLE = 0.5
 """Seconds between pods that are created one by one, so that nothing of the one before is still under way."""
@@ -59,7 +59,9 @@ class Life:
         return time.monotonic() - started
 
     async def end(self) -> None:
-        """Delete the pods, and wait until what belonged to them is gone."""
+        """End the pods as their kubelets would, delete them, and wait until what belonged to them is gone."""
+        await self._each(self._finish)
+        await asyncio.gather(*(self._finish(part) for part in self._shares()))
         while not await self._deleted():
             self._stage.check_alive()
         for kind in (PODS, BUILTIN_CLAIMS, POD_SCHEDULINGS):
@@ -85,14 +87,18 @@ class Life:
         await self._stage.until(partial(self._without, namespaces), f"namespaces {', '.join(namespaces)} are gone")
 
     async def _at_once(self) -> None:
+        await self._each(self._create)
+        await self._bound(self._workload.pods)
+
+    async def _each(self, step: Callable[[int], Awaitable[None]]) -> None:
+        """Take the step for each pod, for several at once."""
         numbers = iter(range(self._workload.pods))
 
-        async def create_some() -> None:
+        async def take_some() -> None:
             for number in numbers:
-                await self._create(number)
+                await step(number)
 
-        await asyncio.gather(*(create_some() for _ in range(_CREATORS)))
-        await self._bound(self._workload.pods)
+        await asyncio.gather(*(take_some() for _ in range(_CONNECTIONS)))
 
     async def _one_by_one(self) -> None:
         for number in range(self._workload.pods):
@@ -104,6 +110,11 @@ class Life:
         body = objects.pod(number, self._workload.asks)
         self.times.created[body["metadata"]["name"]] = time.monotonic()
         await self._api.request("POST", PODS.path(self.namespace), body)
+
+    async def _finish(self, number: int) -> None:
+        """Before a kubelet says so, it has unprepared the pod's claims."""
+        path = PODS.path(self.namespace, objects.pod_name(number), "status")
+        await self._api.request("PATCH", path, objects.FINISHED)
 
     async def _bound(self, count: int) -> None:
         async def enough() -> bool:

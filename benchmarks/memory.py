@@ -45,14 +45,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-async def measure(stage: Stage) -> Result:
+async def measure(stage: Stage, *, first: bool) -> Result:
     """Fill the cluster, which should be empty. Raises TimeoutError if that does not come to its end."""
     started = time.monotonic()
     empty = usage.resident_megabytes(stage.controller)
-    await stage.grow_to(_NODES, _DEVICES)
-    await asyncio.sleep(_QUIET)
-    nodes = usage.resident_megabytes(stage.controller)
-    await _fill(stage)
+    with stage.running_first(first):
+        await stage.grow_to(_NODES, _DEVICES)
+        await asyncio.sleep(_QUIET)
+        nodes = usage.resident_megabytes(stage.controller)
+        await _fill(stage)
     grown = usage.resident_megabytes(stage.controller)
     await stage.restart_parley()
     await asyncio.sleep(3 * _QUIET)

@@ -64,7 +64,16 @@ def pod(number: int, asks: Sequence[Ask]) -> Body:
     if entries:
         container["resources"]["claims"] = [{"name": name} for name, _ in entries]
         spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": of} for name, of in entries]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}"}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod_name(number)}, "spec": spec}
+
+
+def pod_name(number: int) -> str:
+    """That pod's."""
+    return f"pod-{number}"
+
+
+FINISHED: Body = {"status": {"phase": "Succeeded"}}
+"""What a kubelet writes when a pod's containers have ended and its claims are unprepared."""
 
 
 def resource_slice(node: str, devices: int = DEVICES_PER_NODE) -> Body:
