@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.cluster.manifests import pod
-from tests.cluster.namespace import Namespace, devices_of
+from tests.cluster.namespace import Namespace, devices_of, end_pod
 from tests.cluster.watching import LIMIT
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -49,11 +49,11 @@ class Load:
         for number, name in enumerate(names):
             await team.create(pod(name, templates=self.pods[name]))
             if number >= 10 and (earlier := names[number - 10]) in self.leaving:
-                await team.client.delete(PODS, earlier, team.name, grace_period_seconds=0)
+                await end_pod(team.client, team.name, earlier)
             await asyncio.sleep(self.every)
         for name in names[-10:]:
             if name in self.leaving:
-                await team.client.delete(PODS, name, team.name, grace_period_seconds=0)
+                await end_pod(team.client, team.name, name)
 
 
 def mixed(count: int, template: str, *, leaving_every: int = 5, every: float = 0.04) -> Load:
@@ -172,5 +172,5 @@ async def assert_all_is_free(team: Namespace, whole: str, bindings: Bindings) ->
 async def remove_pods(team: Namespace) -> None:
     """Delete all pods and wait until their claims are gone."""
     names = [item.metadata.name for item in (await team.client.list(PODS, team.name)).items]
-    await asyncio.gather(*(team.client.delete(PODS, name, team.name, grace_period_seconds=0) for name in names))
+    await asyncio.gather(*(end_pod(team.client, team.name, name) for name in names))
     await team.claims(lambda claims: not any(map(owner_pod_uid, claims)), "no pod's claim is left")

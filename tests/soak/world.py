@@ -24,6 +24,7 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
+from parley.simulate.node_plugins import NodePlugins
 
 CALM = Rates()
 TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
@@ -172,10 +173,12 @@ class World:
 
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
+        kubelets = Kubelets(self.server.client("kubelets"), self.clock)
         for name, part in (
             ("claim-controller", ClaimController(self.server.client("claim-controller"))),
             ("scheduler", KubeScheduler(self.server.client("scheduler"), self.clock)),
-            ("kubelets", Kubelets(self.server.client("kubelets"), self.clock)),
+            ("kubelets", kubelets),
+            ("node-plugins", NodePlugins(self.server.client("node-plugins"), kubelets)),
         ):
             with acting_as(name):
                 self._parts.append(asyncio.create_task(part.run(), name=name))

@@ -197,7 +197,7 @@ class ClaimStatus(Model):
     model_config = ConfigDict(json_schema_extra=_STATUS_RULES)
 
     state: Annotated[
-        Literal["pending", "allocated", "allocated,reserved", "deallocating"] | None,
+        Literal["pending", "allocated", "allocated,reserved", "deallocating", "releasing"] | None,
         Field(description="The other fields in one word, for people."),
     ] = None
     driver_name: DriverName | None = None

@@ -60,6 +60,15 @@ RELEASING_FROM_ANNOTATION: Final = "parley.dev/releasing-from"
 CLAIM_UID_ANNOTATION: Final = "parley.dev/claim-uid"
 """UID of the built-in claim that may still be prepared there: the name by which a node plugin knows it."""
 
+ALLOCATION_ANNOTATION: Final = "parley.dev/allocation"
+"""On a ResourceClaim that exists for a receipt alone: what was allocated, as in `status`, from its creation on."""
+
+CONDITION_RELEASING: Final = "Releasing"
+"""Condition of a ResourceClaim whose node has yet to say that it is not prepared there any more."""
+
+OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
+"""Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last said."""
+
 
 def driver_finalizer(driver: str) -> str:
     """What a driver outside of the controller puts on a claim before it allocates anything for it."""

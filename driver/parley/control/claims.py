@@ -24,7 +24,9 @@ from parley.control.immediate import Immediate, request_for
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
 from parley.control.records import Records
-from parley.control.standin import is_stand_in
+from parley.control.receipts import is_record
+from parley.control.releasing import Releases
+from parley.control.standin import driver_of_record, is_stand_in
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
@@ -41,6 +43,7 @@ class Claims:
         drivers: Mapping[str, EmbeddedDriver],
         giving_back: GivingBack,
         records: Records,
+        releases: Releases,
         immediate: Immediate,
     ) -> None:
         self._client = client
@@ -49,15 +52,20 @@ class Claims:
         self._drivers = drivers
         self._giving_back = giving_back
         self._records = records
+        self._releases = releases
         self._immediate = immediate
 
     async def sync(self, key: Key) -> None:
         """Do what the claim of that name needs next."""
         await self._give_up_unused(key)
+        await self._giving_back.follow(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
-        if claim is None or is_stand_in(claim):
+        if claim is not None and is_record(claim):
+            if driver_of_record(claim) in self._drivers and self._ledger.of_claim(*key) is None:
+                await self._releases.tidy(claim)
+        elif claim is None or is_stand_in(claim):
             await self._orphan(mirror)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)

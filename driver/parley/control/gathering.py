@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_ALLOCATED, CONDITION_ALLOCATING
+from parley.api.names import CONDITION_ALLOCATED, CONDITION_ALLOCATING, CONDITION_RELEASING
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import (
@@ -26,6 +26,7 @@ from parley.control.mirror import (
     parameters_too_large,
 )
 from parley.control.standin import is_stand_in
+from parley.control.receipts import waits_for
 from parley.negotiation.states import ClaimState
 from parley.sdk import PodReference
 
@@ -227,6 +228,8 @@ def _named(
     if holding.leaving if holding is not None else being_given_back(claim):
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     mine = holding is not None and pod.metadata.uid in holding.pods
+    if holding is not None and holding.releasing:
+        return _problem(entry.name, name, reasons.RELEASING, _releasing(claim, holding), topic)
     if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
         return _soon(
             entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic
@@ -243,6 +246,13 @@ def _named(
 def being_given_back(claim: ResourceClaim) -> bool:
     """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
     return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))
+def _releasing(claim: ResourceClaim, holding: Holding) -> str:
+    since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
+    words = waits_for(holding.owed[0]) if holding.owed else "it is being given back"
+    when = f" (since {since[0]})" if since else ""
+    return f"claim {claim.metadata.namespace}/{claim.metadata.name} is not free yet{when}: {words}"
+
+
 
 
 def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:

@@ -1,17 +1,19 @@
 """Gives back what pods held: the API lets go of it first, then the driver, then the ledger.
 
 So nothing is handed to another pod while a record of it may stand. What a driver outside allocated it takes back
-itself; until its record says so, the holding stays in the ledger without users, and nobody may join it.
+itself; until its record says so, the holding stays in the ledger without users, and nobody may join it. The same
+holds for what a pod used that was deleted by force, until its node says that it is not prepared there any more.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
 
 from parley.api.models import ResourceClaim
-from parley.control.cluster import Cluster, over, reference
+from parley.control.cluster import Cluster, Key, over, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.records import Records
+from parley.control.releasing import Releases
 from parley.kube.client import NotFound
 from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
@@ -29,6 +31,7 @@ class GivingBack:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         records: Records,
+        releases: Releases,
         close: Callable[[PodReference], Awaitable[None]],
         freed: Callable[[Holding], None],
     ) -> None:
@@ -36,28 +39,75 @@ class GivingBack:
         self._ledger = ledger
         self._drivers = drivers
         self._records = records
+        self._releases = releases
         self._close = close
         self._freed = freed
 
-    async def give_back(self, pod: PodReference, holdings: Sequence[Holding], *, departed: bool) -> None:
+    async def give_back(
+        self, pod: PodReference, holdings: Sequence[Holding], *, departed: bool, prepared_on: Iterable[str] = ()
+    ) -> None:
         """The pod lets go of the holdings; what nobody else uses is free afterwards.
 
         `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
+        `prepared_on`: nodes where no kubelet has said that the pod ended; free is what these have unprepared.
         """
         for holding in holdings:
-            await self._leave(holding, pod, departed=departed)
+            if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on):
+                self._freed(holding)
 
-    async def _leave(self, holding: Holding, pod: PodReference, *, departed: bool) -> None:
+    async def _leave(
+        self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str]
+    ) -> bool:
+        """Whether anything came free by it."""
         async with holding.lock:
             if pod.uid not in holding.pods:
-                return
+                return False
             self._let_in(holding)
-            if len(holding.pods) > 1 or holding.immediate:
+            self._releases.owe(holding, prepared_on)
+            if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
+                if holding.owed and not holding.asked:
+                    await self._releases.ask(holding, used=True)
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
+            elif holding.owed:
+                await self._hold_back(holding)
+                return await self._concluded(holding)
             else:
                 await self._end(holding, departed=departed)
-        self._freed(holding)
+            return True
+
+    async def _hold_back(self, holding: Holding) -> None:
+        """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
+        holding.leaving = True
+        try:
+            await self._releases.ask(holding, used=False)
+        except BaseException:
+            holding.leaving = False
+            raise
+        holding.releasing = True
+        self._ledger.release(holding)
+
+    async def follow(self, key: Key) -> None:
+        """See whether nodes have said what they owe for the claim; what is prepared nowhere any more is free."""
+        holding = self._ledger.of_claim(*key)
+        if holding is None or not (holding.owed or holding.releasing):
+            return
+        async with holding.lock:
+            ended = await self._concluded(holding)
+        if ended:
+            self._freed(holding)
+
+    async def _concluded(self, holding: Holding) -> bool:
+        await self._releases.settle(holding)
+        if holding.owed or not holding.releasing:
+            return False
+        if holding.immediate:
+            await self._records.keep_without_users(holding)
+            holding.leaving = False
+        else:
+            await self._end(holding, departed=True)
+        holding.releasing = False
+        return True
 
     def _let_in(self, holding: Holding) -> None:
         """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated."""

@@ -25,6 +25,9 @@ class Holding:
     `version` is the resourceVersion of the mirror after our write, 0 while it is not known to be written.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
     may still arrive, `leaving` once it is being given back: nobody may join it then.
+    `owed` are nodes where it may still be prepared for pods that were deleted by force, and which have yet to say
+    that it is not; `asked` is the resourceVersion with which the first of them was asked, 0 if that is to be done.
+    `releasing` is set while it has no users and only waits for those nodes.
     """
 
     uid: str
@@ -46,6 +49,9 @@ class Holding:
     offered: bool = False
     uncertain: bool = False
     leaving: bool = False
+    releasing: bool = False
+    owed: list[str] = field(default_factory=list)
+    asked: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     @property

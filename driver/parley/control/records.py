@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
-from parley.api.names import GROUP
+from parley.api.names import CONDITION_RELEASING, GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS
 from parley.control import mirror as mirrors
 from parley.control import standin
@@ -80,7 +80,7 @@ class Records:
 
     async def _write_claim(self, holding: Holding) -> None:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
-        await self._patch_claim(holding, used if holding.outside else {**_allocated(holding), **used})
+        await self._patch_claim(holding, used if holding.outside else {**allocation_status(holding), **used})
 
     async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> int:
         """Record what a named claim holds, with a condition. Returns the claim's new resourceVersion.
@@ -90,7 +90,7 @@ class Records:
         async with holding.lock:
             used = {"reservedFor": _users(holding), "state": _state(holding)}
             conditions = told(claim.status.conditions, rfc3339(self._clock()), said)
-            status = {**_allocated(holding), **used}
+            status = {**allocation_status(holding), **used}
             return await self._patch_status(claim, {**status, "conditions": conditions} if conditions else status)
 
     async def tell(self, claim: ResourceClaim, *said: Said) -> bool:
@@ -219,7 +219,14 @@ class Records:
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
         try:
-            await self._patch_claim(holding, _NOTHING)
+            await self._patch_claim(holding, {**_NOTHING, **self._released(holding)})
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def keep_without_users(self, holding: Holding) -> None:
+        """An immediate claim is free for the next pod: its nodes have said that it is not prepared there."""
+        try:
+            await self._patch_claim(holding, {"state": "allocated", **self._released(holding)})
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -230,6 +237,14 @@ class Records:
 
     async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
         body = {"status": status}
+    def _released(self, holding: Holding) -> dict[str, Any]:
+        """The claim's conditions, as far as they change when no node has it prepared any more."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        known = claim.status.conditions if claim is not None else ()
+        if not any(condition.type == CONDITION_RELEASING for condition in known):
+            return {}
+        return {"conditions": [c.wire() for c in known if c.type != CONDITION_RELEASING]}
+
         await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
@@ -265,7 +280,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return done
 
 
-def _allocated(holding: Holding) -> dict[str, Any]:
+def allocation_status(holding: Holding) -> dict[str, Any]:
     """The record of what a driver in the controller allocated."""
     handle = {
         "driverName": holding.driver,

@@ -21,6 +21,7 @@ from parley.control.mirror import (
     nodes_of,
     owner_pod,
 )
+from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
 from parley.control.standin import driver_of_record, is_stand_in, recorded
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters
@@ -95,6 +96,8 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
 
     Returns the holding if it is new. Without users it is one that nobody joined yet.
     """
+    if is_record(claim):
+        return _adopt_release(cluster, ledger, drivers, with_allocation(claim))
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, cluster.nodes())
     if found is None or ledger.of_claim(meta.namespace, meta.name) is not None or _ends(claim, drivers):
@@ -121,6 +124,36 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         outside=driver not in drivers,
         node_part=class_ is None or class_.node_part == "Required",
         version=int(mirror.metadata.resource_version) if mirror and mirror.status.allocation else 0,
+    )
+    if not holding.outside:
+        holding.owed = [owing(claim)] if owing(claim) else []
+        waited = bool(holding.owed) or claim.status.state == "releasing"
+        holding.releasing = holding.leaving = waited and not users
+    _take_over(cluster, ledger, drivers, holding)
+    return holding
+
+
+def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:
+    """Remember what a pod used that is gone, and what its node may still have prepared."""
+    meta, driver = claim.metadata, driver_of_record(claim)
+    found = recorded(claim, cluster.nodes())
+    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, meta.name) is not None:
+        return None
+    node, allocation = found
+    holding = Holding(
+        uid=prepared_uid(claim),
+        namespace=meta.namespace,
+        claim=meta.name,
+        entry=meta.labels.get(GENERATED_LABEL, ""),
+        named=False,
+        driver=driver,
+        node=node,
+        allocation=allocation,
+        pods={},
+        class_name=claim.spec.resource_class_name,
+        leaving=True,
+        releasing=True,
+        owed=[owing(claim)],
     )
     _take_over(cluster, ledger, drivers, holding)
     return holding

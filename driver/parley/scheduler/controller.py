@@ -30,6 +30,7 @@ from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podscheduling import Publisher
 from parley.control.records import Records
+from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign, restore
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.templates import Templates
@@ -97,8 +98,9 @@ class Controller:
         self._publisher = Publisher(client, self._publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
+        self._releases = Releases(client, self.cluster, self.ledger, records, clock)
         self._giving_back = GivingBack(
-            self.cluster, self.ledger, self._drivers, records, self._publisher.close, self._freed
+            self.cluster, self.ledger, self._drivers, records, self._releases, self._publisher.close, self._freed
         )
         self._immediate = Immediate(
             self.cluster,
@@ -111,7 +113,14 @@ class Controller:
             settings.candidates,
         )
         self._claims = Claims(
-            client, self.cluster, self.ledger, self._drivers, self._giving_back, records, self._immediate
+            client,
+            self.cluster,
+            self.ledger,
+            self._drivers,
+            self._giving_back,
+            self._releases,
+            records,
+            self._immediate,
         )
         self._templates = Templates(client, self.cluster, recorder)
         self._door = NativeDoor(
@@ -238,7 +247,8 @@ class Controller:
             if over(new):
                 self._door.pod_ended(new.metadata.uid)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._door.pod_gone(reference(old))
+            ended = done(old) or not old.spec.node_name
+            self._door.pod_gone(reference(old), running_on="" if ended else old.spec.node_name)
             self._enqueue_pod(old)
         if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
             self._door.wake(NODES)
@@ -259,8 +269,13 @@ class Controller:
         )
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        if self._running and (old is None or new is None or _differs(old, new)):
-            self._wake(NODES)
+        if not self._running or (old is not None and new is not None and not _differs(old, new)):
+            return
+        self._wake(NODES)
+        if old is not None and out_of_service(new):
+            for holding in self.ledger:
+                if old.metadata.name in holding.owed:
+                    self._claim_keys.add((holding.namespace, holding.claim))
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -317,6 +332,8 @@ class Controller:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if self._running and (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._releases.gone(old)
             self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self.cluster, self.ledger, self._drivers, new)

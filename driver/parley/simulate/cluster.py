@@ -21,6 +21,7 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.manifests import Manifest
+from parley.simulate.node_plugins import NodePlugins
 from parley.simulate.recording import Recording
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
@@ -49,10 +50,12 @@ class SimulatedCluster:
         self.controller = Controller(
             self.client, drivers if drivers is not None else built_in(), settings or Settings(), clock
         )
+        kubelets = Kubelets(self.client, clock)
         self._parts: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             ClaimController(self.client).run,
             KubeScheduler(self.client, clock).run,
-            Kubelets(self.client, clock).run,
+            kubelets.run,
+            NodePlugins(self.client, kubelets).run,
             self.controller.run,
         )
         self._tasks = asyncio.TaskGroup()

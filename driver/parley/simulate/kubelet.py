@@ -1,11 +1,13 @@
 """A model of the kubelets of all nodes: bound pods run, some for a given time, and deleted ones go.
 
 A pod whose claims are not all allocated and reserved for it does not start, as with a real kubelet; but it
-starts at the next change rather than at the next sync. What it leaves out: preparing devices, containers,
-restarts, admission by resources, and nodes that fail.
+starts at the next change rather than at the next sync. A deleted pod is told to have ended before its object
+goes; one whose object goes by force is unprepared some seconds later. `prepared` is what the node plugins know
+(`simulate.node_plugins`). What it leaves out: containers, restarts, and admission by resources.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -30,8 +32,15 @@ def run_seconds(pod: Pod) -> float | None:
         return None
 
 
+UNPREPARE_SECONDS = 5.0
+"""So long it takes a kubelet to end a pod whose object is gone."""
+
+
 class Kubelets:
-    """One for all nodes. `duration` says how long a pod runs."""
+    """One for all nodes. `duration` says how long a pod runs; on nodes in `stopped` nothing is done.
+
+    `prepared` has the pods that use a claim, by node and the claim's UID.
+    """
 
     def __init__(
         self, client: Client, clock: Clock, duration: Callable[[Pod], float | None] = run_seconds
@@ -43,6 +52,9 @@ class Kubelets:
         self._pods = Reflector(client, PODS, on_change=self._pod)
         self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
         self._ends: dict[str, float] = {}
+        self.stopped: set[str] = set()
+        self.prepared: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._forced: dict[str, str] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -55,8 +67,38 @@ class Kubelets:
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._ends.pop(old.metadata.uid, None)
+            if not done(old) and old.spec.node_name:
+                self._forced[old.metadata.uid] = old.spec.node_name
+                asyncio.get_running_loop().call_later(UNPREPARE_SECONDS, self._end_forced, old.metadata.uid)
+        if new is not None and done(new):
+            self._unprepare(new.metadata.uid)
         if new is not None and new.spec.node_name:
             self._queue.add((new.metadata.namespace, new.metadata.name))
+
+    def _end_forced(self, pod: str) -> None:
+        node = self._forced.get(pod)
+        if node is not None and node not in self.stopped:
+            del self._forced[pod]
+            self._unprepare(pod)
+
+    def stop(self, node: str) -> None:
+        """The node's kubelet and plugins do nothing from now on."""
+        self.stopped.add(node)
+
+    def start(self, node: str) -> None:
+        """They go on, and see what happened meanwhile."""
+        self.stopped.discard(node)
+        for pod in self._pods.values():
+            if pod.spec.node_name == node:
+                self._queue.add((pod.metadata.namespace, pod.metadata.name))
+        for uid in [uid for uid, on in self._forced.items() if on == node]:
+            self._end_forced(uid)
+
+    def _unprepare(self, pod: str) -> None:
+        for key in [key for key, users in self.prepared.items() if pod in users]:
+            self.prepared[key].discard(pod)
+            if not self.prepared[key]:
+                del self.prepared[key]
 
     def _claim(self, _old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if new is not None:
@@ -65,7 +107,7 @@ class Kubelets:
 
     async def _sync(self, key: Key) -> None:
         pod = self._pods.get(*key)
-        if pod is None or not pod.spec.node_name:
+        if pod is None or not pod.spec.node_name or pod.spec.node_name in self.stopped:
             return
         if pod.metadata.deletion_timestamp:
             await self._remove(pod)
@@ -84,6 +126,9 @@ class Kubelets:
 
     async def _start(self, pod: Pod) -> None:
         now = rfc3339(self._clock())
+        for name in claim_names(pod):
+            if (claim := self._claims.get(pod.metadata.namespace, name)) is not None:
+                self.prepared[pod.spec.node_name, claim.metadata.uid].add(pod.metadata.uid)
         conditions = [condition(kind, "True", "", "", now) for kind in ("PodScheduled", "Ready")]
         await patch_pod(self._client, pod, {"phase": "Running", "startTime": now, "conditions": conditions})
 
@@ -100,6 +145,9 @@ class Kubelets:
 
     async def _remove(self, pod: Pod) -> None:
         meta = pod.metadata
+        self._unprepare(meta.uid)
+        if not done(pod):
+            await patch_pod(self._client, pod, {"phase": "Succeeded"})
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
         except NotFound:

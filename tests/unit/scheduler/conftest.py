@@ -25,6 +25,7 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
+from parley.control.ledger import Ledger
 from parley.control.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client, NotFound
@@ -37,6 +38,7 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
+from parley.simulate.node_plugins import NodePlugins
 from parley.simulate.virtual_time import run
 
 NAMESPACE = "default"
@@ -50,14 +52,17 @@ class World:
         self.server = MemoryServer(clock=self.clock)
         self.client: Client = self.server.client()
         self.controller: Controller | None = None
+        self._parley: asyncio.Task[None] | None = None
         self.killed: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start_kubernetes(self) -> None:
+        self.kubelets = Kubelets(self.client, self.clock)
         for part in (
             ClaimController(self.client),
             KubeScheduler(self.client, self.clock),
-            Kubelets(self.client, self.clock),
+            self.kubelets,
+            NodePlugins(self.client, self.kubelets),
         ):
             self._tasks.append(asyncio.create_task(part.run()))
 
@@ -70,7 +75,26 @@ class World:
         )
         task = asyncio.create_task(self.controller.run())
         self._tasks.append(task)
+        self._parley = task
         return task
+
+    async def crash(self) -> None:
+        """The controller is gone, with all that it had in memory."""
+        assert self._parley is not None
+        self.killed.add(self._parley)
+        self._parley.cancel()
+        await asyncio.gather(self._parley, return_exceptions=True)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the controller holds."""
+        assert self.controller is not None
+        return self.controller.ledger
+
+    def watch_claims(self, seen: Callable[[ResourceClaim], None]) -> None:
+        """Tell of each Parley claim that is or comes."""
+        on_change = lambda _old, new: seen(new) if new is not None else None  # noqa: E731
+        self._tasks.append(asyncio.create_task(Reflector(self.client, CLAIMS, on_change=on_change).run()))
 
     def start_driver(self, driver: Driver[Any, Any], client: Client | None = None) -> asyncio.Task[None]:
         """A driver outside of the controller, as in a process of its own."""
@@ -151,6 +175,14 @@ class World:
 
     async def delete_pod(self, name: str) -> None:
         await self.client.delete(PODS, name, NAMESPACE)
+
+    async def force_delete(self, name: str) -> None:
+        """`kubectl delete pod --grace-period=0 --force`: the object is gone, whatever the node does."""
+        await self.client.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
+
+    async def taint(self, node: str, key: str, effect: str) -> None:
+        taints = {"spec": {"taints": [{"key": key, "effect": effect}]}}
+        await self.client.patch(NODES, node, taints)
 
     async def finish_pod(self, name: str) -> None:
         await self.client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, NAMESPACE, subresource="status")

@@ -60,6 +60,7 @@ class NativeDoor:
         self._negotiator = Negotiator(cluster, ledger, drivers, self._pods, self._talks, self._placing, candidates)
         self.unconfirmed: set[str] = set()
         """UIDs of pods that hold something by the record but were not seen yet."""
+        self._forced: dict[str, str] = {}
 
     def wake(self, topic: Topic) -> None:
         """Something changed: look again at the pods that it may help."""
@@ -95,24 +96,37 @@ class NativeDoor:
         """What pods of that name held that are done or gone is free."""
         for holding in self._ledger.of_pod_name(*key):
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
+        left: set[str] = set()
                 if pod is not None and pod.metadata.uid == user.uid and not done(pod):
                     continue
-                if user.uid in self.unconfirmed and await self._lives(user):
-                    continue
-                await self._giving_back.give_back(user, [holding], departed=True)
+                left.add(user.uid)
+                nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
+                if user.uid in self.unconfirmed:
+                    live = await self._live(user)
+                    if live is not None and not done(live):
+                        continue
+                    nodes = () if live is not None else holding.nodes or ()
+                await self._giving_back.give_back(user, [holding], departed=True, prepared_on=nodes)
+        for uid in left:
+            self._forced.pop(uid, None)
 
-    async def _lives(self, user: PodReference) -> bool:
+    async def _live(self, user: PodReference) -> Pod | None:
         try:
             live = await self._client.get(PODS, user.name, user.namespace)
         except NotFound:
-            return False
-        return live.metadata.uid == user.uid and not done(live)
+            return None
+        return live if live.metadata.uid == user.uid else None
 
-    def pod_gone(self, pod: PodReference) -> None:
-        """Forget what was remembered of the pod; `sync` releases what it holds."""
+    def pod_gone(self, pod: PodReference, *, running_on: str = "") -> None:
+        """Forget what was remembered of the pod; `sync` releases what it holds.
+
+        `running_on`: the node whose kubelet has not said that the pod ended.
+        """
         self.pod_ended(pod.uid)
         self._talks.give_up(pod)
         self._pods.gone(pod)
+        if running_on and any(pod.uid in h.pods for h in self._ledger.of_pod_name(pod.namespace, pod.name)):
+            self._forced[pod.uid] = running_on
 
     def pod_ended(self, uid: str) -> None:
         """Nothing is allocated for the pod any more; a driver that does so now is stopped."""

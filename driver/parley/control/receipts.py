@@ -1,0 +1,96 @@
+"""What a claim looks like whose node owes a receipt: that it is not prepared there any more. Pure.
+
+A named claim carries label and annotations itself. A generated claim goes with its pod, so a record of the same
+name is made that exists for the receipt alone; it tells from its creation on what was allocated. Giving the
+receipt is the node plugin's affair (`parley_kubelet.releases`).
+"""
+
+import orjson
+from pydantic import ValidationError
+
+from parley.api.models import ClaimStatus, ResourceClaim
+from parley.api.names import (
+    ALLOCATION_ANNOTATION,
+    API_VERSION,
+    CLAIM_UID_ANNOTATION,
+    CONDITION_RELEASING,
+    GENERATED_LABEL,
+    OUT_OF_SERVICE_TAINT,
+    RELEASE_RECORD_LABEL,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.control.conditions import Said
+from parley.control.ledger import Holding
+from parley.control.mirror import Asked
+
+Body = dict[str, object]
+
+
+def owing(claim: ResourceClaim) -> str:
+    """The node that owes a receipt for the claim, "" if none does."""
+    return claim.metadata.annotations.get(RELEASING_FROM_ANNOTATION, "")
+
+
+def prepared_uid(claim: ResourceClaim) -> str:
+    """UID of the built-in claim that the receipt is about."""
+    return claim.metadata.annotations.get(CLAIM_UID_ANNOTATION, "")
+
+
+def is_asked(claim: ResourceClaim) -> bool:
+    """Whether the node may answer."""
+    return claim.metadata.labels.get(RELEASING_LABEL) == "true"
+
+
+def is_record(claim: ResourceClaim) -> bool:
+    """Whether the claim exists for a receipt alone."""
+    return claim.metadata.labels.get(RELEASE_RECORD_LABEL) == "true"
+
+
+def noted(node: str, uid: str) -> dict[str, str]:
+    """The annotations: which node, and what was prepared there."""
+    return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: uid}
+
+
+def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Body:
+    """The record for a generated claim; it belongs to nobody, because the pod is gone."""
+    spec: Body = {"resourceClassName": holding.class_name or (asked.class_name if asked else holding.driver)}
+    if asked is not None and asked.parameters is not None:
+        spec["parameters"] = dict(asked.parameters)
+    written = {ALLOCATION_ANNOTATION: orjson.dumps(status).decode()}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": holding.claim,
+            "namespace": holding.namespace,
+            "labels": {GENERATED_LABEL: holding.entry, RELEASE_RECORD_LABEL: "true"},
+            "annotations": {**noted(node, holding.uid), **written},
+        },
+        "spec": spec,
+    }
+
+
+def with_allocation(claim: ResourceClaim) -> ResourceClaim:
+    """The record as its status will tell; as it is if it does already, or if it says nothing that can be read."""
+    told = claim.metadata.annotations.get(ALLOCATION_ANNOTATION)
+    if not is_record(claim) or claim.status.allocation is not None or told is None:
+        return claim
+    try:
+        return claim.model_copy(update={"status": ClaimStatus.model_validate_json(told)})
+    except ValidationError:
+        return claim
+
+
+def said(node: str) -> Said:
+    """The condition while a node owes a receipt; its age is the wait's."""
+    return Said(CONDITION_RELEASING, True, "ForcedDeletion", waits_for(node))
+
+
+def waits_for(node: str) -> str:
+    """The sentence about a claim that may still be prepared on the node."""
+    return (
+        f"a pod that used it on node {node} was deleted by force, and the node plugin there has yet to say that "
+        f"it is not prepared any more: bring the node back, or, if it is shut down, taint it "
+        f"{OUT_OF_SERVICE_TAINT}"
+    )

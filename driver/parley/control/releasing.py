@@ -1,0 +1,199 @@
+"""Asks nodes for receipts: what a pod that was deleted by force used there may still be prepared.
+
+A kubelet unprepares a pod's claims before it says that the pod has ended. So only a pod that was bound and whose
+object went before that leaves anything behind, and only then anything is written here. First it is recorded that
+the node owes a receipt, then the API lets go of the allocation, and only then the node is asked: a receipt means
+that nothing can be prepared later. Each step looks at what is there, so that all may be repeated.
+
+A node that is gone, or marked as out of service, owes nothing. What is free when all have answered is for
+`giving_back` to do; drivers outside of the controller decide for themselves when they hand something on.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+
+from parley.api.builtin import Node
+from parley.api.models import ResourceClaim
+from parley.api.names import (
+    CLAIM_UID_ANNOTATION,
+    OUT_OF_SERVICE_TAINT,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.api.resources import CLAIMS
+from parley.control.clock import Clock, rfc3339
+from parley.control.cluster import Cluster
+from parley.control.conditions import told
+from parley.control.ledger import Holding, Ledger
+from parley.control.mirror import asked
+from parley.control.receipts import is_asked, is_record, noted, owing, prepared_uid, record, said
+from parley.control.records import Records, allocation_status
+from parley.kube.client import AlreadyExists, Client, NotFound
+
+log = structlog.get_logger(__name__)
+
+
+def out_of_service(node: Node | None) -> bool:
+    """Whether nothing can be prepared on the node any more; None is a node that does not exist."""
+    return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
+
+
+class Releases:
+    """Receipts that nodes owe for holdings. Whoever calls has the holding's lock."""
+
+    def __init__(self, client: Client, cluster: Cluster, ledger: Ledger, records: Records, clock: Clock) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._records = records
+        self._clock = clock
+
+    def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
+        """A pod that used the holding on one of the nodes is gone, and no kubelet has said that it ended."""
+        if holding.outside or not holding.node_part or not (holding.version or holding.uncertain):
+            return
+        for node in nodes:
+            if node not in holding.owed and not self._lost(node):
+                holding.owed.append(node)
+
+    def _lost(self, node: str) -> bool:
+        return out_of_service(self._cluster.node(node))
+
+    async def ask(self, holding: Holding, *, used: bool) -> None:
+        """Ask the first node that owes something. `used`: others use the claim, which stays allocated."""
+        node = holding.owed[0]
+        try:
+            claim = await self._noted(holding, node)
+            if claim is not None and not used:
+                await self._records.clear_mirror(holding)
+                holding.version, holding.uncertain = 0, False
+                claim = await self._tell(claim, holding, node)
+            if claim is not None:
+                holding.asked = await self._let_answer(claim, node)
+                return
+        except NotFound:
+            if not holding.named:
+                raise  # somebody deleted the record: it is made anew
+        log.warning("no receipt is asked for: the claim was forced away", **_fields(holding), node=node)
+        holding.owed.clear()
+
+    async def _noted(self, holding: Holding, node: str) -> ResourceClaim | None:
+        """The claim that says that the node owes a receipt; None if there is none to say so."""
+        key = (holding.namespace, holding.claim)
+        claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        if claim is not None and owing(claim) == node and is_record(claim) != holding.named:
+            return claim
+        if not holding.named:
+            return await self._create(holding, node)
+        if mirror is None:
+            return None
+        body = {"metadata": {"annotations": noted(node, mirror.metadata.uid)}}
+        return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace)
+
+    async def _create(self, holding: Holding, node: str) -> ResourceClaim:
+        mirror = self._cluster.mirror((holding.namespace, holding.claim))
+        asks = asked(mirror) if mirror is not None else None
+        body = record(holding, asks, allocation_status(holding), node)
+        try:
+            return await self._client.create(CLAIMS, body, holding.namespace)
+        except AlreadyExists:
+            found = await self._client.get(CLAIMS, holding.claim, holding.namespace)
+            if not is_record(found):
+                raise
+            return found
+
+    async def _tell(self, claim: ResourceClaim, holding: Holding, node: str) -> ResourceClaim:
+        """The claim's status shows what it waits for, and since when."""
+        conditions = told(claim.status.conditions, rfc3339(self._clock()), said(node))
+        if conditions is None and claim.status.state == "releasing":
+            return claim
+        status: dict[str, Any] = {"reservedFor": None, "state": "releasing"}
+        if not holding.named:
+            status.update(allocation_status(holding))
+        if conditions is not None:
+            status["conditions"] = conditions
+        meta = claim.metadata
+        log.info("waits for a receipt", **_fields(holding), node=node)
+        return await self._client.patch(
+            CLAIMS, meta.name, {"status": status}, meta.namespace, subresource="status"
+        )
+
+    async def _let_answer(self, claim: ResourceClaim, node: str) -> int:
+        """From now on the node plugin may answer. Returns the claim's resourceVersion."""
+        meta = claim.metadata
+        if not is_asked(claim) or owing(claim) != node:
+            marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, prepared_uid(claim))}
+            body = {"metadata": {"uid": meta.uid, **marked}}
+            claim = await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+        return int(claim.metadata.resource_version)
+
+    async def settle(self, holding: Holding) -> None:
+        """See which nodes have answered, or never will, and ask the next."""
+        while holding.owed:
+            node = holding.owed[0]
+            if self._lost(node):
+                await self._waive(holding, node)
+            elif not holding.asked:
+                await self.ask(holding, used=bool(holding.pods))
+                return
+            elif not self._received(holding, node):
+                return
+            _answered(holding, node)
+
+    def _received(self, holding: Holding, node: str) -> bool:
+        """Whether a named claim shows the receipt; that of a generated one is that its record goes."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        if not holding.named or claim is None or int(claim.metadata.resource_version) < holding.asked:
+            return False
+        return owing(claim) != node
+
+    async def _waive(self, holding: Holding, node: str) -> None:
+        """Nobody will answer, and nobody needs to."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        if claim is None or owing(claim) != node:
+            return
+        log.info("no receipt is needed: the node is out of service", **_fields(holding), node=node)
+        await self._unmark(claim)
+
+    async def _unmark(self, claim: ResourceClaim) -> None:
+        meta = claim.metadata
+        annotations = {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
+        body = {"metadata": {"uid": meta.uid, "labels": {RELEASING_LABEL: None}, "annotations": annotations}}
+        try:
+            if is_record(claim):
+                await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+            else:
+                await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+        except NotFound:
+            pass  # the node answered after all
+
+    async def tidy(self, claim: ResourceClaim) -> None:
+        """A record is left over that nothing waits for."""
+        await self._unmark(claim)
+
+    def gone(self, claim: ResourceClaim) -> None:
+        """A claim that was in the cache is gone. Needs no lock: it only notes what has happened."""
+        meta = claim.metadata
+        holding = self._ledger.of_claim(meta.namespace, meta.name)
+        if holding is None or not holding.owed:
+            return
+        if holding.named:
+            if meta.uid == holding.uid:
+                holding.owed.clear()
+        elif is_record(claim) and prepared_uid(claim) == holding.uid and owing(claim) == holding.owed[0]:
+            if is_asked(claim):
+                _answered(holding, holding.owed[0])
+            else:
+                holding.asked = 0  # somebody deleted it before the node could answer
+
+
+def _answered(holding: Holding, node: str) -> None:
+    if node in holding.owed:
+        holding.owed.remove(node)
+        holding.asked = 0
+
+
+def _fields(holding: Holding) -> dict[str, str]:
+    return {"claim": f"{holding.namespace}/{holding.claim}", "driver": holding.driver}

@@ -1,0 +1,406 @@
+"""After a forced deletion nothing is handed on that the node may still have prepared: its receipt is waited for.
+
+The simulated kubelets unprepare a few seconds after a pod's object went by force; a node that is stopped does not.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parley.api import reasons
+from parley.api.models import ResourceClaim
+from parley.api.names import (
+    CONDITION_RELEASING,
+    OUT_OF_SERVICE_TAINT,
+    RELEASE_RECORD_LABEL,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.api.resources import CLAIMS, NODES, PODS
+from parley.kube.client import NotFound
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+SHUT_DOWN = (OUT_OF_SERVICE_TAINT, "NoExecute")
+
+
+async def one_device(world: World, **class_: Any) -> None:
+    """Node a has the only device; whoever gets a claim runs there."""
+    world.start_parley()
+    await world.add_node("a", devices=1)
+    await world.add_node("b")
+    await world.add_class(**class_)
+    await world.add_template()
+
+
+async def lost(world: World, *, claims: tuple[str, ...] = ()) -> None:
+    """Pod "old" was deleted by force while its node did nothing; pod "new" wants the same."""
+    templates = () if claims else ("one",)
+    await world.add_pod("old", *templates, claims=claims)
+    await world.settle()
+    assert (await world.pod("old")).status.phase == "Running"
+    world.kubelets.stop("a")
+    await world.force_delete("old")
+    await world.add_pod("new", *templates, claims=claims)
+    await world.settle()
+
+
+async def records(world: World) -> list[ResourceClaim]:
+    found = (await world.client.list(CLAIMS, "default")).items
+    return [claim for claim in found if claim.metadata.labels.get(RELEASE_RECORD_LABEL) == "true"]
+
+
+async def restart(world: World) -> None:
+    await world.crash()
+    world.start_parley()
+    await world.settle()
+
+
+async def handed_on(world: World) -> None:
+    assert await world.node_of("new") == "a"
+    assert (await world.pod("new")).status.phase == "Running"
+    assert await records(world) == []
+    assert set((await world.devices()).values()) == {1}
+
+
+def test_a_device_is_handed_on_when_its_node_has_unprepared_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await lost(world)
+        assert await world.node_of("new") == ""
+        (record,) = await records(world)
+        assert record.metadata.labels[RELEASING_LABEL] == "true"
+        assert record.metadata.annotations[RELEASING_FROM_ANNOTATION] == "a"
+        assert record.status.state == "releasing"
+        assert record.status.allocation is not None
+        (condition,) = record.status.conditions
+        assert condition.type == CONDITION_RELEASING
+        assert condition.message == (
+            "a pod that used it on node a was deleted by force, and the node plugin there has yet to say that it "
+            "is not prepared any more: bring the node back, or, if it is shut down, taint it "
+            "node.kubernetes.io/out-of-service"
+        )
+        world.kubelets.start("a")
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_a_kubelet_that_runs_gives_the_receipt_by_itself(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("old", "one")
+        await world.settle()
+        await world.force_delete("old")
+        await world.add_pod("new", "one")
+        await asyncio.sleep(2)
+        assert await world.node_of("new") == ""
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("ended", ["deleted", "finished"])
+def test_a_normal_end_needs_no_receipt_and_no_write(play: Play, ended: str) -> None:
+    async def scenario(world: World) -> None:
+        seen: list[str] = []
+        await one_device(world)
+        await world.add_pod("old", "one")
+        await world.settle()
+        world.watch_claims(lambda claim: seen.append(claim.metadata.name))
+        if ended == "deleted":
+            await world.delete_pod("old")
+        else:
+            await world.finish_pod("old")
+        await world.add_pod("new", "one")
+        await world.settle()
+        await handed_on(world)
+        assert seen == []
+
+    play(scenario)
+
+
+def test_a_pod_that_was_never_bound_leaves_nothing_behind(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await world.add_pod("waits", claims=["disk"], nodeSelector={"no": "such"})
+        await world.settle()
+        await world.force_delete("waits")
+        await world.add_pod("new", claims=["disk"])
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_what_nothing_prepares_on_the_node_is_free_at_once(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world, nodePart="None")
+        await lost(world)
+        assert await world.node_of("new") == "a"
+        assert await records(world) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
+@pytest.mark.parametrize("how", ["tainted", "deleted"])
+def test_a_node_that_is_out_of_service_owes_nothing(
+    play: Play, when: str, claims: tuple[str, ...], how: str
+) -> None:
+    async def scenario(world: World) -> None:
+        async def end_node() -> None:
+            if how == "tainted":
+                await world.taint("a", *SHUT_DOWN)
+            else:
+                await world.client.delete(NODES, "a")
+
+        await one_device(world)
+        if claims:
+            await world.add_claim("disk")
+        await world.add_pod("old", *(() if claims else ("one",)), claims=claims)
+        await world.settle()
+        world.kubelets.stop("a")
+        if when == "before":
+            await end_node()
+        await world.force_delete("old")
+        await world.settle()
+        if when == "after":
+            assert len(world.ledger) == 1
+            await end_node()
+        await world.settle()
+        assert len(world.ledger) == 0
+        assert await records(world) == []
+        for claim in (await world.client.list(CLAIMS)).items:
+            assert claim.status.state == "pending"
+            assert claim.status.allocation is None
+            assert RELEASING_LABEL not in claim.metadata.labels
+
+    play(scenario)
+
+
+def test_a_named_claim_shows_that_it_is_releasing_from_where_and_since_when(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await lost(world, claims=("disk",))
+        claim, mirror = await world.claim("disk"), await world.mirror("disk")
+        assert claim.status.state == "releasing"
+        assert claim.status.reserved_for == ()
+        assert claim.status.allocation is not None
+        assert mirror is not None
+        assert mirror.status.allocation is None
+        (condition,) = [c for c in claim.status.conditions if c.type == CONDITION_RELEASING]
+        since = condition.last_transition_time
+        words = f"claim default/disk is not free yet (since {since}): {condition.message}"
+        assert (reasons.RELEASING, words) in await world.events_on("new")
+        assert await world.node_of("new") == ""
+        world.kubelets.start("a")
+        await world.settle()
+        await handed_on(world)
+        claim = await world.claim("disk")
+        assert claim.status.state == "allocated,reserved"
+        assert [c.type for c in claim.status.conditions] == [reasons.ACCEPTED]
+        assert claim.metadata.annotations == {}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
+def test_another_leader_waits_for_the_receipt_too(play: Play, claims: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        if claims:
+            await world.add_claim("disk")
+        await lost(world, claims=claims)
+        await restart(world)
+        assert await world.node_of("new") == ""
+        world.kubelets.start("a")
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
+def test_a_receipt_that_came_while_nobody_led_is_seen(play: Play, claims: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        if claims:
+            await world.add_claim("disk")
+        await lost(world, claims=claims)
+        await world.crash()
+        world.kubelets.start("a")
+        await world.settle()
+        world.start_parley()
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_a_node_that_goes_out_of_service_while_nobody_leads_is_seen(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await lost(world)
+        await world.crash()
+        await world.taint("a", *SHUT_DOWN)
+        world.start_parley()
+        await world.settle()
+        assert len(world.ledger) == 0
+        assert await records(world) == []
+
+    play(scenario)
+
+
+def test_a_forced_deletion_of_a_named_claims_user_while_nobody_leads_is_seen(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        await world.crash()
+        world.kubelets.stop("a")
+        await world.force_delete("old")
+        await world.add_pod("new", claims=["disk"])
+        world.start_parley()
+        await world.settle()
+        assert await world.node_of("new") == ""
+        assert (await world.claim("disk")).status.state == "releasing"
+        world.kubelets.start("a")
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_an_immediate_claim_keeps_its_allocation_and_waits(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk", mode="Immediate")
+        await lost(world, claims=("disk",))
+        assert await world.node_of("new") == ""
+        assert (await world.claim("disk")).status.state == "releasing"
+        await restart(world)
+        assert (await world.claim("disk")).status.state == "releasing"
+        world.kubelets.start("a")
+        await world.settle()
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_an_immediate_claim_nobody_waits_for_is_shown_as_free_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk", mode="Immediate")
+        await lost(world, claims=("disk",))
+        await world.delete_pod("new")
+        await world.crash()
+        world.kubelets.start("a")
+        await world.settle()
+        world.start_parley()
+        await world.settle()
+        claim = await world.claim("disk")
+        assert claim.status.state == "allocated"
+        assert [c.type for c in claim.status.conditions if c.type == CONDITION_RELEASING] == []
+
+    play(scenario)
+
+
+def test_a_shared_claim_stays_with_its_other_pods(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world, shareable=True)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.add_pod("other", claims=["disk"])
+        await world.settle()
+        await world.force_delete("old")
+        await world.add_pod("third", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("third") == "a"
+        assert (await world.claim("disk")).metadata.labels[RELEASING_LABEL] == "true"
+        for name in ("other", "third"):
+            await world.delete_pod(name)
+        await world.settle()
+        claim = await world.claim("disk")
+        assert claim.status.state == "pending"
+        assert claim.metadata.labels == {}
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_the_last_pod_of_a_shared_claim_waits_for_what_an_earlier_one_left(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world, shareable=True)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.add_pod("other", claims=["disk"])
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.force_delete("old")
+        await world.settle()
+        await world.finish_pod("other")
+        await world.settle()
+        assert (await world.claim("disk")).status.state == "releasing"
+        world.kubelets.start("a")
+        await world.settle()
+        assert (await world.claim("disk")).status.state == "pending"
+
+    play(scenario)
+
+
+def test_a_record_that_somebody_deletes_is_taken_for_the_receipt(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await lost(world)
+        (record,) = await records(world)
+        await world.client.delete(CLAIMS, record.metadata.name, "default")
+        await world.settle()
+        assert await world.node_of("new") == "a"
+
+    play(scenario)
+
+
+def test_a_named_claim_goes_when_it_is_deleted_and_the_receipt_is_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await lost(world, claims=("disk",))
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle()
+        assert (await world.claim("disk")).status.state == "releasing"
+        world.kubelets.start("a")
+        await world.settle()
+        with pytest.raises(NotFound):
+            await world.claim("disk")
+
+    play(scenario)
+
+
+def test_a_pod_that_is_only_being_deleted_keeps_what_it_has(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("old", "one")
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.delete_pod("old")
+        await world.add_pod("new", "one")
+        await world.settle()
+        assert (await world.client.get(PODS, "old", "default")).metadata.deletion_timestamp
+        assert await world.node_of("new") == ""
+        assert await records(world) == []
+
+    play(scenario)
