@@ -61,7 +61,6 @@ class Life:
     async def end(self) -> None:
         """End the pods as their kubelets would, delete them, and wait until what belonged to them is gone."""
         await self._each(self._finish)
-        await asyncio.gather(*(self._finish(part) for part in self._shares()))
         while not await self._deleted():
             self._stage.check_alive()
         for kind in (PODS, BUILTIN_CLAIMS, POD_SCHEDULINGS):
