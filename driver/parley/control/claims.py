@@ -23,8 +23,8 @@ from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate, request_for
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
-from parley.control.records import Records
 from parley.control.receipts import is_record
+from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.kube.client import AlreadyExists, Client, NotFound
@@ -42,8 +42,8 @@ class Claims:
         ledger: Ledger,
         drivers: Mapping[str, EmbeddedDriver],
         giving_back: GivingBack,
-        records: Records,
         releases: Releases,
+        records: Records,
         immediate: Immediate,
     ) -> None:
         self._client = client
@@ -51,14 +51,14 @@ class Claims:
         self._ledger = ledger
         self._drivers = drivers
         self._giving_back = giving_back
-        self._records = records
         self._releases = releases
+        self._records = records
         self._immediate = immediate
 
     async def sync(self, key: Key) -> None:
         """Do what the claim of that name needs next."""
-        await self._give_up_unused(key)
         await self._giving_back.follow(key)
+        await self._give_up_unused(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)

@@ -25,8 +25,8 @@ from parley.control.mirror import (
     owned_by,
     parameters_too_large,
 )
-from parley.control.standin import is_stand_in
 from parley.control.receipts import waits_for
+from parley.control.standin import is_stand_in
 from parley.negotiation.states import ClaimState
 from parley.sdk import PodReference
 
@@ -225,11 +225,11 @@ def _named(
     holding = ledger.get(claim.metadata.uid)
     if mirror is None and mirror_follows(cluster, claim):
         return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
+    if holding is not None and holding.releasing:
+        return _problem(entry.name, name, reasons.RELEASING, _releasing(claim, holding), topic)
     if holding.leaving if holding is not None else being_given_back(claim):
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     mine = holding is not None and pod.metadata.uid in holding.pods
-    if holding is not None and holding.releasing:
-        return _problem(entry.name, name, reasons.RELEASING, _releasing(claim, holding), topic)
     if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
         return _soon(
             entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic
@@ -243,9 +243,6 @@ def _named(
     return PodClaim(entry.name, name, mirror, claim, claim, asked=request, holding=holding)
 
 
-def being_given_back(claim: ResourceClaim) -> bool:
-    """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
-    return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))
 def _releasing(claim: ResourceClaim, holding: Holding) -> str:
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
     words = waits_for(holding.owed[0]) if holding.owed else "it is being given back"
@@ -253,6 +250,9 @@ def _releasing(claim: ResourceClaim, holding: Holding) -> str:
     return f"claim {claim.metadata.namespace}/{claim.metadata.name} is not free yet{when}: {words}"
 
 
+def being_given_back(claim: ResourceClaim) -> bool:
+    """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
+    return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))
 
 
 def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:

@@ -230,13 +230,6 @@ class Records:
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
-    async def ask_back(self, holding: Holding) -> None:
-        """Ask the driver outside to take its allocation back. Raises NotFound if the claim is gone."""
-        status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
-        await self._patch_claim(holding, status)
-
-    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        body = {"status": status}
     def _released(self, holding: Holding) -> dict[str, Any]:
         """The claim's conditions, as far as they change when no node has it prepared any more."""
         claim = self._cluster.claim((holding.namespace, holding.claim))
@@ -245,6 +238,13 @@ class Records:
             return {}
         return {"conditions": [c.wire() for c in known if c.type != CONDITION_RELEASING]}
 
+    async def ask_back(self, holding: Holding) -> None:
+        """Ask the driver outside to take its allocation back. Raises NotFound if the claim is gone."""
+        status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
+        await self._patch_claim(holding, status)
+
+    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        body = {"status": status}
         await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:

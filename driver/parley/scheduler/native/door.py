@@ -94,9 +94,9 @@ class NativeDoor:
 
     async def _depart(self, key: Key, pod: Pod | None) -> None:
         """What pods of that name held that are done or gone is free."""
+        left: set[str] = set()
         for holding in self._ledger.of_pod_name(*key):
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
-        left: set[str] = set()
                 if pod is not None and pod.metadata.uid == user.uid and not done(pod):
                     continue
                 left.add(user.uid)
@@ -123,10 +123,10 @@ class NativeDoor:
         `running_on`: the node whose kubelet has not said that the pod ended.
         """
         self.pod_ended(pod.uid)
-        self._talks.give_up(pod)
-        self._pods.gone(pod)
         if running_on and any(pod.uid in h.pods for h in self._ledger.of_pod_name(pod.namespace, pod.name)):
             self._forced[pod.uid] = running_on
+        self._talks.give_up(pod)
+        self._pods.gone(pod)
 
     def pod_ended(self, uid: str) -> None:
         """Nothing is allocated for the pod any more; a driver that does so now is stopped."""
