@@ -83,13 +83,19 @@ class Folder:
 
         A lock of the open file description on one byte of a file: a file per name could not be removed safely.
         """
-        start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
-        wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0)
         descriptor = self._open(_NAMES_LOCK)
         try:
-            while not _taken(descriptor, wanted):  # noqa: ASYNC110 - another process sets no event
+            while not _taken(descriptor, name):  # noqa: ASYNC110 - another process sets no event
                 await asyncio.sleep(_RETRY)
             yield
+        finally:
+            os.close(descriptor)
+
+    def is_name_locked(self, name: str) -> bool:
+        """Whether somebody, in this process or another, does something for `name` now."""
+        descriptor = self._open(_NAMES_LOCK)
+        try:
+            return not _taken(descriptor, name)
         finally:
             os.close(descriptor)
 
@@ -104,9 +110,10 @@ class Folder:
             os.close(descriptor)
 
 
-def _taken(descriptor: int, wanted: bytes) -> bool:
+def _taken(descriptor: int, name: str) -> bool:
+    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0))
     except BlockingIOError:
         return False
     return True

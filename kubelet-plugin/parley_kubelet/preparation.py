@@ -117,8 +117,9 @@ class Preparation:
         return self._typed.all(await self._records.read())
 
     async def holds(self, uid: str) -> bool:
-        """Whether anything of the claim is here, or may be in a moment. Raises CheckpointError or OSError."""
-        if uid in self._under_way or uid in await self._records.read():
+        """Whether anything of the claim is here, or may be in a moment: a call of this or another process for it
+        is under way. Raises CheckpointError or OSError."""
+        if uid in self._under_way or self._state.is_name_locked(uid) or uid in await self._records.read():
             return True
         return uid in self._under_way  # a call may have come while the checkpoint was read
 

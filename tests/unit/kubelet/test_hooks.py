@@ -8,8 +8,9 @@ import pytest
 import structlog
 from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettings
 
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client
+from parley.kube.memory import MemoryClient, MemoryServer
 from parley_kubelet.checkpoint import Checkpoint, Entry
 from parley_kubelet.durable import Folder
 from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Prepared, Refused
@@ -226,6 +227,35 @@ async def test_a_claim_is_held_from_the_first_moment_of_a_call_to_the_end_of_unp
     await plugin.unprepare(claim)
     assert not await plugin.holds(claim.uid)
     assert plugin.released.is_set()
+
+
+class SlowReads(MemoryClient):
+    """A client whose reads of claims wait until they may go on."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        super().__init__(server, "parley")
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
+        self.asked.set()
+        await self.may_answer.wait()
+        return await super().get(resource, name, namespace)
+
+
+async def test_a_claim_that_the_other_plugin_of_an_update_is_about_to_prepare_is_held(
+    node: PortNode, server: MemoryServer, folder: Path
+) -> None:
+    claim = await node.claim("a", 7)
+    slow = SlowReads(server)
+    call = asyncio.create_task(PortNode(slow, folder).plugin(Ports()).prepare(claim))
+    await slow.asked.wait()
+    other = node.plugin(Ports())
+    assert recorded(node, claim) is None
+    assert await other.holds(claim.uid)
+    assert not await other.holds("another")
+    slow.may_answer.set()
+    await call
+    assert await other.holds(claim.uid)
 
 
 async def test_a_handle_that_fails_its_schema(node: PortNode) -> None:
