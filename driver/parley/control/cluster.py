@@ -26,10 +26,11 @@ from parley.api.resources import (
 )
 from parley.control import kept
 from parley.control.mirror import owner_pod_uid
+from parley.control.plugins import Plugins
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import OnChange, Reflector
 from parley.negotiation.fit import Amounts, amounts, requested
 from parley.sdk import PodReference
 
@@ -98,6 +99,9 @@ class Cluster:
             self._pods,
         ]
         self._client = client
+        self._observed: dict[Resource[Any], list[OnChange[Any]]] = {}
+        self.plugins = Plugins()
+        self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self._claims.index("pod", lambda claim: filter(None, [owner_uid(claim)]))
 
     @property
@@ -105,10 +109,19 @@ class Cluster:
         """One for each kind, those of drivers included."""
         return self._all
 
-    def observe(self, resource: Resource[Any], on_change: Any) -> None:
-        """One more kind, for a driver. Call before `run`."""
+    def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
+        """Hear of one more kind, after those who asked before. Call before `run`."""
+        if resource in self._observed:
+            self._observed[resource].append(on_change)
+            return
+        listeners = self._observed[resource] = [on_change]
+
+        def changed(old: Any, new: Any) -> None:
+            for listener in listeners:
+                listener(old, new)
+
         transform = kept.resource_slice if resource == RESOURCE_SLICES else None
-        self._all.append(Reflector(self._client, resource, on_change=on_change, transform=transform))
+        self._all.append(Reflector(self._client, resource, on_change=changed, transform=transform))
 
     async def run(self) -> None:
         """Keep the caches until cancelled."""

@@ -1,7 +1,8 @@
 """The nodes that come into question for a claim before any pod names it.
 
-Those that the class calls suitable and that Kubernetes sends ordinary pods to: schedulable, without a taint that
-keeps pods away. How much room is left there for pods is not judged: the claim may outlive those that take it now.
+Those that the class calls suitable, where its driver's plugin runs, and that Kubernetes sends ordinary pods to:
+schedulable, without a taint that keeps pods away. How much room is left there for pods is not judged: the claim
+may outlive those that take it now.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ class SuitableNodes:
 
     def __init__(self, cluster: Cluster, class_: ResourceClass, uid: str, excluded: Mapping[str, str]) -> None:
         self._cluster = cluster
-        self._class = class_.metadata.name
+        self._class = class_
         self._selector = suitable_nodes(class_)
         self._uid = uid
         self._excluded = excluded
@@ -52,11 +53,13 @@ class SuitableNodes:
         if node is None:
             return "does not exist"
         if self._selector is not None and not matches(self._selector, node):
-            return f"is not among the suitableNodes of class {self._class}"
+            return f"is not among the suitableNodes of class {self._class.metadata.name}"
         if node.spec.unschedulable:
             return "is cordoned"
         taint = next((taint for taint in node.spec.taints if taint.effect in _KEEPS_PODS_AWAY), None)
-        return f"has taint {taint.key}:{taint.effect}" if taint is not None else ""
+        if taint is not None:
+            return f"has taint {taint.key}:{taint.effect}"
+        return self._cluster.plugins.missing(self._class, node.metadata.name)
 
 
 def spread(names: Sequence[str], uid: str) -> Iterator[str]:

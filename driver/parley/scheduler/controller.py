@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.api.resources import POD_SCHEDULINGS, Resource
+from parley.api.resources import POD_SCHEDULINGS, RESOURCE_SLICES, Resource
 from parley.control.allocation import Allocator
 from parley.control.claims import Claims
 from parley.control.clock import Clock, utc
@@ -135,6 +135,7 @@ class Controller:
             self._pods,
             settings.candidates,
         )
+        self.cluster.observe(RESOURCE_SLICES, self._slice_changed)
         self._expose(metrics)
         for driver in self._drivers.values():
             for resource in driver.driver.watches:
@@ -276,6 +277,11 @@ class Controller:
             for holding in self.ledger:
                 if old.metadata.name in holding.owed:
                     self._claim_keys.add((holding.namespace, holding.claim))
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """A node plugin may have come or gone."""
+        if self._running and (old is None or new is None):
+            self._wake(NODES)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old

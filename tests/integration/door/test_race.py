@@ -20,7 +20,7 @@ SOON = 2.0
 async def test_of_two_pods_for_the_last_device_one_is_bound_and_the_other_right_after_its_release(
     team: Namespace, devices: Devices
 ) -> None:
-    await devices(node_0=1)
+    await devices(node_0=1, node_1=0, node_2=0)
     await team.create(template("one"))
 
     await asyncio.gather(*(team.create(pod(name, templates={"gpu": "one"})) for name in ("left", "right")))

@@ -28,7 +28,7 @@ from parley.api.resources import (
 from parley.control.ledger import Ledger
 from parley.control.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Client, NotFound
+from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
 from parley.scheduler.controller import Controller
@@ -136,18 +136,24 @@ class World:
         await self.create(NODES, body)
         allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110"}
         await self.client.patch(NODES, name, {"status": {"allocatable": allocatable}}, subresource="status")
-        if devices:
-            await self.publish(name, [f"gpu-{i}" for i in range(devices)])
+        await self.publish(name, [f"gpu-{i}" for i in range(devices)])
 
     async def publish(self, node: str, devices: Sequence[str], model: str = "a100") -> None:
+        """What the node's plugin has to offer, which may be nothing."""
         listed = [
             {"name": d, "attributes": {"model": {"string": model}}, "capacity": {"memory": {"value": "40Gi"}}}
             for d in devices
         ]
         spec = {"driver": DeviceDriver.name, "nodeName": node, "pool": {"name": node, "generation": 1}}
-        await self.create(
-            RESOURCE_SLICES, {"metadata": {"name": f"{node}-devices"}, "spec": {**spec, "devices": listed}}
-        )
+        name, body = f"{node}-devices", {"spec": {**spec, "devices": listed}}
+        try:
+            await self.create(RESOURCE_SLICES, {"metadata": {"name": name}, **body})
+        except AlreadyExists:
+            await self.client.patch(RESOURCE_SLICES, name, body)
+
+    async def plugin_gone(self, node: str) -> None:
+        """The kubelet removes what the plugin published half a minute after it is gone."""
+        await self.client.delete(RESOURCE_SLICES, f"{node}-devices")
 
     async def add_class(self, name: str = "gpu", **more: Any) -> None:
         await self.create(CLASSES, {"metadata": {"name": name}, "driverName": DeviceDriver.name, **more})

@@ -21,6 +21,7 @@ class CandidateNodes:
         self._cluster = cluster
         self._needs = needs_of(pod)
         self._uid = pod.metadata.uid
+        self._classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
         self.misfits: dict[str, str] = {}
@@ -58,7 +59,13 @@ class CandidateNodes:
         if reason := self._unsuitable(node):
             return reason
         usage = self._cluster.usage
-        return misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
+        return misfit(
+            self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name)
+        ) or self._without_plugin(name)
+
+    def _without_plugin(self, node: str) -> str:
+        found = (self._cluster.plugins.missing(class_, node) for class_ in self._classes)
+        return next(filter(None, found), "")
 
     def _unsuitable(self, node: Node) -> str:
         for class_name, selector in self._suitable:

@@ -1,0 +1,36 @@
+"""Where the node plugins of drivers are alive: one publishes ResourceSlices also when it has no devices, and the
+kubelet removes them half a minute after the plugin is gone.
+
+A driver that never published for any node as long as this process lives may do without: of it nothing is known.
+"""
+
+from collections import Counter
+
+from parley.api.builtin import ResourceSlice
+from parley.api.models import ResourceClass
+
+
+class Plugins:
+    """Counts ResourceSlices by driver and node."""
+
+    def __init__(self) -> None:
+        self._slices: Counter[tuple[str, str]] = Counter()
+        self._publishing: set[str] = set()
+
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """Take note of a change."""
+        if old is not None and old.spec.node_name:
+            key = (old.spec.driver, old.spec.node_name)
+            self._slices[key] -= 1
+            if not self._slices[key]:
+                del self._slices[key]
+        if new is not None and new.spec.node_name:
+            self._slices[new.spec.driver, new.spec.node_name] += 1
+            self._publishing.add(new.spec.driver)
+
+    def missing(self, class_: ResourceClass, node: str) -> str:
+        """Why the class can't be had on the node, or "" if its driver's plugin is there or not needed."""
+        driver = class_.driver_name
+        if class_.node_part != "Required" or driver not in self._publishing or (driver, node) in self._slices:
+            return ""
+        return f"the node plugin of driver {driver} does not run there"
