@@ -64,10 +64,7 @@ class ObservedServer(MemoryServer):
 
     def _changed(self, collection: Collection, change: Change) -> None:
         self._collector.run(self._garbage.observe, collection, change)
-        who = WHO.get()
-        if _late():
-            who = f"{who} (late)"
-        step = Step(_now(), who, collection.resource, change)
+        step = Step(_now(), WHO.get(), collection.resource, change)
         if collection.resource != LEASES.untyped():
             self.steps += 1
             self._told.append(step)

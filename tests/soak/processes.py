@@ -7,10 +7,11 @@ A stopped process does nothing, its timers included; what reached it meanwhile i
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from parley.kube.trouble import LATE_WRITE
 from parley.simulate.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
@@ -71,6 +72,9 @@ class ProcessLoop(VirtualTimeLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[T]:
+        if name == LATE_WRITE and context is None:
+            context = copy_context()
+            context.run(WHO.set, f"{WHO.get()} (late)")  # on its way: stopping its sender does not stop it
         task = super().create_task(coro, name=name, context=context)
         self._owners[task] = WHO.get() if context is None else context.get(WHO, "user")
         return task

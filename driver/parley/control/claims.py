@@ -11,6 +11,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key
 from parley.control.conditions import Said
 from parley.control.gathering import (
@@ -79,7 +80,10 @@ class Claims:
         if holding is None or holding.pods or holding.leaving:
             return
         if self._ends(holding) if holding.immediate else self._ledger.expected_for(*key) is None:
-            await self._giving_back.give_up(holding)
+            try:
+                await self._giving_back.give_up(holding)
+            except Busy:
+                pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
 
     def _ends(self, holding: Holding) -> bool:
         """Whether the claim of an immediate holding is on its way out, or gone by force."""

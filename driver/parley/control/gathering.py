@@ -19,6 +19,7 @@ from parley.control.mirror import (
     Asked,
     asked,
     is_mirror,
+    is_offer,
     nodes_of,
     offer_ended,
     offer_stands,
@@ -94,6 +95,8 @@ class PodClaim:
         if pod.metadata.uid not in holding.pods:
             return ClaimState.JOINABLE
         if pod.spec.node_name and not holding.reaches(pod.spec.node_name) and len(holding.pods) == 1:
+            return ClaimState.MISPLACED
+        if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.version else ClaimState.UNWRITTEN

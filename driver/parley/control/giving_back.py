@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 import structlog
 
 from parley.api.models import ResourceClaim
+from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key, over, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.records import Records
@@ -116,6 +117,8 @@ class GivingBack:
             pod = self._cluster.pod((holding.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not over(pod):
                 self._ledger.join(holding, reference(pod))
+            elif user.uid not in holding.pods:
+                raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""

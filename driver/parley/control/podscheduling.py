@@ -16,12 +16,16 @@ from msgspec import to_builtins
 
 from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
+from parley.kube.backoff import Backoff
 from parley.kube.client import AlreadyExists, Client, NotFound, PatchType
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
 
 _REASON_LIMIT = 4096
+
+REWRITES = Backoff(first=0.2, longest=60)
+"""Of a PodScheduling that keeps being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,17 @@ class Publisher:
         self._locks: WeakValueDictionary[PodReference, asyncio.Lock] = WeakValueDictionary()
         self._wanted: dict[PodReference, Report] = {}
         self._written: dict[PodReference, Report] = {}
+        self._losses: dict[PodReference, int] = {}
 
     def want(self, pod: PodReference, report: Report) -> None:
         """This is the pod's state now."""
         if self._written.get(pod) == report:
             return
         self._wanted[pod] = report
-        self._queue.add(pod)
+        if losses := self._losses.get(pod):
+            self._queue.add_after(pod, REWRITES.delay(losses))
+        else:
+            self._queue.add(pod)
 
     def known(self, pod: PodReference) -> bool:
         """Whether something was written for the pod, or is about to be."""
@@ -125,13 +133,18 @@ class Publisher:
         self._written[pod] = _FINAL
 
     def lost(self, pod: PodReference) -> None:
-        """Somebody deleted the pod's PodScheduling: it is written again with the next news."""
-        self._written.pop(pod, None)
+        """Somebody deleted the pod's PodScheduling: it is written again with the next news, less and less soon.
+
+        That of a pod that is gone, which is not seen yet, is deleted as fast as it is written.
+        """
+        if self._written.pop(pod, None) is not None:
+            self._losses[pod] = self._losses.get(pod, 0) + 1
 
     def forget(self, pod: PodReference) -> None:
         """The pod is gone; its PodScheduling goes with it."""
         self._wanted.pop(pod, None)
         self._written.pop(pod, None)
+        self._losses.pop(pod, None)
 
     async def publish(self, pod: PodReference) -> None:
         """Write the pod's latest state, if it is not written yet."""

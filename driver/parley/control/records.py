@@ -173,7 +173,7 @@ class Records:
         users = [mirrors.consumer(user) for user in holding.pods.values() if user.uid != pod.uid]
         try:
             if users:
-                await self._unreserve_mirror(holding, users)
+                await self._unreserve_mirror(holding, pod)
             else:
                 await self.clear_mirror(holding)
                 holding.version, holding.uncertain = 0, False
@@ -182,21 +182,28 @@ class Records:
         except NotFound:
             pass  # the claim was forced away
 
-    async def _unreserve_mirror(self, holding: Holding, users: Sequence[Mapping[str, str]]) -> None:
+    async def _unreserve_mirror(self, holding: Holding, pod: PodReference) -> None:
+        """Takes the pod out and changes nothing else: others let pods in meanwhile, or took them out."""
         mirror = await self._mirror(holding)
-        if mirror is None or mirror.status.allocation is None:
-            return  # nobody is reserved there
+        if mirror is None or all(user.uid != pod.uid for user in mirror.status.reserved_for):
+            return
+        others = [u for u in mirror.status.reserved_for if u.uid != pod.uid]
+        left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
         try:
-            body = {"status": {"reservedFor": users}}
-            await self._client.patch(BUILTIN_CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+            await self._patch_mirror(mirror, {"status": {"reservedFor": left}})
         except NotFound:
             pass  # deleted by somebody; it is made anew, without users
 
     async def clear_mirror(self, holding: Holding) -> None:
-        """Make sure that the API shows no allocation, and that no write of ours can bring it back."""
+        """Make sure that the API shows no allocation, and that no write of ours can bring it back.
+
+        Raises Busy if the mirror is reserved for pods that the holding does not know.
+        """
         mirror = await self._mirror(holding)
         if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
             return
+        if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
+            raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
             await self.clear(mirror)
         elif holding.uncertain:
@@ -244,7 +251,9 @@ class Records:
         await self._patch_claim(holding, status)
 
     async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        body = {"status": status}
+        body: dict[str, Any] = {"status": status}
+        if (claim := self._cluster.claim((holding.namespace, holding.claim))) is not None:
+            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
         await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:

@@ -14,6 +14,7 @@ A lost lease is not won back: `run` raises, and the process should end. Its succ
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -96,6 +97,7 @@ class LeaseElector:
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._renewed_at: float | None = None
+        self._settled_at = -math.inf
         self.times = times or LeaseTimes()
 
     def held(self) -> bool:
@@ -202,8 +204,15 @@ class LeaseElector:
             spec["leaseTransitions"] = self._seen.spec.lease_transitions + 1 if self._seen else 0
         return spec
 
+    def write_lost(self) -> None:
+        """A write was sent and not answered: it may happen as long as a write may take."""
+        self._settled_at = self._monotonic() + self.times.write_seconds
+
     async def _release(self) -> None:
-        """Let others lead at once. Only a lease that surely is ours is touched."""
+        """Let others lead at once, unless a write of ours may still happen. Only a lease that surely is ours is
+        touched."""
+        if (unsettled := self._settled_at - self._monotonic()) > 0:
+            await asyncio.sleep(unsettled)
         if not self.held() or self._seen is None:
             return
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1}

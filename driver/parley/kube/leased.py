@@ -29,6 +29,10 @@ class LeasedClient(AroundClient):
             async with asyncio.timeout(seconds):
                 return await request()
         except TimeoutError as error:
+            self._elector.write_lost()
             raise OutcomeUnknown(
                 f"no answer within the {seconds:g} s that the lease leaves for a write"
             ) from error
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._elector.write_lost()
+            raise

@@ -141,7 +141,7 @@ class TroubleClient(AroundClient):
             await asyncio.sleep(seconds)
             await request()
 
-        task = asyncio.create_task(arrive(), name=LATE_WRITE)
+        task = asyncio.get_running_loop().create_task(arrive(), name=LATE_WRITE)
         self._arriving.add(task)
         task.add_done_callback(self._arrived)
 

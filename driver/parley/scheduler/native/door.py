@@ -75,7 +75,12 @@ class NativeDoor:
 
     async def sync(self, key: Key) -> None:
         """Take the next step for the pod of that name. Raises what a client raises; then it is to be repeated."""
-        pod = self._cluster.pod(key)
+        try:
+            await self._look(key, self._cluster.pod(key))
+        except (Conflict, Busy):
+            self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
+
+    async def _look(self, key: Key, pod: Pod | None) -> None:
         await self._depart(key, pod)
         if pod is None or over(pod):
             self._pods.leave_line(key)
@@ -87,10 +92,7 @@ class NativeDoor:
         claims = gather(self._cluster, self._ledger, self._drivers, pod)
         self._telling.looked_at(pod, ours=bool(claims))
         if claims and not pod.spec.scheduling_gates:
-            try:
-                await self._step(key, pod, claims)
-            except (Conflict, Busy):
-                self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
+            await self._step(key, pod, claims)
 
     async def _depart(self, key: Key, pod: Pod | None) -> None:
         """What pods of that name held that are done or gone is free."""
@@ -144,17 +146,27 @@ class NativeDoor:
                 self._settled(pod, claims)
             case Step.NEGOTIATE:
                 await self._negotiator.negotiate(key, pod, claims)
+            case Step.FOLLOW_OFFER if self._half_offered(pod, claims):
+                await self._take_back(key, pod, claims)
             case Step.FOLLOW_OFFER:
                 await self._placing.follow_offer(key, pod, claims)
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 await self._take_back(key, pod, claims)
             case Step.WRITE:
+                if any(claim.holding is not None and claim.holding.version for claim in claims):
+                    await self._placing.check_current(pod)  # somebody removed what we wrote, perhaps with reason
                 await self._placing.write(key, pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 self._pods.retry(key)
             case Step.TAKE_BACK:
                 await self._take_back(key, pod, claims)
+
+    def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Whether the offer of some claims was written and that of others failed: nobody can follow it."""
+        if pod.spec.node_name or self._pods.attempt(pod).offered:
+            return False
+        return any(claim.state(pod) is ClaimState.PENDING for claim in claims)
 
     async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
         if not pod.spec.node_name:
@@ -180,6 +192,7 @@ class NativeDoor:
                 adopt(self._cluster, self._ledger, self._drivers, claim.mirror, outside=True)
 
     async def _take_back(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        await self._placing.check_current(pod)
         attempt = self._pods.attempt(pod)
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
         if cleared:
@@ -189,7 +202,7 @@ class NativeDoor:
             self._telling.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
-            if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
+            if claim.mirror is not None and claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED):
                 await self._records.clear(claim.mirror)
         await self._placing.give_back_all(pod)
         self._pods.look_again(key)

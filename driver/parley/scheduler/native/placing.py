@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Cluster, Key, reference
+from parley.control.allocation import AllocationFailed, Allocator, Busy
+from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.gathering import PodClaim
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
 from parley.control.mirror import is_offer
 from parley.control.records import Records
-from parley.kube.client import BadRequest, Client, Forbidden, Invalid
+from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState
 from parley.scheduler.native.pods import Pods
 from parley.scheduler.native.questions import Question, excess, question
@@ -105,10 +105,21 @@ class Placing:
             message = f"the API server refused the allocation: {error.message}"
             await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
 
+    async def check_current(self, pod: Pod) -> None:
+        """Raises Busy if the cache is behind: the pod is gone, has ended, or was bound meanwhile."""
+        try:
+            live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except NotFound:
+            raise Busy from None
+        if live.metadata.uid != pod.metadata.uid or done(live) or live.spec.node_name != pod.spec.node_name:
+            raise Busy
+
     async def give_back_all(self, pod: Pod) -> None:
-        """Whatever the pod holds or waits for is given up."""
+        """Whatever the pod holds or waits for is given up. Raises Busy if the pod is not as the cache has it."""
         user = reference(pod)
         self._talks.end(pod)
+        if any(user.uid in h.pods for h in self._ledger.of_pod_name(user.namespace, user.name)):
+            await self.check_current(pod)
         held = [h for h in self._ledger.of_pod_name(user.namespace, user.name) if user.uid in h.pods]
         self._cluster.usage.remove(user.uid)
         await self._giving_back.give_back(user, held, departed=False)
