@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True)
@@ -17,3 +19,10 @@ def no_event_loop_of_nobody() -> None:
     """looptime asks for the current event loop around plain tests too; the first one would make a loop that nobody
     closes."""
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Commands configure logging for their process; here that is everybody's."""
+    yield
+    structlog.reset_defaults()
