@@ -53,6 +53,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 class _Metadata(msgspec.Struct, rename="camel", frozen=True):
     resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
 
 
 class _Versioned(msgspec.Struct, frozen=True):
@@ -107,12 +108,15 @@ def leaves_write_open(error: ApiError) -> bool:
     return error.status in (502, 504) or (error.status >= 500 and "etcdserver:" in error.message)
 
 
-def listing(resource: Resource[T], content: bytes) -> Listing[T]:
-    """A list answer. Raises ValueError when it is none, or an item does not fit the type."""
+def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
+    """A list answer, and with what to ask for the rest of the list, "" at its end.
+
+    Raises ValueError when it is none, or an item does not fit the type.
+    """
     answer = _list.decode(content)
     decode = resource.decode
     items = tuple(decode(bytes(item)) for item in answer.items or ())
-    return Listing(items, answer.metadata.resource_version)
+    return Listing(items, answer.metadata.resource_version), answer.metadata.continue_
 
 
 def event_decoder(resource: Resource[T]) -> Callable[[bytes], WatchEvent[T]]:

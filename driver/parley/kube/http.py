@@ -34,6 +34,9 @@ T = TypeVar("T")
 JSON = "application/json"
 REQUEST_SECONDS = 10.0
 LIST_SECONDS = 60.0
+PAGE = 500
+"""Objects of a list that come in one answer; all pages together are as consistent as one."""
+
 WATCH_SECONDS = 300.0
 SILENT_SECONDS = 150.0
 """A watched collection sends a bookmark about once a minute: after this long the connection is dead."""
@@ -158,13 +161,21 @@ class HttpClient(Client):
         label_selector: str = "",
         field_selector: str = "",
     ) -> Listing[T]:
+        """In pages, so that a long list is never in memory as a whole before it is decoded."""
         call = _Call("GET", resource, namespace)
-        query = _query(labelSelector=label_selector, fieldSelector=field_selector)
-        content = await self._answer(call, query, timeout=self._list_timeout)
-        try:
-            return answers.listing(resource, content)
-        except ValueError as error:
-            raise _unreadable(call, error) from error
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        items: list[T] = []
+        rest = ""
+        while True:
+            query = _query(**selectors, limit=str(PAGE), **{"continue": rest})
+            content = await self._answer(call, query, timeout=self._list_timeout)
+            try:
+                page, rest = answers.page(resource, content)
+            except ValueError as error:
+                raise _unreadable(call, error) from error
+            items += page.items
+            if not rest:
+                return Listing(tuple(items), page.resource_version)
 
     async def watch(
         self,

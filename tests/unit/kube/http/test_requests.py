@@ -142,7 +142,7 @@ async def test_reads_go_to_the_kinds_path(serve: Serve) -> None:
     await client.list(BUILTIN_CLAIMS, label_selector="a in (b,c)", field_selector="metadata.name=x")
     assert recorder.request == (
         "GET /apis/resource.k8s.io/v1/resourceclaims"
-        "?labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx"
+        "?labelSelector=a+in+%28b%2Cc%29&fieldSelector=metadata.name%3Dx&limit=500"
     )
 
 
@@ -215,6 +215,32 @@ async def test_a_list_is_typed_and_has_its_version(serve: Serve) -> None:
     listing = await client.list(PODS)
     assert [pod.metadata.name for pod in listing.items] == ["a", "a"]
     assert listing.resource_version == "12"
+
+
+async def test_a_long_list_comes_in_pages_of_one_version(serve: Serve) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        rest = request.query.get("continue", "")
+        asked.append(rest)
+        metadata = {"resourceVersion": "12", "continue": {"": "a/b", "a/b": "c=", "c=": ""}[rest]}
+        return web.json_response({"metadata": metadata, "items": [POD]})
+
+    client = await serve(answer)
+    listing = await client.list(PODS, label_selector="app=a")
+    assert asked == ["", "a/b", "c="]
+    assert (len(listing.items), listing.resource_version) == (3, "12")
+
+
+async def test_a_list_whose_rest_is_not_kept_any_more_is_to_be_listed_anew(serve: Serve) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if "continue" in request.query:
+            return web.json_response({"code": 410, "reason": "Expired", "message": "too old"}, status=410)
+        return web.json_response({"metadata": {"resourceVersion": "12", "continue": "a"}, "items": [POD]})
+
+    client = await serve(answer)
+    with pytest.raises(Expired):
+        await client.list(PODS)
 
 
 async def test_an_object_that_does_not_fit_its_type_is_no_answer(serve: Serve) -> None:
