@@ -141,6 +141,9 @@ class NativeDoor:
             return
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
         match step:
+            case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
+                topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
+                self._pods.stay(key, "a mirror was written and is not seen yet", topics)
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
