@@ -64,7 +64,7 @@ class GivingBack:
             if pod.uid not in holding.pods:
                 return False
             self._let_in(holding)
-            self._releases.owe(holding, prepared_on)
+            self._releases.owe(holding, pod, prepared_on)
             if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
                 if holding.owed and not holding.asked:
                     await self._releases.ask(holding, used=True)

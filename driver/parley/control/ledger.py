@@ -27,6 +27,7 @@ class Holding:
     may still arrive, `leaving` once it is being given back: nobody may join it then.
     `owed` are nodes where it may still be prepared for pods that were deleted by force, and which have yet to say
     that it is not; `asked` is the resourceVersion with which the first of them was asked, 0 if that is to be done.
+    `forced` are the UIDs of pods for which nodes came to owe something: each pod counts once.
     `releasing` is set while it has no users and only waits for those nodes.
     """
 
@@ -52,6 +53,7 @@ class Holding:
     releasing: bool = False
     owed: list[str] = field(default_factory=list)
     asked: int = 0
+    forced: set[str] = field(default_factory=set)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     @property

@@ -31,6 +31,7 @@ from parley.control.mirror import asked
 from parley.control.receipts import is_asked, is_record, noted, owing, prepared_uid, record, said
 from parley.control.records import Records, allocation_status
 from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.sdk import PodReference
 
 log = structlog.get_logger(__name__)
 
@@ -50,11 +51,14 @@ class Releases:
         self._records = records
         self._clock = clock
 
-    def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
-        """A pod that used the holding on one of the nodes is gone, and no kubelet has said that it ended."""
+    def owe(self, holding: Holding, pod: PodReference, nodes: Iterable[str]) -> None:
+        """The pod used the holding on one of the nodes and is gone, and no kubelet has said that it ended."""
         if holding.outside or not holding.node_part or not (holding.version or holding.uncertain):
             return
+        if pod.uid in holding.forced:
+            return  # the node may have answered since, while a write of ours has yet to succeed
         for node in nodes:
+            holding.forced.add(pod.uid)
             if node not in holding.owed and not self._lost(node):
                 holding.owed.append(node)
 
