@@ -25,7 +25,7 @@ from parley.simulate.status_writes import condition, patch_claim, patch_pod, say
 
 UNSCHEDULABLE = "Unschedulable"
 AFTER_FAILED_BINDING = 1.0
-"""Seconds until the next attempt; upstream begins with this and doubles it up to 10."""
+"""Seconds until the next attempt, whatever changes; upstream begins with this and doubles it up to 10."""
 
 
 class KubeScheduler:
@@ -35,6 +35,7 @@ class KubeScheduler:
         self._client = client
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue()
+        self._tired: dict[str, float] = {}
         self._cache = SchedulerCache(client, name, self._queue.add)
 
     async def run(self) -> None:
@@ -46,6 +47,10 @@ class KubeScheduler:
     async def _attempt(self, key: Key) -> None:
         pod = self._cache.pending(key)
         if pod is None or pod.spec.scheduling_gates:
+            return
+        if (left := self._tired.pop(pod.metadata.uid, 0.0) - asyncio.get_running_loop().time()) > 0:
+            self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + left
+            self._queue.add_after(key, left)
             return
         claims = self._cache.claims_of(pod)
         if claims is None:
@@ -69,6 +74,7 @@ class KubeScheduler:
     async def _bind(self, pod: Pod, node: str) -> None:
         if failure := await bind(self._client, self._cache, pod, node):
             self._cache.forget(pod)
+            self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + AFTER_FAILED_BINDING
             await self._tell(pod, "SchedulerError", failure)
             self._queue.add_after((pod.metadata.namespace, pod.metadata.name), AFTER_FAILED_BINDING)
 
