@@ -96,7 +96,7 @@ def get(
     kubeconfig: Kubeconfig = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """List what kubectl has no columns for: what classes have and what is free, who uses what, who waits in line."""
+    """List what kubectl has no columns for: what classes have, who uses what, who waits in line."""
     view = _VIEWS.get(what)
     if view is None:
         raise typer.BadParameter(f"{what!r} is not one of {', '.join(_VIEWS)}")

@@ -4,7 +4,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, controller, demo, driver, explain, get
+from parley.cli import cluster, controller, demo, driver, explain, get, simulate
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
@@ -28,3 +28,4 @@ app.add_typer(cluster.app, name="cluster")
 for readers in (app, plugin):
     readers.command("explain")(explain.explain)
     readers.command("get")(get.get)
+    readers.command("simulate")(simulate.simulate)

@@ -45,6 +45,12 @@ class Pod(builtin.Pod, frozen=True):
 PODS = Resource("", "v1", "pods", "Pod", True, Pod)
 
 
+def has_rules(pod: Pod) -> bool:
+    """Whether the pod itself keeps others away."""
+    rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
+    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
+
+
 def kept_apart(pod: Pod, other: Pod) -> frozenset[str]:
     """The topology keys whose value the nodes of the two pods must not share."""
     if pod.metadata.namespace != other.metadata.namespace:

@@ -2,9 +2,11 @@
 
 Every fault of every file is reported, not just the first: file, document, object, field, value, remedy. Whether
 the objects make sense together (a claim of a class that does not exist) is left to the controller, whose words
-are the ones that a user meets in a real cluster.
+are the ones that a user meets in a real cluster. A dump of a live cluster (`kubectl get ... -o yaml`) may hold
+whatever it does: kinds that play no part are counted and left out.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +15,27 @@ from typing import Any
 import orjson
 import yaml
 
-from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES, Resource
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
 from parley.simulate.validation import faults_of, name_fault
 
 KINDS: tuple[Resource[Any], ...] = (NODES, RESOURCE_SLICES, CLASSES, TEMPLATES, CLAIMS, PODS)
 """What a simulated cluster can be made of, in the order in which it is created."""
 
-_BY_TYPE = {(resource.api_version, resource.kind): resource for resource in KINDS}
+DUMPED: tuple[Resource[Any], ...] = (*KINDS, BUILTIN_TEMPLATES, BUILTIN_CLAIMS)
+"""What of a live cluster is taken over."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times faster where PyYAML was built with libyaml."""
 
 
 class BadManifests(Exception):
@@ -59,22 +75,61 @@ def read(paths: Iterable[Path]) -> list[Manifest]:
 
     Raises BadManifests with every fault found.
     """
+    return _read(paths, KINDS, None)
+
+
+def read_dump(paths: Iterable[Path]) -> tuple[list[Manifest], Mapping[str, int]]:
+    """As `read`, also of the kinds in DUMPED; and how many objects of other kinds were left out.
+
+    Raises BadManifests with every fault found.
+    """
+    left_out: Counter[str] = Counter()
+    return _read(paths, DUMPED, left_out), left_out
+
+
+def _read(paths: Iterable[Path], kinds: Sequence[Resource[Any]], left_out: Counter[str] | None) -> list[Manifest]:
+    known = {(resource.api_version, resource.kind): resource for resource in kinds}
     manifests: list[Manifest] = []
     faults: list[str] = []
     for path in paths:
         for document in _documents(path, faults):
-            manifest = _manifest(document, faults)
-            if manifest is not None:
+            if left_out is not None and (kind := _other_kind(document, known)):
+                left_out[kind] += 1
+            elif (manifest := _manifest(document, known, faults)) is not None:
                 manifests.append(manifest)
     faults += _duplicates(manifests)
     if faults:
         raise BadManifests(faults)
-    return sorted(manifests, key=lambda manifest: KINDS.index(manifest.resource))
+    return sorted(manifests, key=lambda manifest: kinds.index(manifest.resource))
+
+
+_Known = Mapping[tuple[str, str], Resource[Any]]
+
+
+def _other_kind(document: _Document, known: _Known) -> str:
+    """The kind of an object that plays no part here, or ""."""
+    content = document.content
+    if not isinstance(content, dict):
+        return ""
+    version, kind = content.get("apiVersion"), content.get("kind")
+    return kind if isinstance(version, str) and isinstance(kind, str) and (version, kind) not in known else ""
+
+
+def _parsed(text: str) -> list[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            return [orjson.loads(text)]
+        except orjson.JSONDecodeError:
+            pass  # YAML in JSON's style, or wrong: its fault is told in YAML's terms
+    try:
+        return list(yaml.load_all(text, _LOADER))
+    except yaml.YAMLError:
+        return list(yaml.safe_load_all(text))  # whose words are better
 
 
 def _documents(path: Path, faults: list[str]) -> Iterator[_Document]:
     try:
-        parsed = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        parsed = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         faults.append(f"{path}: cannot be read: {error.strerror or error}; give the path of a YAML file")
     except UnicodeDecodeError:
@@ -105,8 +160,8 @@ def _items(document: _Document) -> Iterator[_Document]:
         yield document
 
 
-def _manifest(document: _Document, faults: list[str]) -> Manifest | None:
-    resource = _resource(document, faults)
+def _manifest(document: _Document, known: _Known, faults: list[str]) -> Manifest | None:
+    resource = _resource(document, known, faults)
     if resource is None:
         return None
     body = orjson.loads(orjson.dumps(document.content, default=str, option=orjson.OPT_NON_STR_KEYS))
@@ -121,7 +176,7 @@ def _manifest(document: _Document, faults: list[str]) -> Manifest | None:
     return manifest
 
 
-def _resource(document: _Document, faults: list[str]) -> Resource[Any] | None:
+def _resource(document: _Document, known: _Known, faults: list[str]) -> Resource[Any] | None:
     content = document.content
     if not isinstance(content, dict):
         faults.append(
@@ -133,7 +188,7 @@ def _resource(document: _Document, faults: list[str]) -> Resource[Any] | None:
         if not isinstance(content.get(field), str):
             faults.append(f"{document.source}: {field} is missing; write for example {_example(field)}")
             return None
-    resource = _BY_TYPE.get((content["apiVersion"], content["kind"]))
+    resource = known.get((content["apiVersion"], content["kind"]))
     if resource is None:
         faults.append(f"{document.source}: {_unknown(content['apiVersion'], content['kind'])}")
     return resource

@@ -6,20 +6,16 @@ claim, and only such a claim is taken back afterwards. The node with the fewest 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from parley.api.builtin import AllocatedDeviceStatus, BuiltinClaim, Condition, DeviceResult, Node
-from parley.negotiation.fit import Needs, amounts, matches, misfit, needs_of, requested
+from parley.control.mirror import nodes_of
+from parley.negotiation.fit import Needs, matches, misfit, needs_of
 from parley.simulate.anti_affinity import Pod, kept_apart
+from parley.simulate.node_table import NodeTable, Occupied
 
-
-@dataclass(slots=True)
-class Occupied:
-    """A node, and the pods that count for it."""
-
-    node: Node
-    pods: list[Pod] = field(default_factory=list)
+__all__ = ["Occupied", "Placement", "binding_failed", "place", "ready_to_bind", "unschedulable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +28,47 @@ class Placement:
 
 
 def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> Placement:
-    """Judge all nodes for a pod whose claims are all allocated."""
-    needs, forbidden = needs_of(pod), _forbidden(pod, nodes.values())
-    fitting: list[str] = []
+    """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them."""
+    table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
+    needs, forbidden = needs_of(pod), _forbidden(pod, table)
+    for name in _promising(claims, table):
+        occupied = table[name]
+        fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
+        if fits and all(_usable(claim, occupied.node) for claim in claims):
+            return Placement(name)
+    return _anywhere(claims, table, needs, forbidden)
+
+
+def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str]:
+    """The nodes that may do, in the order of preference: those that the claims name, or all."""
+    allocations = [claim.status.allocation for claim in claims if claim.status.allocation is not None]
+    named = [frozenset(nodes) for allocation in allocations if (nodes := nodes_of(allocation))]
+    if not named:
+        return table.fewest_first()
+    there = [name for name in frozenset.intersection(*named) if name in table]
+    return iter(sorted(there, key=lambda name: (len(table[name].pods), name)))
+
+
+def _anywhere(
+    claims: Sequence[BuiltinClaim], table: NodeTable, needs: Needs, forbidden: frozenset[tuple[str, str]]
+) -> Placement:
+    """All nodes, each with what speaks against it."""
+    fitting: list[Occupied] = []
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
-    for name, occupied in nodes.items():
+    for occupied in table.values():
         if reason := _misfit(needs, occupied) or _repelled(occupied.node, forbidden):
             refusals[f"node(s) {reason}"] += 1
         elif elsewhere := [claim for claim in claims if not _usable(claim, occupied.node)]:
             refusals["resourceclaim not available on the node"] += 1
             unavailable.update((claim.metadata.uid, claim) for claim in elsewhere)
         else:
-            fitting.append(name)
+            fitting.append(occupied)
     if fitting:
-        return Placement(min(fitting, key=lambda name: (len(nodes[name].pods), name)))
+        chosen = min(fitting, key=lambda occupied: (len(occupied.pods), occupied.node.metadata.name))
+        return Placement(chosen.node.metadata.name)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
-    return Placement("", unschedulable(len(nodes), reasons), tuple(unavailable.values()))
+    return Placement("", unschedulable(len(table), reasons), tuple(unavailable.values()))
 
 
 def unschedulable(nodes: int, reasons: str) -> str:
@@ -57,20 +77,16 @@ def unschedulable(nodes: int, reasons: str) -> str:
 
 
 def _misfit(needs: Needs, occupied: Occupied) -> str:
-    used: Counter[str] = Counter()
-    for other in occupied.pods:
-        used.update(requested(other))
-    return misfit(needs, occupied.node, amounts(occupied.node.status.allocatable), used, len(occupied.pods))
+    return misfit(needs, occupied.node, occupied.allocatable, occupied.used, len(occupied.pods))
 
 
-def _forbidden(pod: Pod, nodes: Iterable[Occupied]) -> frozenset[tuple[str, str]]:
+def _forbidden(pod: Pod, table: NodeTable) -> frozenset[tuple[str, str]]:
     """Labels, with their values, of nodes that pods are on which the pod must be kept apart from."""
     return frozenset(
-        (key, occupied.node.metadata.labels[key])
-        for occupied in nodes
-        for other in occupied.pods
+        (key, node.metadata.labels[key])
+        for node, other in table.may_mind(pod)
         for key in kept_apart(pod, other)
-        if key in occupied.node.metadata.labels
+        if key in node.metadata.labels
     )
 
 

@@ -5,6 +5,7 @@ and its negotiation. How that is shown is left to the command line.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,9 @@ class Recording:
 
     def __init__(self, client: Client) -> None:
         self._records: dict[Key, PodRecord] = {}
+        self._named: defaultdict[Key, dict[tuple[Key, str], None]] = defaultdict(dict)
+        self.bound = 0
+        """How many of the pods were bound, so far."""
         self._start = asyncio.get_running_loop().time()
         self._reflectors: tuple[Reflector[Any], ...] = (
             Reflector(client, PODS, on_change=self._pod),
@@ -100,9 +104,19 @@ class Recording:
         if pod is None:
             return
         record = self._record(pod.metadata.namespace, pod.metadata.name)
+        self.bound += int(bool(pod.spec.node_name)) - int(bool(record.pod.spec.node_name))
         record.pod = pod
+        if old is None:
+            self._note_names(pod)
         for text in _pod_steps(old, new):
             self._step(record, text)
+
+    def _note_names(self, pod: Pod) -> None:
+        """Under which entries the pod names claims by themselves."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        for entry in pod.spec.resource_claims:
+            if entry.resource_claim_name:
+                self._named[key[0], entry.resource_claim_name][key, entry.name] = None
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -121,10 +135,8 @@ class Recording:
         for owner in claim.metadata.owner_references:
             if uid and owner.uid == uid:
                 yield self._record(namespace, owner.name), claim.metadata.annotations[POD_CLAIM_NAME_ANNOTATION]
-        for record in self._records.values():
-            for entry in record.pod.spec.resource_claims:
-                if record.namespace == namespace and entry.resource_claim_name == claim.metadata.name:
-                    yield record, entry.name
+        for key, entry in self._named.get((namespace, claim.metadata.name), ()):
+            yield self._records[key], entry
 
     def _scheduling(self, _old: PodScheduling | None, new: PodScheduling | None) -> None:
         if new is None:

@@ -1,7 +1,8 @@
 """What the simulated kube-scheduler knows: pods, nodes and claims, and the pods it is about to bind."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable
 
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.resources import BUILTIN_CLAIMS, NODES
@@ -9,7 +10,7 @@ from parley.control.cluster import Key, done
 from parley.kube.client import Client
 from parley.kube.reflector import Reflector
 from parley.simulate.anti_affinity import PODS, Pod
-from parley.simulate.placement import Occupied
+from parley.simulate.node_table import NodeTable
 from parley.simulate.pod_claims import claim_names
 
 
@@ -20,6 +21,9 @@ class SchedulerCache:
         self._name = name
         self._retry = retry
         self._assumed: dict[Key, str] = {}
+        self._table = NodeTable()
+        self._waiting: dict[Key, None] = {}
+        self._by_claim: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
         self._claims_changed = asyncio.Event()
         self._pods = Reflector(client, PODS, on_change=self._pod)
         self._nodes = Reflector(client, NODES, on_change=self._node)
@@ -62,52 +66,74 @@ class SchedulerCache:
         """Return after the next change of any claim."""
         await self._claims_changed.wait()
 
-    def nodes(self) -> dict[str, Occupied]:
+    def nodes(self) -> NodeTable:
         """All nodes with the pods that count for them, assumed ones included."""
-        nodes = {node.metadata.name: Occupied(node) for node in self._nodes.values()}
-        for pod in self._pods.values():
-            name = pod.spec.node_name or self._assumed.get(_key(pod), "")
-            if name in nodes and not done(pod):
-                nodes[name].pods.append(pod)
-        return nodes
+        return self._table
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node while it is being bound."""
         self._assumed[_key(pod)] = node
+        self._table.place(pod, node)
 
     def forget(self, pod: Pod) -> None:
         """The binding failed."""
-        self._assumed.pop(_key(pod), None)
+        if self._assumed.pop(_key(pod), None) is not None:
+            self._table.remove(pod.metadata.uid)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and self._mine(new):
             if old is None or _asks(old) != _asks(new):
+                self._await_claims(old, new)
                 self._retry(_key(new))
             return
-        for pod in (old, new):
-            if pod is not None:
-                self.forget(pod)
+        self._placed(old, new)
         if old is not None and not done(old) and (new is None or done(new)):
             self._retry_all()
 
+    def _await_claims(self, old: Pod | None, new: Pod | None) -> None:
+        """Keep the pod among those that wait, under the claims whose changes concern it."""
+        if old is not None:
+            for name in claim_names(old):
+                self._by_claim[old.metadata.namespace, name].pop(_key(old), None)
+            if new is None:
+                self._waiting.pop(_key(old), None)
+        if new is not None:
+            self._waiting[_key(new)] = None
+            for name in claim_names(new):
+                self._by_claim[new.metadata.namespace, name][_key(new)] = None
+
+    def _placed(self, old: Pod | None, new: Pod | None) -> None:
+        """The pod is bound, ended or gone, or somebody else's to place."""
+        for pod in (old, new):
+            if pod is not None:
+                self._await_claims(pod, None)
+                self._assumed.pop(_key(pod), None)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._table.remove(old.metadata.uid)
+        if new is not None and new.spec.node_name and not done(new):
+            self._table.place(new, new.spec.node_name)
+        elif new is not None:
+            self._table.remove(new.metadata.uid)
+
     def _node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self._table.put(new)
+        elif old is not None:
+            self._table.drop(old.metadata.name)
         if old is None or new is None or _offers(old) != _offers(new):
             self._retry_all()
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         self._claims_changed.set()
         self._claims_changed = asyncio.Event()
-        changed = {(c.metadata.namespace, c.metadata.name) for c in (old, new) if c is not None}
-        for pod in self._waiting():
-            if any((pod.metadata.namespace, name) in changed for name in claim_names(pod)):
-                self._retry(_key(pod))
+        claim = new or old
+        if claim is not None:
+            for key in list(self._by_claim.get((claim.metadata.namespace, claim.metadata.name), ())):
+                self._retry(key)
 
     def _retry_all(self) -> None:
-        for pod in self._waiting():
-            self._retry(_key(pod))
-
-    def _waiting(self) -> Iterator[Pod]:
-        return (pod for pod in list(self._pods.values()) if self._mine(pod))
+        for key in list(self._waiting):
+            self._retry(key)
 
 
 def _key(pod: Pod) -> Key:

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from parley.simulate.manifests import BadManifests, read
+from parley.simulate.manifests import BadManifests, read, read_dump
 
 Write = Callable[..., Path]
 
@@ -194,3 +194,18 @@ def test_the_same_name_in_another_namespace_is_fine(write: Write) -> None:
     other = POD.replace("namespace: team", "namespace: other")
 
     assert [m.namespace for m in read([write(f"{POD}---{other}")])] == ["team", "other"]
+
+
+def test_a_dump_may_hold_other_kinds_which_are_counted(write: Write) -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: web:1}\n"
+
+    manifests, left_out = read_dump([write(f"{POD}---\n{service}---\n{service}")])
+
+    assert [manifest.title for manifest in manifests] == ["Pod reader"]
+    assert left_out == {"Service": 2}
+
+
+def test_json_that_is_broken_is_told_in_yamls_terms(write: Write) -> None:
+    assert faults(write('{"kind": ')) == [
+        "a.yaml, line 1, column 10: is not YAML: expected the node content, but found '<stream end>'"
+    ]

@@ -1,0 +1,148 @@
+"""`parley simulate`: what a cluster, as it is or with changes, would do with its pods."""
+
+import asyncio
+import gc
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from rich.console import Console
+
+from parley.cli import logs
+from parley.cli.demo import outcome
+from parley.cli.timeline import summary
+from parley.simulate import virtual_time
+from parley.simulate.cluster import SimulatedCluster
+from parley.simulate.manifests import BadManifests, Manifest, read_dump
+from parley.simulate.recording import PodRecord, Recording
+from parley.simulate.taking_over import pods_of, take_over
+from parley.simulate.what_if import Changes, NoSuchObject, changed
+
+WRONG_INPUT = 2
+
+_EVERY = 5.0
+"""Seconds between two lines about the progress."""
+
+_WHYS = 20
+
+
+def simulate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="YAML or JSON: manifests, or what `kubectl get -o yaml` printed."),
+    ],
+    add: Annotated[
+        list[Path] | None, typer.Option(help="More objects; can be repeated.", show_default=False)
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="pod/NAMESPACE/NAME, node/NAME or device/NODE/NAME: leave it out; can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE", help="Cordon it, and make its pods anew; can be repeated.", show_default=False
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+) -> None:
+    """Tell what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
+
+    Pods that are bound keep their nodes and what they hold. Of a live cluster take
+    `kubectl get nodes,resourceslices,prclasses,prtemplates,prclaims,pods,resourceclaims,resourceclaimtemplates
+    -A -o json`: all of it plays a part, other kinds are left out.
+    """
+    logs.silence()
+    try:
+        manifests = _manifests(files, Changes((), remove or (), drain or ()), add or ())
+    except (BadManifests, NoSuchObject) as error:
+        for fault in getattr(error, "faults", (error,)):
+            typer.echo(f"error: {fault}", err=True)
+        raise typer.Exit(WRONG_INPUT) from None
+    with _rare_collections():
+        records = virtual_time.run(_simulated(manifests))
+    if json:
+        typer.echo(orjson.dumps(outcome(records), option=orjson.OPT_INDENT_2).decode())
+    else:
+        _show(records)
+
+
+def _manifests(files: Sequence[Path], changes: Changes, add: Sequence[Path]) -> list[Manifest]:
+    manifests, left_out = read_dump(files)
+    _tell_left_out(left_out)
+    added, left_out = read_dump(add)
+    _tell_left_out(left_out)
+    return changed(manifests, Changes(added, changes.removed, changes.drained))
+
+
+def _tell_left_out(left_out: Mapping[str, int]) -> None:
+    if left_out:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()))
+        typer.echo(f"left out, as nothing depends on it here: {kinds}", err=True)
+
+
+async def _simulated(manifests: Sequence[Manifest]) -> list[PodRecord]:
+    cluster = SimulatedCluster()
+    with _progress(cluster.recording, pods_of(manifests)):
+        await take_over(cluster.client, manifests)
+        async with cluster:
+            await cluster.controller.ready.wait()
+            if not await cluster.settle():
+                typer.echo("the cluster did not come to rest within an hour of its time", err=True)
+            await asyncio.sleep(0)
+            return cluster.recording.pods
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """The objects of a simulation live as long as it does: looking for garbage among them takes a fifth of it."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextmanager
+def _progress(recording: Recording, pods: int) -> Iterator[None]:
+    """Tell on stderr how far it is, from a thread of its own: the simulation never waits."""
+    ended = threading.Event()
+    teller = threading.Thread(target=_tell, args=(recording, pods, ended), daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+def _tell(recording: Recording, pods: int, ended: threading.Event) -> None:
+    terminal = sys.stderr.isatty()
+    while not ended.wait(0.5 if terminal else _EVERY):
+        text = f"simulating: {recording.bound} of {pods} pods are bound"
+        print(f"\r{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
+    if terminal:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _show(records: Sequence[PodRecord]) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(summary(records))
+    whys: dict[str, list[str]] = {}
+    for record in records:
+        if not record.node:
+            whys.setdefault(record.reason or "waits", []).append(f"{record.namespace}/{record.name}")
+    for why, names in list(whys.items())[:_WHYS]:
+        shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        out.print(f"\n{shown}: {why}")
+    if len(whys) > _WHYS:
+        out.print(f"\nand {len(whys) - _WHYS} more reasons (--json has all)")

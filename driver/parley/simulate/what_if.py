@@ -1,0 +1,117 @@
+"""Changes to a cluster before it is simulated: objects more or less, a node drained. Pure.
+
+What ran on a node that is removed or drained is made anew and waits for a place, as its controller would see to;
+pods of DaemonSets go with their node.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parley.api.resources import NODES, PODS, RESOURCE_SLICES
+from parley.simulate.manifests import Manifest
+
+
+class NoSuchObject(Exception):
+    """Raised when something to remove or drain is not there, with how to name it."""
+
+
+_HOW = "write pod/NAMESPACE/NAME, pod/NAME, node/NAME or device/NODE/NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`removed` as "node/a", "pod/team/p" or "device/a/gpu-0"; `drained` are nodes."""
+
+    added: Sequence[Manifest] = ()
+    removed: Sequence[str] = ()
+    drained: Sequence[str] = ()
+
+
+def changed(manifests: Sequence[Manifest], changes: Changes) -> list[Manifest]:
+    """The objects after the changes; those added replace others of the same kind and name. Raises NoSuchObject."""
+    new = {_identity(manifest): manifest for manifest in changes.added}
+    result = [manifest for manifest in manifests if _identity(manifest) not in new] + list(new.values())
+    for text in changes.removed:
+        result = list(_without(result, text))
+    for node in changes.drained:
+        result = list(_drained(result, node))
+    return result
+
+
+def _identity(manifest: Manifest) -> tuple[Any, ...]:
+    return manifest.resource, manifest.namespace, manifest.name
+
+
+def _without(manifests: Sequence[Manifest], text: str) -> Iterable[Manifest]:
+    kind, _, name = text.partition("/")
+    if kind == "node" and name:
+        return _without_node(manifests, name)
+    if kind == "pod" and name:
+        return _without_pod(manifests, name)
+    if kind == "device" and name.count("/") == 1:
+        return _without_device(manifests, *name.split("/"))
+    raise NoSuchObject(f"--remove {text!r} is not understood: {_HOW}")
+
+
+def _without_node(manifests: Sequence[Manifest], node: str) -> Iterator[Manifest]:
+    _find(manifests, NODES, None, node)
+    for manifest in manifests:
+        if manifest.resource == NODES and manifest.name == node:
+            continue
+        if manifest.resource == RESOURCE_SLICES and manifest.body.get("spec", {}).get("nodeName") == node:
+            continue
+        yield from _evicted(manifest, node)
+
+
+def _without_pod(manifests: Sequence[Manifest], name: str) -> Iterator[Manifest]:
+    namespace, _, short = name.rpartition("/")
+    found = _find(manifests, PODS, namespace or "default", short)
+    return (manifest for manifest in manifests if manifest is not found)
+
+
+def _without_device(manifests: Sequence[Manifest], node: str, device: str) -> list[Manifest]:
+    found, result = False, []
+    for manifest in manifests:
+        spec = manifest.body.get("spec", {})
+        if manifest.resource == RESOURCE_SLICES and spec.get("nodeName") == node:
+            left = [one for one in spec.get("devices", ()) if one["name"] != device]
+            found = found or len(left) < len(spec.get("devices", ()))
+            manifest = replace(manifest, body={**manifest.body, "spec": {**spec, "devices": left}})
+        result.append(manifest)
+    if not found:
+        raise NoSuchObject(f"no ResourceSlice of node {node!r} has a device {device!r}: {_HOW}")
+    return result
+
+
+def _drained(manifests: Sequence[Manifest], node: str) -> Iterator[Manifest]:
+    drained = _find(manifests, NODES, None, node)
+    for manifest in manifests:
+        if manifest is drained:
+            spec = {**manifest.body.get("spec", {}), "unschedulable": True}
+            yield replace(manifest, body={**manifest.body, "spec": spec})
+        else:
+            yield from _evicted(manifest, node)
+
+
+def _evicted(manifest: Manifest, node: str) -> Iterator[Manifest]:
+    """The object; a pod of the node without its place, or not at all if it belongs there."""
+    body = manifest.body
+    if manifest.resource != PODS or body.get("spec", {}).get("nodeName") != node:
+        yield manifest
+    elif not _of_daemon_set(body):
+        spec = {key: value for key, value in body["spec"].items() if key != "nodeName"}
+        yield replace(manifest, body={**body, "spec": spec})
+
+
+def _of_daemon_set(pod: Mapping[str, Any]) -> bool:
+    owners = pod.get("metadata", {}).get("ownerReferences") or ()
+    return any(owner.get("kind") == "DaemonSet" for owner in owners)
+
+
+def _find(manifests: Iterable[Manifest], resource: Any, namespace: str | None, name: str) -> Manifest:
+    for manifest in manifests:
+        if _identity(manifest) == (resource, namespace, name):
+            return manifest
+    full = f"{namespace}/{name}" if namespace else name
+    raise NoSuchObject(f"there is no {resource.kind} {full!r}: {_HOW}")

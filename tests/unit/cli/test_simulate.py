@@ -1,0 +1,208 @@
+"""`parley simulate`: dumps of clusters taken over, changed and played on; and what it says to wrong input."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from tests.unit.cli.serving import KINDS
+from tests.unit.scheduler.conftest import World
+from typer.testing import CliRunner, Result
+
+from parley.cli.main import app, plugin
+from parley.simulate.virtual_time import run
+
+Objects = list[dict[str, Any]]
+
+
+async def a_cluster() -> Objects:
+    """Two nodes with a device each in use, a claim of its own that outlives its pod, and a pod that waits."""
+    world = World()
+    world.start_kubernetes()
+    world.start_parley()
+    await world.add_node("a", 1)
+    await world.add_node("b", 2)
+    await world.add_class()
+    await world.add_template("one")
+    await world.add_claim("mine")
+    await world.add_claim("kept", mode="Immediate")
+    await world.settle()
+    await world.add_pod("first", "one")
+    await world.add_pod("named", claims=["mine"])
+    await world.settle()
+    await world.add_pod("done", "one")
+    await world.settle()
+    await world.finish_pod("done")
+    await world.add_pod("waits", "one")
+    await world.settle()
+    await world.stop()
+    return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+
+
+@pytest.fixture(scope="module")
+def objects() -> Objects:
+    """As `kubectl get -o yaml` prints them: with everything that the server wrote."""
+    fields = [{"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]
+    return [{**body, "metadata": {**body["metadata"], "managedFields": fields}} for body in run(a_cluster())]
+
+
+@pytest.fixture
+def dump(objects: Objects, tmp_path: Path) -> Path:
+    path = tmp_path / "dump.yaml"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return path
+
+
+def simulate(*arguments: object, command: Any = app) -> Result:
+    return CliRunner().invoke(command, ["simulate", *map(str, arguments)])
+
+
+def outcome(*arguments: object) -> dict[str, tuple[str | None, list[str]]]:
+    result = simulate("--json", *arguments)
+    assert result.exit_code == 0, result.stderr
+    pods = orjson.loads(result.stdout)["pods"]
+    return {pod["name"]: (pod["node"], [d for claim in pod["claims"] for d in claim["devices"]]) for pod in pods}
+
+
+def bound(objects: Objects) -> dict[str, str]:
+    pods = [body for body in objects if body["kind"] == "Pod" and body.get("status", {}).get("phase") == "Running"]
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
+
+
+def test_what_runs_stays_where_it_is_with_what_it_has(dump: Path, objects: Objects) -> None:
+    pods = outcome(dump)
+
+    assert set(pods) == {"first", "named", "waits"}
+    assert {name: pods[name][0] for name in bound(objects)} == bound(objects)
+    assert all(devices for node, devices in pods.values() if node)
+    assert len(bound(objects)) == 2
+
+
+def test_a_pod_less_is_a_device_more(dump: Path) -> None:
+    before = outcome(dump)
+    assert before["waits"] == (None, [])
+
+    after = outcome(dump, "--remove", "pod/first")
+
+    assert after["waits"] == before["first"]
+    assert "first" not in after
+
+
+def test_a_drained_node_loses_its_pods(dump: Path, objects: Objects) -> None:
+    node = bound(objects)["first"]
+
+    pods = outcome(dump, "--drain", node)
+
+    assert node not in {pods["first"][0], pods["waits"][0]}
+
+
+def test_a_node_more_takes_those_that_wait(dump: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.yaml"
+    more.write_text(
+        """
+        apiVersion: v1
+        kind: Node
+        metadata: {name: c}
+        ---
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceSlice
+        metadata: {name: c-devices}
+        spec:
+          driver: device.parley.dev
+          nodeName: c
+          pool: {name: c, generation: 1}
+          devices: [{name: gpu-0}]
+        """.replace("\n        ", "\n")
+    )
+
+    assert outcome(dump, "--add", more)["waits"] == ("c", ["gpu-0"])
+
+
+def test_a_node_less(dump: Path, objects: Objects) -> None:
+    node = bound(objects)["first"]
+
+    pods = outcome(dump, "--remove", f"node/{node}", "--remove", "pod/default/waits")
+
+    assert set(pods) == {"first", "named"}
+    assert pods["first"][0] != node
+
+
+def test_a_device_less(dump: Path) -> None:
+    pods = outcome(dump, "--remove", "device/b/gpu-0", "--remove", "device/b/gpu-1", "--drain", "b")
+
+    assert [name for name, (node, _) in pods.items() if node == "b"] == []
+
+
+def test_as_a_table(dump: Path) -> None:
+    result = simulate(dump, command=plugin)
+
+    lines = result.stdout.splitlines()
+    assert lines[0] == "3 pods: 2 bound, 1 waiting"
+    assert lines[-1].startswith("default/waits: NothingViable: 0 of 2 nodes will do: ")
+    assert (
+        result.stderr == "left out, as nothing depends on it here: 1 PodScheduling\n" or "Event" in result.stderr
+    )
+
+
+def test_json_is_read_faster_and_is_the_same(dump: Path, objects: Objects, tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    assert outcome(path) == outcome(dump)
+
+
+def test_an_immediate_claim_that_nobody_uses_keeps_what_it_has(dump: Path, objects: Objects) -> None:
+    held = [body for body in objects if body["kind"] == "ResourceClaim" and body["metadata"]["name"] == "kept"]
+    assert any("allocation" in body.get("status", {}) for body in held)
+
+    assert outcome(dump)["waits"] == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--remove", "pod/other"), "there is no Pod 'default/other': write pod/NAMESPACE/NAME, pod/NAME, "),
+        (("--remove", "node/z"), "there is no Node 'z': "),
+        (("--drain", "z"), "there is no Node 'z': "),
+        (("--remove", "device/a/gpu-9"), "no ResourceSlice of node 'a' has a device 'gpu-9': "),
+        (("--remove", "claim/x"), "--remove 'claim/x' is not understood: "),
+        (("--add", "/nowhere.yaml"), "/nowhere.yaml: cannot be read: "),
+    ],
+)
+def test_what_is_not_there(dump: Path, arguments: tuple[str, ...], fault: str) -> None:
+    result = simulate(dump, *arguments)
+
+    assert result.exit_code == 2
+    assert f"error: {fault}" in result.stderr
+
+
+def test_garbage_is_collected_as_before(dump: Path) -> None:
+    before = gc.get_threshold()
+
+    simulate(dump)
+
+    assert gc.get_threshold() == before
+
+
+def test_progress_is_told_while_it_takes(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parley.cli.simulate._EVERY", 0.001)
+
+    result = simulate(dump, "--json")
+
+    told = [line for line in result.stderr.splitlines() if line.startswith("simulating: ")]
+    assert told
+    assert set(told) <= {f"simulating: {number} of 3 pods are bound" for number in range(3)}
+
+
+def test_the_example_on_the_page_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[3]
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "explain.md").read_text()
+    shown = page.partition("$ parley simulate examples/*.yaml --drain node-1\n")[2].partition("```")[0]
+
+    printed = simulate(*sorted(Path("examples").glob("*.yaml")), "--drain", "node-1").stdout
+
+    assert shown
+    assert printed.startswith(shown)
