@@ -25,7 +25,7 @@ from parley.kube.reflector import Reflector
 
 @dataclass(frozen=True)
 class Load:
-    """Pods by name with the templates of their claims, by entry; those in `leaving` are deleted on the way."""
+    """Pods by name with the templates of their claims, by entry; those in `leaving` end on the way."""
 
     pods: Mapping[str, Mapping[str, str]]
     leaving: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class Load:
             yield
 
     async def arrive(self, team: Namespace) -> None:
-        """Create the pods one after the other. Each of those that leave goes when ten more have come."""
+        """Create the pods one after the other. Each of those that leave ends when ten more have come."""
         names = list(self.pods)
         for number, name in enumerate(names):
             await team.create(pod(name, templates=self.pods[name]))
@@ -58,7 +58,8 @@ class Load:
 
 def mixed(count: int, template: str, *, leaving_every: int = 5, every: float = 0.04) -> Load:
     """Every third pod has two claims, the others one; every so manyth pod leaves again."""
-    pods = {f"p{n}": dict.fromkeys(("a", "b") if n % 3 == 0 else ("a",), template) for n in range(count)}
+    one, two = {"a": template}, {"a": template, "b": template}
+    pods = {f"p{n}": two if n % 3 == 0 else one for n in range(count)}
     leaving = frozenset(name for n, name in enumerate(pods) if n % leaving_every == leaving_every - 1)
     return Load(pods, leaving, every)
 
@@ -73,6 +74,8 @@ class Bindings:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
         quick = Backoff(first=0.1, longest=0.5)
         self._reflector = Reflector(client, PODS, namespace, on_change=self._changed, backoff=quick)
+        self.interruptions = self._reflector.interruptions
+        """How often watching was interrupted, by cause."""
 
     @classmethod
     @asynccontextmanager

@@ -1,9 +1,12 @@
-"""Programs of one kind that compete for one lease, as the replicas of a deployment do."""
+"""Programs of one kind that compete for one lease, as the replicas of a deployment do.
+
+Whichever of them ends, is started again, as a kubelet does it; on a machine that has too much to do, a leader may
+lose its lease at any time.
+"""
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.programs import Program
@@ -23,15 +26,14 @@ class Replicas:
         self._command = command
         self._ready = ready
         self._lease = f"lease-{uuid.uuid4().hex[:6]}"
+        self._keeping: list[asyncio.Task[None]] = []
         self.programs: list[Program] = []
+        """All that ever ran."""
 
     async def start(self, kubeconfig: Path | None = None) -> Program:
         """One more. It may not lead yet when this returns."""
-        name = f"{self._lease}-{len(self.programs)}"
-        options = ("--kubeconfig", str(kubeconfig or self._account), "--lease-name", self._lease)
-        program = await Program.start(self._cluster, name, *self._command, *options, "--identity", name)
-        self.programs.append(program)
-        await program.said("started")
+        program = await self._launch(kubeconfig)
+        self._keeping.append(asyncio.create_task(self._keep(program, kubeconfig)))
         return program
 
     async def lead(self, kubeconfig: Path | None = None) -> Program:
@@ -40,31 +42,50 @@ class Replicas:
         await program.said(self._ready)
         return program
 
-    @asynccontextmanager
-    async def kept_running(self, kubeconfig: Path | None = None) -> AsyncGenerator[None, None]:
-        """Within the block, for each one that ends another one is started, as a kubelet does."""
-
-        async def replace(program: Program) -> None:
-            while True:
-                await program.ended(within=_UNLIMITED)
-                program = await self.start(kubeconfig)
-
-        async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(replace(program)) for program in self.programs if program.running]
-            yield
-            for task in following:
-                task.cancel()
-
     async def follow(self) -> Program:
         """End all of them; returns a new one that acts, with nothing but what the API server tells it."""
+        earlier, self._keeping = self._keeping, []
         fresh = await self.start()
+        await _cancel(earlier)
         await asyncio.gather(*(program.stop() for program in self.programs if program is not fresh))
         await fresh.said(self._ready)
         return fresh
 
+    async def kill(self) -> None:
+        """End all of them without a chance to tidy up; none is started again."""
+        await self._dismiss()
+        await asyncio.gather(*(program.kill() for program in self.programs))
+
     async def stop(self) -> None:
         """End all of them, those that stand still too; what they said last is shown where a test fails."""
+        await self._dismiss()
         for program in self.programs:
             print(f"{program.name} said last:\n{program.last_lines()}")
             program.thaw()
         await asyncio.gather(*(program.stop() for program in self.programs))
+
+    async def _launch(self, kubeconfig: Path | None) -> Program:
+        name = f"{self._lease}-{len(self.programs)}"
+        options = ("--kubeconfig", str(kubeconfig or self._account), "--lease-name", self._lease)
+        program = await Program.start(self._cluster, name, *self._command, *options, "--identity", name)
+        self.programs.append(program)
+        await program.said("started")
+        return program
+
+    async def _keep(self, program: Program, kubeconfig: Path | None) -> None:
+        while True:
+            await program.ended(within=_UNLIMITED)
+            program = await self._launch(kubeconfig)
+
+    async def _dismiss(self) -> None:
+        keeping, self._keeping = self._keeping, []
+        await _cancel(keeping)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Raises what one of them ended with before."""
+    for task in tasks:
+        task.cancel()
+    for ending in await asyncio.gather(*tasks, return_exceptions=True):
+        if not isinstance(ending, asyncio.CancelledError):
+            raise AssertionError("a program that ended could not be started again") from ending

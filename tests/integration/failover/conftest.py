@@ -1,7 +1,7 @@
 """Two controllers that compete for one lease, as in a deployment of two replicas, at a real control plane.
 
-They are programs of their own, with the rights of the controller's service account; a controller that ends by
-itself is started again where a test says so. The nodes are objects only, twenty with a dozen devices each.
+They are programs of their own, with the rights of the controller's service account. The nodes are objects only,
+twenty with a dozen devices each.
 """
 
 import uuid

@@ -14,8 +14,8 @@ from tests.integration.failover.conftest import ONE
 
 pytestmark = pytest.mark.cluster
 
-LONGEST_GAP = 30.0
-"""Seconds without any binding after a leader died: the lease lasts 15, and the machine may be slow."""
+LONGEST_GAP = 45.0
+"""Seconds without any binding after a leader died: the lease lasts 15, the rest is for a machine that is slow."""
 RELEASED_GAP = 12.0
 """The same after a leader that released the lease; others look every 2 s."""
 
@@ -34,14 +34,11 @@ async def test_others_go_on_at_once_after_a_leader_that_was_asked_to_end_and_aft
         await bindings.count(40)
         ended = asyncio.get_running_loop().time()
         assert await leader.stop() == 0
-        await controllers.start()
-
         await second.said("restored")
         await bindings.count(80)
         gap = bindings.longest_gap(ended)
         killed = asyncio.get_running_loop().time()
         await second.kill()
-        await controllers.start()
 
     await bindings.all_of(load.staying)
     await assert_each_has_its_own(team, load.staying)
@@ -91,7 +88,6 @@ async def test_a_leader_that_is_cut_off_gives_up_before_the_other_one_begins(
 
         await bindings.count(60)
         await proxy.reopen()
-        await controllers.start(proxy.kubeconfig)
         late = [f"{seen.method} {seen.path}: {seen.status}" for seen in proxy.writes_since(cut)]
         print("writes that were on their way when the leader was cut off:", *late, sep="\n  ")
 
