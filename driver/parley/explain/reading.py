@@ -214,7 +214,7 @@ async def _filled(client: Client) -> Cluster:
     return cluster
 
 
-def _ignored(_old: Any, _new: Any) -> None:
+def _ignored(old: Any, new: Any) -> None:
     """There are no changes."""
 
 
