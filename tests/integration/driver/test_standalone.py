@@ -102,9 +102,7 @@ async def test_pods_wait_for_a_driver_that_does_not_run_and_go_on_when_it_does(
         await bindings.all_of(["first"])
         await team.create(pod("second", templates={"licence": ONE}), pod("third", templates={"licence": TWO}))
         await bindings.all_of(["second"])
-        assert "of 3 tokens of class licences free, 2 wanted" in await team.waits(
-            "third", reasons.NOTHING_VIABLE
-        )
+        assert "of 3 tokens of class licences free, 2 wanted" in await team.waits("third", reasons.NOTHING_VIABLE)
 
         await team.delete(PODS, "first")
         await bindings.all_of(["third"])
