@@ -98,8 +98,8 @@ def _by_trying(world: World, judge: Judge, said: Said) -> Iterator[Remedy]:
     ways = list(_ways(judge, nodes))
     yield from (_ends(world, judge, way, said) for way in sorted(ways, key=_effort)[:MOST])
     if len(ways) > MOST:
-        more = tuple(way.node for way in ways)
-        yield Remedy("podEnds", f"in the same way on {len(ways) - MOST} more nodes", (), more)
+        more, least = tuple(way.node for way in ways), "at least " if len(ways) == _TRIED else ""
+        yield Remedy("podEnds", f"in the same way on {least}{len(ways) - MOST} more nodes", (), more)
     yield from _changed_nodes(judge, nodes)
     yield from _another_node(world, judge, nodes, ways)
 

@@ -67,6 +67,13 @@ def _named(content: bytes, selector: str) -> bytes:
     return orjson.dumps(found)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # its end waits for all answers
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was refused something does not wait for the rest."""
+
+
 @contextmanager
 def served(
     answers: Answers, place: Path, namespace: str = "", refused: frozenset[str] = frozenset()
@@ -91,7 +98,7 @@ def served(
         def log_message(self, format: str, *args: object) -> None:
             """Nothing on stderr."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+    with _Server(("127.0.0.1", 0), Handler) as http:
         threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield _kubeconfig(place / "config", http.server_address[1], namespace)
