@@ -1,6 +1,5 @@
 """`parley simulate`: what a cluster, as it is or with changes, would do with its pods."""
 
-import asyncio
 import gc
 import sys
 import threading
@@ -97,13 +96,12 @@ async def _simulated(manifests: Sequence[Manifest]) -> list[PodRecord]:
             await cluster.controller.ready.wait()
             if not await cluster.settle():
                 typer.echo("the cluster did not come to rest within an hour of its time", err=True)
-            await asyncio.sleep(0)
             return cluster.recording.pods
 
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """The objects of a simulation live as long as it does: looking for garbage among them takes a fifth of it."""
+    """The objects of a simulation live as long as it does: looking for garbage among them takes a sixth of it."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 50, 50)
     try:
