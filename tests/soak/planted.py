@@ -130,7 +130,7 @@ BUGS: Mapping[str, Bug] = {
         meddling=True,
     ),
     "exclusive claims are shared": Bug(
-        ((gathering, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over")
+        ((gathering, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over", "waits in vain")
     ),
     "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
     "an offer looks like an allocation": Bug(

@@ -35,7 +35,11 @@ async def test_a_bound_pod(team: Namespace, devices: Devices) -> None:
 
     assert (told.state, told.node, told.code) == ("bound", "node-1", "")
     (claim,) = told.claims
-    assert (claim.state, claim.holds, claim.driver) == ("allocated", ("node-1/gpu-0", "node-1/gpu-1"), "device.parley.dev")
+    assert (claim.state, claim.holds, claim.driver) == (
+        "allocated",
+        ("node-1/gpu-0", "node-1/gpu-1"),
+        "device.parley.dev",
+    )
     assert told.since
     assert claim.since
     assert {row.node: (row.verdict, row.claims[0].why) for row in told.nodes} == {

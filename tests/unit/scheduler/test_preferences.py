@@ -110,7 +110,7 @@ def test_equal_pods_on_equal_nodes_are_no_herd(play: Any, scores: dict[str, floa
         await world.settle()
         where = await places(world, 40)
         assert "" not in where
-        assert max(where.values()) <= 4
+        assert max(where.values()) <= 7, "two on average; by chance alone hardly ever more than seven"
         assert len(where) >= 15
 
     play(scenario)

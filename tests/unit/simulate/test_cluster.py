@@ -204,7 +204,7 @@ def test_a_named_claim_serves_one_pod_after_the_other(play: Play) -> None:
     )
 
     assert any(step.text.startswith("waits: ClaimInUse") for step in pods["second"].steps)
-    assert at(pods["second"], "bound to n1") == 20
+    assert 20 <= at(pods["second"], "bound to n1") <= 21, "the scheduler may try too early, and backs off then"
 
 
 def test_a_shareable_claim_serves_several_pods_on_its_node(play: Play) -> None:
