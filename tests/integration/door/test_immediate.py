@@ -61,7 +61,7 @@ async def test_pods_use_a_claim_one_after_the_other_and_it_stays_until_it_is_del
         assert devices_of(mirror) == NODE_0
 
     await parley.kill()
-    await team.delete(PODS, "third")
+    await team.finish("third")
     await parley.start()
     await is_free(team)
     await team.create(template("one"), pod("other", templates={"gpu": "one"}))

@@ -29,12 +29,17 @@ async def asked(team: Namespace) -> ResourceClaim:
     found = await until(
         team.client,
         CLAIMS,
-        lambda claims: any(map(is_asked, claims.values())),
+        lambda claims: any(map(is_releasing, claims.values())),
         "a receipt is asked for",
         namespace=team.name,
     )
-    (only,) = filter(is_asked, found.values())
+    (only,) = filter(is_releasing, found.values())
     return only
+
+
+def is_releasing(record: ResourceClaim) -> bool:
+    """Whether the node may answer and people can read what is waited for: two writes, in either order."""
+    return is_asked(record) and record.status.state == "releasing"
 
 
 async def deleted_by_force(team: Namespace, name: str) -> None:
