@@ -20,6 +20,9 @@ from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names, is_reserved
 from parley.simulate.status_writes import condition, patch_pod
 
+_INSTANT = 1e-6
+"""Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
+
 RUN_SECONDS = "simulate.parley.dev/run-seconds"
 """Annotation of a pod: how long it runs until it succeeds. Without it a pod runs until it is deleted."""
 
@@ -138,7 +141,7 @@ class Kubelets:
             return
         now = asyncio.get_running_loop().time()
         left = self._ends.setdefault(pod.metadata.uid, now + seconds) - now
-        if left > 0:
+        if left > _INSTANT:
             self._queue.add_after(key, left)
         else:
             await patch_pod(self._client, pod, {"phase": "Succeeded"})
