@@ -183,9 +183,7 @@ class Negotiator:
             return
         viable = fresh or viable
         said = self._talks.scores(pod, attempt.outcome, asked) if asked.outside else {}
-        selected = select(
-            viable, scores(self._drivers, asked, viable, said), attempt.left, self._cluster.usage.pods
-        )
+        selected = select(viable, scores(self._drivers, asked, viable, said), attempt.left)
         assert selected is not None
         await self._placing.allocate(key, pod, claims, asked, selected, offered=False)
 
