@@ -16,6 +16,7 @@ from parley.control.cluster import Cluster, Key
 from parley.control.conditions import Said
 from parley.control.gathering import (
     class_not_found,
+    is_outdated,
     mirror_follows,
     name_taken,
     too_large,
@@ -100,9 +101,16 @@ class Claims:
         elif mirror is not None and mirror.metadata.deletion_timestamp and self._mine(claim, mirror):
             holding = self._ledger.get(claim.metadata.uid)
             await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
+        elif mirror is not None and is_outdated(self._cluster, claim, mirror) and self._unused(claim):
+            await self._delete_mirror(mirror)
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.keep(claim, class_ if ready else None)
+
+    def _unused(self, claim: ResourceClaim) -> bool:
+        meta = claim.metadata
+        expected = self._ledger.expected_for(meta.namespace, meta.name)
+        return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
 
     def _said(self, claim: ResourceClaim, code: str, message: str) -> list[Said]:
         """The claim's conditions by the verdict about it."""

@@ -33,7 +33,7 @@ _MISTAKES = frozenset(
 """Words that change only because somebody changed what is wrong: who mends things wants to hear at once."""
 
 _REMEMBERED = 10_000
-_NOTE_LIMIT = 1024
+_NOTE_BYTES = 1024
 _LOG_FIELDS = {"Pod": "pod", "ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 
 log = structlog.get_logger(__name__)
@@ -115,7 +115,7 @@ class Recorder:
             "reportingInstance": self._instance,
             "action": "Negotiating",
             "reason": code,
-            "note": note[:_NOTE_LIMIT],
+            "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "type": "Warning",
             "regarding": about.wire(),
         }

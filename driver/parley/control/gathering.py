@@ -18,8 +18,10 @@ from parley.control.mirror import (
     MAX_USERS,
     Asked,
     asked,
+    driver_of,
     is_mirror,
     is_offer,
+    is_shareable,
     nodes_of,
     offer_ended,
     offer_stands,
@@ -118,6 +120,12 @@ class PodClaim:
         """The nodes that the mirror's allocation names."""
         allocation = self.mirror.status.allocation if self.mirror is not None else None
         return nodes_of(allocation) if allocation is not None else ()
+
+    @property
+    def offered_by(self) -> str:
+        """The driver that the mirror's allocation names."""
+        allocation = self.mirror.status.allocation if self.mirror is not None else None
+        return driver_of(allocation) if allocation is not None else ""
 
     @property
     def offer_ended(self) -> bool:
@@ -233,6 +241,8 @@ def _named(
     if holding.leaving if holding is not None else being_given_back(claim):
         return _soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     mine = holding is not None and pod.metadata.uid in holding.pods
+    if mirror is not None and holding is None and is_outdated(cluster, claim, mirror):
+        return _soon(entry.name, f"the built-in claim {namespace}/{name} is being made anew for its class", topic)
     if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
         return _soon(
             entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic
@@ -256,6 +266,14 @@ def _releasing(claim: ResourceClaim, holding: Holding) -> str:
 def being_given_back(claim: ResourceClaim) -> bool:
     """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
     return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))
+
+
+def is_outdated(cluster: Cluster, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    """Whether the mirror of an unused claim is not what its class asks for any more: exclusive, or shareable."""
+    class_ = cluster.class_(claim.spec.resource_class_name)
+    if class_ is None or not is_mirror(mirror) or not owned_by(mirror, claim.metadata.uid):
+        return False
+    return is_shareable(mirror) != class_.shareable and mirror.status.allocation is None
 
 
 def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:

@@ -75,6 +75,7 @@ def adopt(
         pods={user.uid: user},
         class_name=asks.class_name if asks is not None else "",
         outside=driver not in drivers,
+        node_part=bool(allocation.devices.results),
         version=int(mirror.metadata.resource_version),
         offered=is_offer(allocation),
     )
@@ -122,7 +123,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         shareable=_shareable(claim, mirror, class_),
         immediate=claim.spec.allocation_mode == "Immediate",
         outside=driver not in drivers,
-        node_part=class_ is None or class_.node_part == "Required",
+        node_part=_node_part(mirror, class_),
         version=int(mirror.metadata.resource_version) if mirror and mirror.status.allocation else 0,
     )
     if not holding.outside:
@@ -157,6 +158,13 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
     )
     _take_over(cluster, ledger, drivers, holding)
     return holding
+
+
+def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
+    """Whether a plugin prepares the claim: as its mirror was written, or else as its class says now."""
+    if mirror is not None and mirror.status.allocation is not None:
+        return bool(mirror.status.allocation.devices.results)
+    return class_ is None or class_.node_part == "Required"
 
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:

@@ -24,6 +24,8 @@ from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names
 from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
 
+_LONGEST_PREFIX = 57
+
 log = structlog.get_logger(__name__)
 
 Entry = tuple[str, str]
@@ -173,10 +175,19 @@ def _generated_claim(pod: Pod, entry: str, template: dict[str, Any]) -> dict[str
         "apiVersion": BUILTIN_CLAIMS.api_version,
         "kind": BUILTIN_CLAIMS.kind,
         "metadata": {
-            "generateName": f"{pod.metadata.name}-{entry}-",
+            "generateName": _prefix(pod.metadata.name, entry),
             "labels": meta.get("labels", {}),
             "annotations": {**meta.get("annotations", {}), POD_CLAIM_NAME_ANNOTATION: entry},
             "ownerReferences": [owner],
         },
         "spec": template["spec"],
     }
+
+
+def _prefix(pod: str, entry: str) -> str:
+    """Of the generated name; upstream shortens both parts alike if they are too long together."""
+    prefix = f"{pod}-{entry}-"
+    if len(prefix) <= _LONGEST_PREFIX:
+        return prefix
+    pod_length, entry_length = (len(part) * _LONGEST_PREFIX // len(prefix) for part in (pod, entry))
+    return f"{pod[:pod_length]}-{entry[:entry_length]}-"

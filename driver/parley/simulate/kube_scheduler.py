@@ -27,6 +27,9 @@ UNSCHEDULABLE = "Unschedulable"
 AFTER_FAILED_BINDING = 1.0
 """Seconds until the next attempt, whatever changes; upstream begins with this and doubles it up to 10."""
 
+_INSTANT = 1e-6
+"""Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
+
 
 class KubeScheduler:
     """Schedules the pods whose `schedulerName` is `name` or empty."""
@@ -48,7 +51,7 @@ class KubeScheduler:
         pod = self._cache.pending(key)
         if pod is None or pod.spec.scheduling_gates:
             return
-        if (left := self._tired.pop(pod.metadata.uid, 0.0) - asyncio.get_running_loop().time()) > 0:
+        if (left := self._tired.pop(pod.metadata.uid, 0.0) - asyncio.get_running_loop().time()) > _INSTANT:
             self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + left
             self._queue.add_after(key, left)
             return

@@ -15,6 +15,7 @@ from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.kube.around import AroundClient, Call
 from parley.kube.client import Forbidden
 from parley.kube.reflector import Reflector
+from parley.kube.trouble import Rates, TroubleClient
 from parley.simulate.admission import refusal
 from parley.simulate.kubelet import RUN_SECONDS
 
@@ -105,7 +106,9 @@ def takes_its_time(chance: random.Random) -> Callable[[str], Any]:
 @example([Wish(("s", "x"), 0, 0, 9), Wish(("x", "s"), 0, 0, 9), Wish(("t", "s"), 1, 0, 9)], 3)
 @example([Wish(("x",), 0, 0, 9), Wish(("x", "y"), 0, 1, 9), Wish(("y", "x"), 0, 1, 9), Wish(("y",), 0, 2, 9)], 4)
 @given(st.lists(wishes, min_size=2, max_size=8), st.integers(0, 2**16))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_everybody_runs_once(play: Callable[[Any], None], pods: list[Wish], seed: int) -> None:
     chance = random.Random(seed)
 
@@ -120,7 +123,10 @@ def test_everybody_runs_once(play: Callable[[Any], None], pods: list[Wish], seed
             await world.add_claim(claim, "shared")
         runs = Runs(world, {f"p{i}": wish.claims for i, wish in enumerate(pods)})
         behaviour = Behaviour(other=6, trouble=takes_its_time(chance))
-        world.start_parley(GuardedClient(world.server.client()), drivers=[ShelfDriver(behaviour)])
+        world.start_parley(
+            TroubleClient(GuardedClient(world.server.client()), chance, Rates(slow=0.3, late=0.2, slow_seconds=2)),
+            drivers=[ShelfDriver(behaviour)],
+        )
         for second in range(9):
             for i, wish in enumerate(pods):
                 if wish.comes == second:

@@ -122,3 +122,10 @@ def test_a_node_to_avoid_is_selected_only_if_there_is_no_other() -> None:
     assert select(["a", "b", "c"], scores, {"a"}) == "b"
     assert select(["a", "b", "c"], scores, {"a", "b", "c"}) == "a"
     assert select([], scores) is None
+
+
+def test_of_equally_good_nodes_the_one_with_the_fewest_pods_is_selected() -> None:
+    pods = {"a": 3, "b": 1, "c": 1}.__getitem__
+    assert select(["a", "b", "c"], {}, pods=pods) == "b"
+    assert select(["a", "b", "c"], {"a": 0.1}, pods=pods) == "a"
+    assert select(["a", "b", "c"], {}, {"b", "c"}, pods) == "a"

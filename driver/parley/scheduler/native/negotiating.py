@@ -183,7 +183,9 @@ class Negotiator:
             return
         viable = fresh or viable
         said = self._talks.scores(pod, attempt.outcome, asked) if asked.outside else {}
-        selected = select(viable, scores(self._drivers, asked, viable, said), attempt.left)
+        selected = select(
+            viable, scores(self._drivers, asked, viable, said), attempt.left, self._cluster.usage.pods
+        )
         assert selected is not None
         await self._placing.allocate(key, pod, claims, asked, selected, offered=False)
 

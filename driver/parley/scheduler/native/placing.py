@@ -18,6 +18,7 @@ from parley.scheduler.native.pods import Pods
 from parley.scheduler.native.questions import Question, excess, question
 from parley.scheduler.native.talks import Talks
 from parley.sdk import PermanentError
+from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -153,13 +154,23 @@ class Placing:
         ):
             return
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
-        asked = question(self._drivers, reference(pod), offered)
+        try:
+            asked = question(self._drivers, reference(pod), offered)
+        except BadParameters as error:
+            await self._withdraw(pod, offered, str(error))
+            return
         over = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, offered)
         if not all(chosen in claim.offered_nodes for claim in offered):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
         elif over is not None:
-            self._pods.attempt(pod).offered = ()
-            await self._records.decline(offered, over.message)
+            await self._withdraw(pod, offered, over.message)
+        elif any(claim.outside or claim.offered_by != asked.drivers[claim.entry] for claim in offered):
+            await self._withdraw(pod, offered, "the driver of the class is another one now")
         elif not await self.allocate(key, pod, claims, asked, chosen, offered=True):
             self._pods.attempt(pod).offered = (chosen,)
             await self._records.decline(offered, f"nothing is left on node {chosen}")
+
+    async def _withdraw(self, pod: Pod, offered: Sequence[PodClaim], why: str) -> None:
+        """The offer ends for a reason that is not the node's."""
+        self._pods.attempt(pod).offered = ()
+        await self._records.decline(offered, why)

@@ -1,0 +1,205 @@
+"""Classes that appear, change or vanish while pods wait for them, and while pods run."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
+
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES
+from parley.kube.reflector import Reflector
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+class OtherShelfDriver(ShelfDriver):
+    """A second driver of the same kind."""
+
+    name: ClassVar[str] = "other.example.com"
+
+
+def only_on(node: str) -> dict[str, Any]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeSelectorTerms": [term]}
+
+
+async def begin(world: World, places: int = 4, **class_: Any) -> Behaviour:
+    behaviour = Behaviour(other=places)
+    for node in ("a", "b"):
+        await world.add_node(node)
+    await add_shelf_class(world, **class_)
+    world.start_parley(drivers=[ShelfDriver(behaviour), OtherShelfDriver(Behaviour(other=9))])
+    return behaviour
+
+
+async def change(world: World, **class_: Any) -> None:
+    await world.client.patch(CLASSES, "shelf", class_)
+    await world.settle()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ({"parameters": {"times": 9}}, {"parameters": {"times": 2}}, "NothingViable"),
+        ({"suitableNodes": only_on("none")}, {"suitableNodes": only_on("b")}, "NoCandidates"),
+        ({"parameters": {"tims": 9}}, {"parameters": None}, "ParametersInvalid"),
+        ({"driverName": "absent.example.com"}, {"driverName": ShelfDriver.name}, "DriverNotAnswering"),
+        ({"parameters": {"times": 9}}, {"driverName": OtherShelfDriver.name}, "NothingViable"),
+        ({"limits": [{"claims": 0}]}, {"limits": []}, "LimitReached"),
+    ],
+    ids=["parameters", "suitable-nodes", "bad-parameters", "missing-driver", "other-driver", "limits"],
+)
+@pytest.mark.parametrize("kind", ["generated", "named"])
+def test_a_change_serves_the_pods_that_wait(
+    play: Any, before: dict[str, Any], after: dict[str, Any], code: str, kind: str
+) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, **before)
+        await world.add_claim("one", "shelf")
+        for name in ("p", "q"):
+            templates = ["shelf"] if kind == "generated" or name == "q" else []
+            await world.add_pod(name, *templates, claims=[] if templates else ["one"])
+        await world.settle(40)
+        assert (await world.scheduling("p")).status.waiting_for == code
+        await change(world, **after)
+        assert await world.node_of("p") != ""
+        assert await world.node_of("q") != ""
+
+    play(scenario)
+
+
+def test_a_class_that_vanishes_while_pods_wait_and_comes_back_otherwise(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, places=0)
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        await world.client.delete(CLASSES, "shelf")
+        await world.settle()
+        status = (await world.scheduling("p")).status
+        assert status.waiting_for == "ClassNotFound"
+        await world.add_class("shelf", driverName=OtherShelfDriver.name)
+        await world.settle()
+        assert await world.node_of("p") != ""
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "and-the-controller-restarts"])
+@pytest.mark.parametrize("kind", ["generated", "named"])
+@pytest.mark.parametrize(
+    "change_", [None, {"driverName": OtherShelfDriver.name}, {"parameters": {"tims": 1}}], ids=str
+)
+def test_what_pods_hold_is_given_back_also_if_the_class_changed_or_is_gone(
+    play: Any, kind: str, change_: dict[str, Any] | None, restarts: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, places=1)
+        await world.add_claim("one", "shelf")
+        generated = kind == "generated"
+        await world.add_pod("p", *["shelf"] * generated, claims=["one"][generated:])
+        await world.settle()
+        assert await world.node_of("p") != ""
+        if change_ is None:
+            await world.client.delete(CLASSES, "shelf")
+        else:
+            await world.client.patch(CLASSES, "shelf", change_)
+        if restarts:
+            await restart(world, [ShelfDriver(behaviour), OtherShelfDriver(Behaviour(other=9))])
+        await world.settle()
+        assert (await world.pod("p")).status.phase == "Running"
+        (name,) = [m.metadata.name for m in await world.mirrors() if m.status.allocation is not None]
+        cleared = {"status": {"allocation": None, "reservedFor": None}}
+        await world.client.patch(BUILTIN_CLAIMS, name, cleared, "default", subresource="status")
+        await world.settle()
+        mirror = await world.mirror(name)
+        assert mirror is not None
+        assert mirror.status.allocation is not None
+        assert mirror.status.allocation.devices.results[0].driver == ShelfDriver.name
+        assert world.controller is not None
+        assert len(world.controller.ledger) == 1
+        await world.delete_pod("p")
+        await world.settle()
+        assert len(world.controller.ledger) == 0
+        assert behaviour.calls["deallocate"] == 1
+        assert not [m for m in await world.mirrors() if m.status.allocation is not None]
+        assert (await world.claim("one")).status.allocation is None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [{"parameters": {"tims": 1}}, {"driverName": "absent.example.com"}, {"driverName": OtherShelfDriver.name}],
+    ids=["bad-parameters", "missing-driver", "other-driver"],
+)
+def test_a_class_that_changes_while_the_scheduler_chooses(play: Any, after: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, placement="Exact")
+        offered = asyncio.Event()
+
+        def changed(_: Any, new: Any) -> None:
+            if new is not None and new.status.allocation is not None:
+                offered.set()
+
+        seen = Reflector(world.client, BUILTIN_CLAIMS, on_change=changed)
+        task = asyncio.create_task(seen.run())
+        await world.add_pod("p", "shelf")
+        await offered.wait()
+        await world.client.patch(CLASSES, "shelf", after)
+        task.cancel()
+        await world.settle(70)
+        if after.get("driverName") == OtherShelfDriver.name:
+            assert await world.node_of("p") != ""
+        else:
+            await world.client.patch(CLASSES, "shelf", {"parameters": None, "driverName": ShelfDriver.name})
+            await world.settle(70)
+            assert await world.node_of("p") != ""
+
+    play(scenario)
+
+
+def test_a_class_becomes_shareable(play: Any) -> None:
+    """A claim in use stays exclusive until it is free; then several pods may use it."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_claim("one", "shelf")
+        for name in ("p", "q", "r"):
+            await world.add_pod(name, claims=["one"])
+        await world.settle()
+        await change(world, shareable=True)
+        running = [name for name in ("p", "q", "r") if await world.node_of(name)]
+        assert running == ["p"]
+        await world.delete_pod("p")
+        await world.settle()
+        assert [name for name in ("q", "r") if await world.node_of(name)] == ["q", "r"]
+
+    play(scenario)
+
+
+def test_a_class_becomes_exclusive(play: Any) -> None:
+    """Who shares the claim already goes on; after them it serves one pod at a time."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, shareable=True)
+        await world.add_claim("one", "shelf")
+        for name in ("p", "q"):
+            await world.add_pod(name, claims=["one"])
+        await world.settle()
+        await change(world, shareable=False)
+        assert [name for name in ("p", "q") if await world.node_of(name)] == ["p", "q"]
+        await world.delete_pod("p")
+        await world.delete_pod("q")
+        await world.settle()
+        for name in ("r", "s"):
+            await world.add_pod(name, claims=["one"])
+        await world.settle()
+        assert [name for name in ("r", "s") if await world.node_of(name)] == ["r"]
+        await world.delete_pod("r")
+        await world.settle()
+        assert await world.node_of("s") != ""
+
+    play(scenario)
