@@ -34,6 +34,10 @@ class QueueStatistics:
     failing: int
 
 
+SHORTEST_DELAY = 0.001
+"""Seconds."""
+
+
 class WorkQueue(Generic[K]):
     """Keys waiting for a worker, without duplicates, in the order in which they were first added.
 
@@ -69,11 +73,16 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Add the key in `delay` seconds. Of several delays of one key the one that ends first counts."""
+        """Add the key in `delay` seconds. Of several delays of one key the one that ends first counts.
+
+        A delay is never shorter than a clock can tell: what is left of a time is computed in floating point, and
+        whoever waited for less than the clock's resolution would find the same left again.
+        """
         if delay <= 0:
             self.add(key)
             return
         loop = asyncio.get_running_loop()
+        delay = max(delay, SHORTEST_DELAY)
         pending = self._delayed.get(key)
         if pending is not None:
             if pending.when() <= loop.time() + delay:
