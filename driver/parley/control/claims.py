@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
+from parley.api.conditions import Said
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key
-from parley.control.conditions import Said
 from parley.control.gathering import (
     class_not_found,
     is_outdated,

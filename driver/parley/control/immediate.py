@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parley.api import reasons
+from parley.api.conditions import Said
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
 from parley.control.cluster import Cluster, Key
-from parley.control.conditions import Said
 from parley.control.gathering import NODES, Topic
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger

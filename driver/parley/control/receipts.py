@@ -8,6 +8,7 @@ receipt is the node plugin's affair (`parley_kubelet.releases`).
 import orjson
 from pydantic import ValidationError
 
+from parley.api.conditions import Said
 from parley.api.models import ClaimStatus, ResourceClaim
 from parley.api.names import (
     ALLOCATION_ANNOTATION,
@@ -20,7 +21,6 @@ from parley.api.names import (
     RELEASING_FROM_ANNOTATION,
     RELEASING_LABEL,
 )
-from parley.control.conditions import Said
 from parley.control.ledger import Holding
 from parley.control.mirror import Asked
 

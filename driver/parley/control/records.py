@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.conditions import Said, told
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING, GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS
@@ -18,7 +19,6 @@ from parley.control import standin
 from parley.control.allocation import Busy
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster
-from parley.control.conditions import Said, told
 from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
 from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown

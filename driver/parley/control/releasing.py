@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from parley.api.builtin import Node
+from parley.api.conditions import told
 from parley.api.models import ResourceClaim
 from parley.api.names import (
     CLAIM_UID_ANNOTATION,
@@ -25,7 +26,6 @@ from parley.api.names import (
 from parley.api.resources import CLAIMS
 from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster
-from parley.control.conditions import told
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import asked
 from parley.control.receipts import is_asked, is_record, noted, owing, prepared_uid, record, said

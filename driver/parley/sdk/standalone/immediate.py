@@ -156,6 +156,6 @@ class Immediate:
 
     async def _tell(self, part: Part, code: str, message: str) -> None:
         try:
-            await self._parts.records.tell(part, "False", code, message)
+            await self._parts.records.tell(part, code, message)
         except Gone:
             pass  # nobody is left to be told

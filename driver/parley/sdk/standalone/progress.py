@@ -41,7 +41,7 @@ class Progress:
 
     async def _write(self, part: Part, text: str) -> None:
         try:
-            await self._records.tell(part, "True", conditions.IN_PROGRESS, text)
+            await self._records.tell(part, conditions.IN_PROGRESS, text, in_progress=True)
         except Gone:
             pass  # whoever allocates finds out as well
         except (ApiError, OutcomeUnknown) as error:

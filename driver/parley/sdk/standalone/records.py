@@ -4,12 +4,14 @@ Every write carries the claim's resourceVersion: it never undoes what others wro
 way can't happen any more once a later one did.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from parley.api.conditions import Said, told
+from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
-from parley.api.names import driver_finalizer
+from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
 from parley.sdk.driver import Allocation
@@ -88,7 +90,7 @@ class Records:
             status: Body = {"driverName": self._view.driver, "allocation": allocation, "state": "allocated"}
             known = claim.status.conditions
             if conditions.allocating(known) is not None:
-                status["conditions"] = self._told(known, "False", conditions.DONE, "")
+                status["conditions"] = self._told(known, conditions.DONE, "")
             return {"status": status}
 
         return await self._write(part, change, live=live, subresource="status")
@@ -113,18 +115,18 @@ class Records:
                 fields = ("driverName", "allocation", "deallocationRequested")
                 status = {**dict.fromkeys(fields), "state": "pending"}
             if conditions.in_progress(before.conditions):
-                status["conditions"] = self._told(before.conditions, "False", conditions.ENDED, "")
+                status["conditions"] = self._told(before.conditions, conditions.ENDED, "")
             return {"status": status} if status else None
 
         await self._write(part, change, subresource="status")
 
-    async def tell(self, part: Part, status: str, reason: str, message: str) -> None:
+    async def tell(self, part: Part, reason: str, message: str, *, in_progress: bool = False) -> None:
         """The condition Allocating, while there is no allocation. Raises Gone."""
 
         def change(claim: ResourceClaim) -> Body | None:
             if claim.status.allocation is not None:
                 return None
-            all_ = self._told(claim.status.conditions, status, reason, message)
+            all_ = self._told(claim.status.conditions, reason, message, in_progress=in_progress)
             return {"status": {"conditions": all_}} if all_ else None
 
         await self._write(part, change, subresource="status")
@@ -133,10 +135,13 @@ class Records:
         """Nothing is in progress any more, if the claim said that something was. Raises Gone."""
         claim = self._known(part)
         if conditions.in_progress(claim.status.conditions):
-            await self.tell(part, "False", conditions.ENDED, message)
+            await self.tell(part, conditions.ENDED, message)
 
-    def _told(self, known: Any, status: str, reason: str, message: str) -> list[Body] | None:
-        return conditions.told(known, status, reason, message, self._clock())
+    def _told(
+        self, known: Sequence[Condition], reason: str, message: str, *, in_progress: bool = False
+    ) -> list[Body] | None:
+        now = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return told(known, now, Said(CONDITION_ALLOCATING, in_progress, reason, message))
 
     async def _write(
         self,

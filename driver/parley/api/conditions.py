@@ -1,4 +1,4 @@
-"""Conditions of named claims: the list to write when something is to be said anew. Pure."""
+"""Conditions of claims: the list to write when something is to be said anew. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
