@@ -24,6 +24,7 @@ import grpc.aio
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import DEVICE_CLASS, EXCLUSIVE_REQUEST
 from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.selectors import node_selector
 from parley.kube.client import Client
 from parley_kubelet.configuration import DEFAULT_DRIVER
 from parley_kubelet.names import PLACEHOLDER
@@ -179,7 +180,7 @@ def allocated_status(
                 "results": results,
                 "config": [{**config, "opaque": {"driver": driver, "parameters": handle}}],
             },
-            "nodeSelector": _selector(node),
+            "nodeSelector": node_selector([node]),
         },
         "reservedFor": _RESERVED,
     }
@@ -193,7 +194,7 @@ def offered_status(
     status: dict[str, Any] = {
         "allocation": {
             "devices": {"results": [{**result, "bindingFailureConditions": ["parley.dev/declined"]}]},
-            "nodeSelector": _selector("another", node),
+            "nodeSelector": node_selector(["another", node]),
             "allocationTimestamp": "2026-01-01T00:00:00Z",
         },
         "reservedFor": _RESERVED,
@@ -203,11 +204,6 @@ def offered_status(
         data = _handle(node, devices, shared=shared)
         status["devices"] = [{"driver": driver, "pool": pool, "device": device, "data": data}]
     return status
-
-
-def _selector(*nodes: str) -> dict[str, Any]:
-    named = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
-    return {"nodeSelectorTerms": [{"matchFields": [requirement]} for requirement in named]}
 
 
 def _result(driver: str, pool: str, device: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tests.soak.processes import WHO
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.selectors import node_selector
 from parley.control import gathering, podscheduling, restoring
 from parley.control import mirror as mirrors
 from parley.control.claims import Claims
@@ -97,7 +98,7 @@ async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> An
 
 
 _NAMED_PROBLEM = gathering._named_problem
-_OFFER, _SELECTOR = mirrors.offer_body, mirrors.node_selector
+_OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
 BUGS: Mapping[str, Bug] = {
     "the driver hands out what is held": Bug(

@@ -24,6 +24,7 @@ from parley.api.names import (
     MIRROR_LABEL,
     SHAREABLE_REQUEST,
 )
+from parley.api.selectors import node_selector
 from parley.sdk import Allocation, Device, PodReference
 
 PLACEHOLDER = Device("parley.dev", "negotiated")
@@ -159,15 +160,6 @@ def owner_pod_uid(claim: BuiltinClaim) -> str:
 def owned_by(mirror: BuiltinClaim | BuiltinTemplate, uid: str) -> bool:
     """Whether the mirror stands for the Parley object of that UID."""
     return any(owner.uid == uid for owner in mirror.metadata.owner_references)
-
-
-def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
-    """Exactly these nodes: one `matchFields` term per node, as the API wants it (one value a term)."""
-    return {
-        "nodeSelectorTerms": [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
-        ]
-    }
 
 
 def allocation_body(

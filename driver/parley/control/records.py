@@ -23,6 +23,7 @@ from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
 from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
 from parley.sdk import PodReference
+from parley.sdk.recorded import allocation_record
 
 T = TypeVar("T")
 
@@ -291,14 +292,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 def allocation_status(holding: Holding) -> dict[str, Any]:
     """The record of what a driver in the controller allocated."""
-    handle = {
-        "driverName": holding.driver,
-        "devices": [{"pool": d.pool, "device": d.device} for d in holding.allocation.devices],
-        "data": dict(holding.allocation.data),
-    }
-    allocation: dict[str, Any] = {"handles": [handle], "shareable": holding.shareable}
-    if holding.nodes is not None:
-        allocation["availableOnNodes"] = mirrors.node_selector(holding.nodes)
+    allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
     return {"driverName": holding.driver, "allocation": allocation}
 
 

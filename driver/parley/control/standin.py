@@ -7,11 +7,10 @@ its own record. What a driver wrote is read here; that it is well-formed was che
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL
+from parley.api.selectors import selector_of
 from parley.control.mirror import Asked
 from parley.negotiation.fit import matches
 from parley.sdk import Allocation, Device
@@ -71,7 +70,7 @@ def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocati
     data = (handle.data if handle is not None else None) or {}
     if allocation.available_on_nodes is None:
         return "", Allocation(devices, data, None)
-    selector = msgspec.convert(allocation.available_on_nodes.wire(), NodeSelector)
+    selector = selector_of(allocation.available_on_nodes)
     on = _named(selector) or tuple(node.metadata.name for node in nodes if matches(selector, node))
     return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else ())
 

@@ -8,10 +8,9 @@ may outlive those that take it now.
 from collections.abc import Iterator, Mapping, Sequence
 from zlib import crc32
 
-import msgspec
-
 from parley.api.builtin import Node, NodeSelector
 from parley.api.models import ResourceClass
+from parley.api.selectors import selector_of
 from parley.control.cluster import Cluster
 from parley.negotiation.fit import matches
 
@@ -73,4 +72,4 @@ def suitable_nodes(class_: ResourceClass) -> NodeSelector | None:
     """The class's `suitableNodes`; None if every node is."""
     if class_.suitable_nodes is None:
         return None
-    return msgspec.convert(class_.suitable_nodes.wire(), NodeSelector)
+    return selector_of(class_.suitable_nodes)

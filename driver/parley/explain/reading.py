@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-import msgspec
-
 from parley.api import meta
-from parley.api.builtin import BuiltinClaim, Node, NodeSelector, Pod, ResourceSlice
+from parley.api.builtin import BuiltinClaim, Node, Pod, ResourceSlice
 from parley.api.models import PodScheduling, ResourceClass
 from parley.api.names import GROUP
 from parley.api.resources import (
@@ -29,6 +27,7 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
+from parley.api.selectors import selector_of
 from parley.control.cluster import Cluster, Key, done
 from parley.control.ledger import Ledger
 from parley.control.restoring import restore
@@ -88,7 +87,7 @@ class World:
 
     def matching(self, selector: meta.NodeSelector) -> list[str]:
         """The nodes that a selector of Parley's kinds selects."""
-        wanted = msgspec.convert(selector.wire(), NodeSelector)
+        wanted = selector_of(selector)
         return [node.metadata.name for node in self.nodes if matches(wanted, node)]
 
 

@@ -8,11 +8,10 @@ is selected, the drivers outside allocate; what they allocated shows in their cl
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
+from parley.api.selectors import selector_of
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.gathering import PodClaim, Topic
 from parley.control.ledger import Ledger
@@ -324,5 +323,5 @@ def _alternatives(said: Alternatives | None) -> tuple[str, ...] | NodeSelector |
     if said is None:
         return None
     if said.node_selector is not None:
-        return msgspec.convert(said.node_selector.wire(), NodeSelector)
+        return selector_of(said.node_selector)
     return said.nodes

@@ -20,10 +20,11 @@ from parley.api.models import ResourceClaim
 from parley.kube.client import ApiError, BadRequest, Forbidden, Invalid, OutcomeUnknown
 from parley.sdk.checks import DriverFault, check_allocations
 from parley.sdk.driver import Allocation, Driver, PermanentError, Request
+from parley.sdk.recorded import allocation_record
 from parley.sdk.standalone.holdings import Holding, Holdings, Stage
 from parley.sdk.standalone.jobs import RETRIES, Job, Part, end, stopped
 from parley.sdk.standalone.progress import Progress
-from parley.sdk.standalone.records import Gone, Records, allocation_body
+from parley.sdk.standalone.records import Gone, Records
 from parley.sdk.standalone.restoring import held
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ class Allocator:
     async def _record(self, job: Job, work: Assignment, allocations: Mapping[str, Allocation]) -> None:
         for index, (part, claim) in enumerate(zip(work.parts, work.request.claims, strict=True)):
             shareable = part.uid in work.shareable
-            body = allocation_body(self._driver.name, allocations[claim.name], job.node, shareable=shareable)
+            body = allocation_record(self._driver.name, allocations[claim.name], job.node, shareable=shareable)
             try:
                 await self._record_one(job, part, body)
             except (Stopped, Gone):

@@ -4,12 +4,11 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import orjson
 
 from parley.api.builtin import Node, NodeSelector, ObjectMeta
-from parley.api.meta import NodeSelector as ApiNodeSelector
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
+from parley.api.selectors import selector_of
 from parley.negotiation.fit import matches
 from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
@@ -132,14 +131,9 @@ def _json(parameters: Any) -> bytes:
 def _limits(entry: Entry) -> NodeSelector | None:
     """Where the claim is, if it is allocated; else where its class lets it be. None is everywhere."""
     allocation = entry.claim.status.allocation
-    if allocation is not None:
-        return node_selector(allocation.available_on_nodes)
-    return node_selector(entry.class_.suitable_nodes)
-
-
-def node_selector(selector: ApiNodeSelector | None) -> NodeSelector | None:
-    """As `negotiation.fit` reads it."""
-    return msgspec.convert(selector.wire(), NodeSelector) if selector is not None else None
+    suitable = entry.class_.suitable_nodes
+    limits = allocation.available_on_nodes if allocation is not None else suitable
+    return selector_of(limits) if limits is not None else None
 
 
 def available(entry: Entry, node: str, known: Node | None) -> bool:

@@ -14,7 +14,6 @@ from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
-from parley.sdk.driver import Allocation
 from parley.sdk.standalone import conditions
 from parley.sdk.standalone.jobs import Part
 from parley.sdk.standalone.view import View
@@ -195,18 +194,3 @@ class Records:
     def _lost(self, part: Part) -> Gone:
         self._view.lost(CLAIMS, part.key, part.uid)
         return Gone()
-
-
-def allocation_body(driver: str, allocation: Allocation, node: str, *, shareable: bool) -> Body:
-    """`status.allocation` for what a driver allocated on the node."""
-    handle = {
-        "driverName": driver,
-        "devices": [{"pool": device.pool, "device": device.device} for device in allocation.devices],
-        "data": dict(allocation.data),
-    }
-    body: Body = {"handles": [handle], "shareable": shareable}
-    if allocation.available_on is not None:
-        names = allocation.available_on or (node,)
-        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
-        body["availableOnNodes"] = {"nodeSelectorTerms": terms}
-    return body
