@@ -158,19 +158,18 @@ class GivingBack:
     async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
         """Ask the driver outside to take the allocation back; whether nobody needs to wait until it did.
 
-        The stand-in of a pod that is gone goes with it, which tells the driver at no write of ours.
+        The stand-in of a pod that is gone goes with it, and that of one that has ended in `pod_ended`: either tells
+        the driver.
         """
-        if holding.named or not departed:
-            for pod in list(holding.pods.values()):
-                await self._close(pod)
-            try:
-                await self._records.ask_back(holding)
-            except NotFound:
-                return True
-            return False
-        if any(self._cluster.pod((pod.namespace, pod.name)) is not None for pod in holding.pods.values()):
-            await self._records.delete_stand_in(holding.namespace, holding.claim)
-        return True
+        if departed and not holding.named:
+            return True
+        for pod in list(holding.pods.values()):
+            await self._close(pod)
+        try:
+            await self._records.ask_back(holding)
+        except NotFound:
+            return True
+        return False
 
     async def pod_ended(self, pod: PodReference) -> None:
         """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
