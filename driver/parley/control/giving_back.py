@@ -158,8 +158,8 @@ class GivingBack:
     async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
         """Ask the driver outside to take the allocation back; whether nobody needs to wait until it did.
 
-        The stand-in of a pod that is gone goes with it, and that of one that has ended in `pod_ended`: either tells
-        the driver.
+        The stand-in of a pod that is gone goes with it, that of one that has ended goes in `pod_ended`: either
+        tells the driver.
         """
         if departed and not holding.named:
             return True

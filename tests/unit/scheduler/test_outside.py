@@ -348,3 +348,32 @@ def test_pods_go_on_when_a_provider_says_that_something_changed(play: Any) -> No
         assert await world.node_of("p") == "b"
 
     play(scenario)
+
+
+class Quiet(Disks):
+    """Tells how far it is at its first allocation only."""
+
+    async def allocate(self, request: Request[NoParameters, NoParameters], node: str) -> Mapping[str, Allocation]:
+        if self.tried:
+            self.tried.append(node)
+            (claim,) = request.claims
+            self.held[claim.uid] = node
+            return {claim.name: Allocation(data={"disk": node})}
+        return await super().allocate(request, node)
+
+
+def test_an_allocation_without_progress_leaves_the_conditions_of_the_one_before(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        disks = Quiet(["a"], seconds=20)
+        await prepare(world, disks)
+        await world.add_claim("mine", "disk")
+        for name in ("first", "second"):
+            await world.add_pod(name, claims=["mine"])
+            await world.settle()
+            assert await world.node_of(name) == "a"
+            conditions = {c.type: c.reason for c in (await world.claim("mine")).status.conditions}
+            assert conditions == {"Accepted": "Accepted", "Allocating": "Done"}
+            await world.delete_pod(name)
+            await world.settle()
+
+    play(scenario)

@@ -88,8 +88,8 @@ class Records:
                 raise Gone
             status: Body = {"driverName": self._view.driver, "allocation": allocation, "state": "allocated"}
             known = claim.status.conditions
-            if conditions.allocating(known) is not None:
-                status["conditions"] = self._told(known, conditions.DONE, "")
+            if conditions.allocating(known) is not None and (all_ := self._told(known, conditions.DONE, "")):
+                status["conditions"] = all_
             return {"status": status}
 
         return await self._write(part, change, live=live, subresource="status")
