@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Final
 
 _TEMPORARY = ".parley-new-"
 _LOCK = "lock"
@@ -22,12 +23,53 @@ _RETRY = 0.02
 """Seconds between two attempts at the lock of a name; nobody else wants it but during a rolling update."""
 
 
+class Disk:
+    """The changes that a folder asks of the system, one each: between any two the process or the machine may die.
+    All raise OSError."""
+
+    def make(self, folder: Path, mode: int) -> None:
+        """Make a folder in one that is there; it is no error if it is there, too."""
+        folder.mkdir(mode=mode, exist_ok=True)
+
+    def create(self, folder: Path, data: bytes, mode: int) -> Path:
+        """A new file under a temporary name."""
+        descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(data)
+        except BaseException:
+            Path(temporary).unlink()
+            raise
+        return Path(temporary)
+
+    def flush(self, path: Path) -> None:
+        """Bring a file's content, or the names in a folder, to where no power cut takes them."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Give a file another name, in place of what had that name."""
+        path.rename(target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; it is no error if it is gone."""
+        path.unlink(missing_ok=True)
+
+
+DISK: Final = Disk()
+
+
 class Folder:
     """A folder of this plugin, made if it is missing."""
 
-    def __init__(self, path: Path, mode: int = 0o750) -> None:
+    def __init__(self, path: Path, mode: int = 0o750, disk: Disk = DISK) -> None:
         self.path = path
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
+        self._disk = disk
+        self._make(path, mode)
 
     def read(self, name: str) -> bytes | None:
         """The file's content, None if there is no such file. Raises OSError."""
@@ -39,24 +81,20 @@ class Folder:
     def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
         """Replace the file; when this returns, it is on the disk, unless `flush` is false: then it is whole or
         absent for all who look, but not after a power cut. Raises OSError, and the old file stands."""
-        descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.path)
+        temporary = self._disk.create(self.path, data, mode)
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(file.fileno(), mode)
-                file.write(data)
-                file.flush()
-                if flush:
-                    os.fsync(file.fileno())
-            Path(temporary).rename(self.path / name)
+            if flush:
+                self._disk.flush(temporary)
+            self._disk.rename(temporary, self.path / name)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            self._disk.remove(temporary)
             raise
         if flush:
-            self._flush()
+            self._disk.flush(self.path)
 
     def remove(self, name: str) -> None:
         """Remove the file; it is no error if it is gone. Not flushed. Raises OSError."""
-        (self.path / name).unlink(missing_ok=True)
+        self._disk.remove(self.path / name)
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """The files whose names start like this, sorted."""

@@ -14,8 +14,8 @@ from tests.soak.processes import WHO
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
-from parley.control import gathering, podscheduling, restoring
 from parley.control import mirror as mirrors
+from parley.control import named, podscheduling, restoring
 from parley.control.claims import Claims
 from parley.control.ledger import Holding, Ledger
 from parley.control.records import Records
@@ -97,7 +97,7 @@ async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> An
     return await patching(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
 
-_NAMED_PROBLEM = gathering._named_problem
+_NAMED_PROBLEM = named._named_problem
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
 BUGS: Mapping[str, Bug] = {
@@ -131,7 +131,7 @@ BUGS: Mapping[str, Bug] = {
         meddling=True,
     ),
     "exclusive claims are shared": Bug(
-        ((gathering, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over", "waits in vain")
+        ((named, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over", "waits in vain")
     ),
     "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
     "an offer looks like an allocation": Bug(

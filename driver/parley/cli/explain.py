@@ -15,12 +15,12 @@ from parley.cli.asking import (
     namespace_of,
     printed,
 )
-from parley.control.clock import utc
 from parley.explain.explaining import explain as explain_one
 from parley.explain.explaining import explain_waiting, namespaces_of
 from parley.explain.model import Explanation
 from parley.explain.text import console, show
 from parley.kube.client import Client
+from parley.kube.clock import utc
 
 _PODS = ("pod", "pods", "po")
 

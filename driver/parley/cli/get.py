@@ -18,13 +18,13 @@ from parley.cli.asking import (
     namespace_of,
     printed,
 )
-from parley.control.clock import utc
 from parley.explain import overview
 from parley.explain.overview import ClassRow, UseRow, WaitRow
 from parley.explain.reading import World, read
 from parley.explain.text import console, print_plain, table
 from parley.explain.times import ago
 from parley.kube.client import Client
+from parley.kube.clock import utc
 
 _SHOWN = 100
 """Characters of a message in a table."""

@@ -12,8 +12,8 @@ from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control import mirror as mirrors
 from parley.control.cluster import reference
-from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
+from parley.control.podclaims import PodClaim
 from parley.sdk import Allocation, Request
 from parley.sdk.embedded import EmbeddedDriver
 

@@ -14,20 +14,15 @@ from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key
-from parley.control.gathering import (
-    class_not_found,
-    is_outdated,
-    mirror_follows,
-    name_taken,
-    too_large,
-)
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate, request_for
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
+from parley.control.named import is_outdated, mirror_follows
 from parley.control.receipts import is_record
 from parley.control.records import Records
 from parley.control.releasing import Releases
+from parley.control.sentences import class_not_found, name_taken, too_large
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.sdk.checks import BadParameters

@@ -15,9 +15,9 @@ import structlog
 from parley.api import reasons
 from parley.api.names import GROUP
 from parley.api.resources import EVENTS
-from parley.control.clock import Clock, rfc3339_micro
 from parley.control.metrics import Metrics
 from parley.kube.client import ApiError, Client, OutcomeUnknown
+from parley.kube.clock import Clock, rfc3339_micro
 
 PAUSE = 300.0
 """Seconds between two events on an object with the same reason."""

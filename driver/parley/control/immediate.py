@@ -19,11 +19,11 @@ from parley.api.conditions import Said
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
 from parley.control.cluster import Cluster, Key
-from parley.control.gathering import NODES, Topic
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
 from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
+from parley.control.podclaims import NODES, Topic
 from parley.control.records import Records
 from parley.control.standin import driver_of_record
 from parley.control.suitable import SuitableNodes

@@ -17,11 +17,11 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS
 from parley.control import mirror as mirrors
 from parley.control import standin
 from parley.control.allocation import Busy
-from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster
-from parley.control.gathering import PodClaim
 from parley.control.ledger import Holding, Ledger
+from parley.control.podclaims import PodClaim
 from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
+from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 from parley.sdk.recorded import allocation_record
 

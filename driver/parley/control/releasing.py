@@ -24,13 +24,13 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS
-from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Cluster
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import asked
 from parley.control.receipts import is_asked, is_record, noted, owing, prepared_uid, record, said
 from parley.control.records import Records, allocation_status
 from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
 
 log = structlog.get_logger(__name__)

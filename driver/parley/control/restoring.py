@@ -22,10 +22,11 @@ from parley.control.mirror import (
     owner_pod,
 )
 from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
-from parley.control.standin import driver_of_record, is_stand_in, recorded
+from parley.control.standin import driver_of_record, is_stand_in
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.recorded import recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
 

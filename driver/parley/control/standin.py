@@ -4,16 +4,12 @@ A generated claim that such a driver serves gets a stand-in of the same name, ow
 its own record. What a driver wrote is read here; that it is well-formed was checked by the API server.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from parley.api.builtin import Node, NodeSelector, Pod
+from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL
-from parley.api.selectors import selector_of
 from parley.control.mirror import Asked
-from parley.negotiation.fit import matches
-from parley.sdk import Allocation, Device
 
 
 def is_stand_in(claim: ResourceClaim) -> bool:
@@ -57,29 +53,6 @@ def driver_of_record(claim: ResourceClaim) -> str:
     return allocation.handles[0].driver_name if allocation.handles else claim.status.driver_name or ""
 
 
-def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation] | None:
-    """What the claim's record says was allocated, and the first node where it can be used ("" if everywhere).
-
-    `nodes` are those of the cluster, for a record that selects them by labels.
-    """
-    allocation = claim.status.allocation
-    if allocation is None:
-        return None
-    handle = allocation.handles[0] if allocation.handles else None
-    devices = tuple(Device(d.pool, d.device) for d in handle.devices) if handle is not None else ()
-    data = (handle.data if handle is not None else None) or {}
-    if allocation.available_on_nodes is None:
-        return "", Allocation(devices, data, None)
-    selector = selector_of(allocation.available_on_nodes)
-    on = _named(selector) or tuple(node.metadata.name for node in nodes if matches(selector, node))
-    return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else ())
-
-
-def _named(selector: NodeSelector) -> tuple[str, ...]:
-    """The nodes that the selector names; none if it selects in any other way."""
-    names: list[str] = []
-    for term in selector.node_selector_terms:
-        if term.match_expressions or len(term.match_fields) != 1 or term.match_fields[0].operator != "In":
-            return ()
-        names += term.match_fields[0].values
-    return tuple(names)
+def being_given_back(claim: ResourceClaim) -> bool:
+    """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
+    return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))

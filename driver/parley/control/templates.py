@@ -7,8 +7,8 @@ from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES
 from parley.control.cluster import Cluster, Key
 from parley.control.events import Recorder
-from parley.control.gathering import name_taken
 from parley.control.mirror import owned_by, parameters_too_large, template_mirror
+from parley.control.sentences import name_taken
 from parley.kube.client import AlreadyExists, Client
 
 

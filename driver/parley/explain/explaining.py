@@ -15,7 +15,6 @@ import orjson
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS, PODS
-from parley.control.clock import rfc3339
 from parley.control.cluster import done
 from parley.explain import matrix
 from parley.explain.claims import facts, ours
@@ -26,6 +25,7 @@ from parley.explain.model import Explanation
 from parley.explain.reading import World, read
 from parley.explain.remedies import remedies
 from parley.kube.client import Client, Forbidden, NotFound
+from parley.kube.clock import rfc3339
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from parley.api.builtin import Pod
 from parley.control.cluster import reference
-from parley.control.gathering import PodClaim, gather
+from parley.control.gathering import gather
+from parley.control.podclaims import PodClaim
 from parley.explain.reading import World
 from parley.negotiation.answers import Answers
 from parley.negotiation.fit import Amounts, requested

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
-from parley.control.clock import rfc3339
 from parley.control.cluster import Key
 from parley.control.suitable import suitable_nodes
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
 from parley.explain.reading import World
 from parley.explain.stock import stock
+from parley.kube.clock import rfc3339
 from parley.negotiation.fit import matches
 
 

@@ -19,7 +19,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -27,6 +26,7 @@ import structlog
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES
 from parley.kube.client import AlreadyExists, ApiError, Client, Conflict, NotFound, OutcomeUnknown
+from parley.kube.clock import Clock, rfc3339_micro, utc
 
 log = structlog.get_logger(__name__)
 
@@ -62,11 +62,6 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-def utc() -> datetime:
-    """Now, in UTC."""
-    return datetime.now(UTC)
-
-
 class LeaseElector:
     """Takes part in the election for the Lease `namespace`/`name`.
 
@@ -83,7 +78,7 @@ class LeaseElector:
         identity: str,
         times: LeaseTimes | None = None,
         *,
-        clock: Callable[[], datetime] = utc,
+        clock: Clock = utc,
         monotonic: Callable[[], float] = boottime,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -193,7 +188,7 @@ class LeaseElector:
         return True
 
     def _spec(self, holder: str) -> dict[str, Any]:
-        now = self._clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = rfc3339_micro(self._clock())
         spec: dict[str, Any] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": max(1, round(self.times.lease_seconds)),

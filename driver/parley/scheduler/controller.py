@@ -17,10 +17,8 @@ from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplat
 from parley.api.resources import POD_SCHEDULINGS, RESOURCE_SLICES, Resource
 from parley.control.allocation import Allocator
 from parley.control.claims import Claims
-from parley.control.clock import Clock, utc
 from parley.control.cluster import Cluster, Key, done, over, reference
 from parley.control.events import Recorder
-from parley.control.gathering import NODES, Topic
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate
 from parley.control.ledger import Holding, Ledger
@@ -28,6 +26,7 @@ from parley.control.limits import Limits
 from parley.control.measured import MeasuredDriver
 from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
+from parley.control.podclaims import NODES, Topic
 from parley.control.podscheduling import Publisher
 from parley.control.records import Records
 from parley.control.releasing import Releases, out_of_service
@@ -35,6 +34,7 @@ from parley.control.restoring import adopt_record, count_again, count_foreign, r
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.templates import Templates
 from parley.kube.client import ApiError, Client, OutcomeUnknown
+from parley.kube.clock import Clock, utc
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES

@@ -1,9 +1,14 @@
-"""The record of an allocation in a ResourceClaim's status, by the controller or a driver outside of it. Pure."""
+"""The record of an allocation in a ResourceClaim's status, written and read: by the controller and by drivers
+outside of it. Pure. That a record is well-formed was checked by the API server."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from parley.api.selectors import node_selector
-from parley.sdk.driver import Allocation
+from parley.api.builtin import Node, NodeSelector
+from parley.api.models import ResourceClaim
+from parley.api.selectors import node_selector, selector_of
+from parley.negotiation.fit import matches
+from parley.sdk.driver import Allocation, Device
 
 
 def allocation_record(driver: str, allocation: Allocation, node: str, *, shareable: bool) -> dict[str, Any]:
@@ -17,3 +22,31 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
     if allocation.available_on is not None:
         body["availableOnNodes"] = node_selector(allocation.available_on or (node,))
     return body
+
+
+def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation] | None:
+    """What the claim's record says was allocated, and the first node where it can be used ("" if everywhere).
+
+    `nodes` are those of the cluster, for a record that selects them by labels.
+    """
+    allocation = claim.status.allocation
+    if allocation is None:
+        return None
+    handle = allocation.handles[0] if allocation.handles else None
+    devices = tuple(Device(d.pool, d.device) for d in handle.devices) if handle is not None else ()
+    data = (handle.data if handle is not None else None) or {}
+    if allocation.available_on_nodes is None:
+        return "", Allocation(devices, data, None)
+    selector = selector_of(allocation.available_on_nodes)
+    on = _named(selector) or tuple(node.metadata.name for node in nodes if matches(selector, node))
+    return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else ())
+
+
+def _named(selector: NodeSelector) -> tuple[str, ...]:
+    """The nodes that the selector names; none if it selects in any other way."""
+    names: list[str] = []
+    for term in selector.node_selector_terms:
+        if term.match_expressions or len(term.match_fields) != 1 or term.match_fields[0].operator != "In":
+            return ()
+        names += term.match_fields[0].values
+    return tuple(names)

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from parley.api.resources import NODES
-from parley.control.clock import Clock
 from parley.drivers import built_in
 from parley.kube.client import Client
+from parley.kube.clock import Clock
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller, Settings
 from parley.sdk import Driver

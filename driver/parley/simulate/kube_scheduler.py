@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Sequence
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Key
 from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.binding_cycle import bind

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.clock import Clock, rfc3339
 from parley.control.cluster import Key, done
 from parley.kube.client import Client, NotFound
+from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names, is_reserved

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from parley.api import reasons
 from parley.cli.main import plugin
-from parley.control.clock import utc
 from parley.devcluster import Cluster
 from parley.explain.explaining import explain
 from parley.explain.model import Explanation, wire
+from parley.kube.clock import utc
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ from tests.cluster.replicas import Replicas
 from tests.integration.failover.conftest import ONE
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
-from parley.control.standin import recorded
 from parley.kube.client import Client
+from parley.sdk.recorded import recorded
 
 pytestmark = pytest.mark.cluster
 

@@ -9,8 +9,8 @@ import pytest
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.api.selectors import node_selector
-from parley.control.clock import Clock
 from parley.kube.client import Client
+from parley.kube.clock import Clock
 from parley.kube.memory import MemoryServer
 from parley.simulate.cluster import loop_clock
 from parley.simulate.virtual_time import run

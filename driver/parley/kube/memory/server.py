@@ -6,14 +6,15 @@ The parts: `metadata` (what only the server writes), `patches` and `ownership` (
 
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import orjson
 
 from parley.api.resources import Resource
 from parley.kube.client import PatchType
+from parley.kube.clock import Clock, rfc3339, utc
 from parley.kube.memory import metadata, ownership, patches, pods
 from parley.kube.memory.client import MemoryClient
 from parley.kube.memory.garbage import GarbageCollector
@@ -43,10 +44,6 @@ _MAX_GENERATED = 58
 """What remains of `generateName` before the five random letters."""
 
 
-def _utc() -> datetime:
-    return datetime.now(UTC)
-
-
 class MemoryServer:
     """An API server in memory.
 
@@ -57,7 +54,7 @@ class MemoryServer:
 
     def __init__(
         self,
-        clock: Callable[[], datetime] = _utc,
+        clock: Clock = utc,
         *,
         history: int = 10_000,
         bookmark_interval: float = 60.0,
@@ -205,7 +202,7 @@ class MemoryServer:
         if why:
             raise conflict(resource, name, why, "binding")
         annotations = given.get("annotations") or {}
-        new = pods.bound(stored.body, node, annotations, _rfc3339(self._clock()))
+        new = pods.bound(stored.body, node, annotations, rfc3339(self._clock()))
         self.store.write(self.store.collection(resource), _name(stored.meta), new, stored.owners)
 
     def _apply(
@@ -265,7 +262,7 @@ class MemoryServer:
             typed.pop("status", None)
         typed.setdefault("metadata", {})
         uid = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
-        new = metadata.created(typed, about, name, namespace, uid, _rfc3339(self._clock()))
+        new = metadata.created(typed, about, name, namespace, uid, rfc3339(self._clock()))
         return about.defaults(new)
 
     def _add(self, resource: Resource[Any], about: Traits, new: Json, owners: Owners) -> Stored:
@@ -291,7 +288,7 @@ class MemoryServer:
         known = meta.get("deletionGracePeriodSeconds")
         if meta.get("deletionTimestamp") and (known is None or grace >= known):
             return
-        when = _rfc3339(self._clock() + timedelta(seconds=grace))
+        when = rfc3339(self._clock() + timedelta(seconds=grace))
         marked = {**meta, "deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
         body = {**stored.body, "metadata": marked}
         if not meta.get("deletionTimestamp"):
@@ -376,7 +373,3 @@ def _is_over(meta: Json) -> bool:
 
 def _name(meta: Json) -> Name:
     return meta.get("namespace", ""), meta["name"]
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,9 +11,10 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, over, reference
-from parley.control.gathering import PodClaim, Problem, Topic, gather
+from parley.control.gathering import gather
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
+from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.kube.client import Client, Conflict, NotFound

@@ -5,10 +5,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
-from parley.control.gathering import NODES, PodClaim, Topic
 from parley.control.ledger import Ledger
 from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
+from parley.control.podclaims import NODES, PodClaim, Topic
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select

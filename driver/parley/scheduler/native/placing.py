@@ -7,10 +7,10 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import AllocationFailed, Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, reference
-from parley.control.gathering import PodClaim
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
 from parley.control.mirror import is_offer
+from parley.control.podclaims import PodClaim
 from parley.control.records import Records
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState

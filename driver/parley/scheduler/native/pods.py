@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
-from parley.control.gathering import NODES, Topic
+from parley.control.podclaims import NODES, Topic
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler.native.attempts import Attempt

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.builtin import Pod
-from parley.control.gathering import PodClaim
 from parley.control.limits import Limits
+from parley.control.podclaims import PodClaim
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import needs_of
 from parley.negotiation.rounds import Ask

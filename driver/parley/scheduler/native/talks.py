@@ -13,8 +13,8 @@ from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
 from parley.control.cluster import Cluster, Key, reference
-from parley.control.gathering import PodClaim, Topic
 from parley.control.ledger import Ledger
+from parley.control.podclaims import PodClaim, Topic
 from parley.control.podscheduling import Asked
 from parley.control.records import Records
 from parley.control.standin import is_stand_in

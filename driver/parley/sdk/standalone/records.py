@@ -5,7 +5,6 @@ way can't happen any more once a later one did.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from parley.api.conditions import Said, told
@@ -14,11 +13,11 @@ from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.clock import Clock, rfc3339
 from parley.sdk.standalone import conditions
 from parley.sdk.standalone.jobs import Part
 from parley.sdk.standalone.view import View
 
-Clock = Callable[[], datetime]
 Body = dict[str, Any]
 
 _TRIES = 10
@@ -139,7 +138,7 @@ class Records:
     def _told(
         self, known: Sequence[Condition], reason: str, message: str, *, in_progress: bool = False
     ) -> list[Body] | None:
-        now = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(self._clock())
         return told(known, now, Said(CONDITION_ALLOCATING, in_progress, reason, message))
 
     async def _write(

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from parley.api.models import Allocation as Record
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
-from parley.sdk.driver import Device, Driver, Held
+from parley.sdk.driver import Driver, Held
+from parley.sdk.recorded import recorded
 from parley.sdk.standalone.holdings import Holding, Holdings, Stage
 from parley.sdk.standalone.records import Records
 from parley.sdk.standalone.view import View
@@ -18,18 +18,12 @@ def is_of(driver: str, claim: ResourceClaim) -> bool:
 
 
 def held(claim: ResourceClaim) -> Held:
-    """What an allocated claim holds."""
-    assert claim.status.allocation is not None
-    handle = claim.status.allocation.handles[0]
-    devices = tuple(Device(device.pool, device.device) for device in handle.devices)
-    return Held(claim.metadata.uid, first_node(claim.status.allocation), devices, handle.data or {})
-
-
-def first_node(allocation: Record) -> str | None:
-    """The first node that the allocation names; None if it can be used everywhere."""
-    selector = allocation.available_on_nodes
-    fields = (field for term in selector.node_selector_terms for field in term.match_fields) if selector else ()
-    return next((field.values[0] for field in fields if field.values), None)
+    """What an allocated claim holds. Its node is the first that the record names; None if it can be used
+    everywhere."""
+    found = recorded(claim, ())
+    assert found is not None
+    node, allocation = found
+    return Held(claim.metadata.uid, node or None, allocation.devices, allocation.data)
 
 
 def restore_one(driver: Driver[Any, Any], holdings: Holdings, claim: ResourceClaim) -> None:

@@ -14,7 +14,7 @@ from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
 from parley.api.resources import Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
-from parley.kube.lease import utc
+from parley.kube.clock import Clock, utc
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
 from parley.sdk.driver import Driver
@@ -26,7 +26,7 @@ from parley.sdk.standalone.immediate import Immediate, Parts
 from parley.sdk.standalone.jobs import Job, Jobs
 from parley.sdk.standalone.judging import Judge
 from parley.sdk.standalone.questions import question
-from parley.sdk.standalone.records import Clock, Records
+from parley.sdk.standalone.records import Records
 from parley.sdk.standalone.restoring import is_of, restore, restore_one
 from parley.sdk.standalone.selected import Selected
 from parley.sdk.standalone.taking_back import TakingBack

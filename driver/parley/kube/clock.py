@@ -13,9 +13,9 @@ def utc() -> datetime:
 
 def rfc3339(moment: datetime) -> str:
     """As metav1.Time: seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(moment: datetime) -> str:
     """As metav1.MicroTime."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,21 @@
+"""What is wrong with a claim or template, in words that name it and the remedy. Pure."""
+
+from parley.control.mirror import MAX_PARAMETERS_BYTES
+
+
+def name_taken(kind: str, namespace: str, name: str) -> str:
+    """The sentence about a built-in object in the mirror's place."""
+    return (
+        f"a resource.k8s.io {kind} {namespace}/{name} exists that Parley did not make: "
+        f"delete it, or give the parley.dev {kind} another name"
+    )
+
+
+def too_large(whose: str, size: int) -> str:
+    """The sentence about parameters that don't fit into a mirror."""
+    return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"
+
+
+def class_not_found(class_name: str, claim: str) -> str:
+    """The sentence about a missing class."""
+    return f"claim {claim}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"
