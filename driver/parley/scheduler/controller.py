@@ -39,7 +39,7 @@ from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.scheduler.native.door import NativeDoor
-from parley.scheduler.native.telling import Telling
+from parley.scheduler.telling import Telling
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone import StandaloneDriver

@@ -21,10 +21,10 @@ from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.native.negotiating import Negotiator, common_nodes
-from parley.scheduler.native.placing import Placing
-from parley.scheduler.native.pods import Pods
-from parley.scheduler.native.talks import Talks
-from parley.scheduler.native.telling import Telling
+from parley.scheduler.placing import Placing
+from parley.scheduler.pods import Pods
+from parley.scheduler.talks import Talks
+from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
 

@@ -13,12 +13,12 @@ from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
-from parley.scheduler.native.attempts import Attempt
-from parley.scheduler.native.candidates import CandidateNodes
-from parley.scheduler.native.placing import Placing
-from parley.scheduler.native.pods import Pods, now
-from parley.scheduler.native.questions import Question, ask, excess, have_preferences, question, scores
-from parley.scheduler.native.talks import Failure, Talks
+from parley.scheduler.attempts import Attempt
+from parley.scheduler.candidates import CandidateNodes
+from parley.scheduler.placing import Placing
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores
+from parley.scheduler.talks import Failure, Talks
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 

@@ -27,9 +27,9 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
-from parley.scheduler.native.candidates import CandidateNodes
-from parley.scheduler.native.pods import Pods, now
-from parley.scheduler.native.questions import Question
+from parley.scheduler.candidates import CandidateNodes
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.questions import Question
 from parley.sdk import PodReference
 
 ANSWER_SECONDS = 30.0

@@ -9,7 +9,7 @@ from parley.control.podscheduling import Asked
 from parley.negotiation.rounds import Outcome
 
 if TYPE_CHECKING:
-    from parley.scheduler.native.talks import Talk
+    from parley.scheduler.talks import Talk
 
 FIRST_BLOCK = 0.1
 FIRST_PAUSE = 5.0

@@ -14,9 +14,9 @@ from parley.control.podclaims import PodClaim
 from parley.control.records import Records
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState
-from parley.scheduler.native.pods import Pods
-from parley.scheduler.native.questions import Question, excess, question
-from parley.scheduler.native.talks import Talks
+from parley.scheduler.pods import Pods
+from parley.scheduler.questions import Question, excess, question
+from parley.scheduler.talks import Talks
 from parley.sdk import PermanentError
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver

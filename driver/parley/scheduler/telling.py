@@ -12,7 +12,7 @@ from parley.control.events import Recorder
 from parley.control.metrics import Metrics
 from parley.control.podscheduling import Publisher, Report
 from parley.negotiation.rounds import Outcome
-from parley.scheduler.native.attempts import Attempt
+from parley.scheduler.attempts import Attempt
 from parley.sdk import PodReference
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,8 @@ from parley.control.cluster import Cluster, Key, reference
 from parley.control.podclaims import NODES, Topic
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import WaitingLines
-from parley.scheduler.native.attempts import Attempt
-from parley.scheduler.native.telling import Telling
+from parley.scheduler.attempts import Attempt
+from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
 
 
