@@ -9,7 +9,6 @@ Source of the format: Container Device Interface specification, version 0.6.0, w
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
@@ -21,6 +20,8 @@ from parley_kubelet.names import device_variable
 
 VERSION: Final = "0.6.0"
 CLASS: Final = "claim"
+
+_ENDING: Final = ".json"
 
 
 def device_ids(driver: str, entry: Entry, device: HeldDevice | None = None) -> tuple[str, ...]:
@@ -91,20 +92,14 @@ class Specifications:
         """Remove the claim's file; it is no error if it is gone. Raises OSError."""
         self._folder.remove(self._file(uid))
 
-    def restore(self, entries: Iterable[Entry]) -> tuple[str, ...]:
-        """Write what is missing, and remove what a crash or a lost unprepare left; returns the names of those.
+    def claims(self) -> frozenset[str]:
+        """The UIDs of the claims that have a file. Raises OSError."""
+        names = self._folder.names(self._prefix)
+        return frozenset(name.removeprefix(self._prefix).removesuffix(_ENDING) for name in names)
 
-        Raises OSError.
-        """
+    def sweep(self) -> None:
+        """Remove what a crash in the middle of a write left. Raises OSError."""
         self._folder.sweep()
-        wanted = set()
-        for entry in entries:
-            self.write(entry)
-            wanted.add(self._file(entry.uid))
-        orphans = tuple(name for name in self._folder.names(self._prefix) if name not in wanted)
-        for name in orphans:
-            self._folder.remove(name)
-        return orphans
 
     def _file(self, uid: str) -> str:
-        return f"{self._prefix}{uid}.json"
+        return f"{self._prefix}{uid}{_ENDING}"

@@ -11,7 +11,7 @@ import hashlib
 import os
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -80,15 +80,17 @@ class Folder:
 
     def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
         """Replace the file; when this returns, it is on the disk, unless `flush` is false: then it is whole or
-        absent for all who look, but not after a power cut. Raises OSError, and the old file stands."""
-        temporary = self._disk.create(self.path, data, mode)
-        try:
-            if flush:
-                self._disk.flush(temporary)
-            self._disk.rename(temporary, self.path / name)
-        except BaseException:
-            self._disk.remove(temporary)
-            raise
+        absent for all who look, but not after a power cut. Raises OSError, and the old file stands, or the new
+        one if only the last flush failed."""
+        with self._in_use(fcntl.LOCK_SH):
+            temporary = self._disk.create(self.path, data, mode)
+            try:
+                if flush:
+                    self._disk.flush(temporary)
+                self._disk.rename(temporary, self.path / name)
+            except BaseException:
+                self._disk.remove(temporary)
+                raise
         if flush:
             self._disk.flush(self.path)
 
@@ -101,9 +103,10 @@ class Folder:
         return tuple(sorted(path.name for path in self.path.iterdir() if path.name.startswith(prefix)))
 
     def sweep(self) -> None:
-        """Remove what a crash in the middle of a write left behind. Call it before anything is written."""
-        for name in self.names(_TEMPORARY):
-            (self.path / name).unlink(missing_ok=True)
+        """Remove what a crash in the middle of a write left behind. Waits for the writes of other processes."""
+        with self._in_use(fcntl.LOCK_EX):
+            for name in self.names(_TEMPORARY):
+                self._disk.remove(self.path / name)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -137,15 +140,35 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def _open(self, name: str) -> int:
-        return os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def _flush(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+    @contextmanager
+    def free_names_locked(self, names: Iterable[str]) -> Iterator[frozenset[str]]:
+        """Those of the names for which nobody does something now; nobody can until the end of the block."""
+        descriptor = self._open(_NAMES_LOCK)
         try:
-            os.fsync(descriptor)
+            yield frozenset(name for name in names if _taken(descriptor, name))
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def _in_use(self, how: int) -> Iterator[None]:
+        """A lock of the folder itself, by which its unfinished files are told from those of the dead."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, how)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _make(self, path: Path, mode: int) -> None:
+        """With its parents. A new folder is on the disk as its first file is."""
+        if path.is_dir():
+            return
+        self._make(path.parent, mode)
+        self._disk.make(path, mode)
+        self._disk.flush(path.parent)
+
+    def _open(self, name: str) -> int:
+        return os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _taken(descriptor: int, name: str) -> bool:

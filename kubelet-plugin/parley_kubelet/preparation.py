@@ -98,15 +98,25 @@ class Preparation:
     def restore(self) -> Entries:
         """Bring the CDI folder in line with the checkpoint, and return what is held. Blocks.
 
-        Raises CheckpointError or OSError; then nothing may be prepared.
+        What another process is doing something for now, as in a rolling update, is left to it. Raises
+        CheckpointError or OSError; then nothing may be prepared.
         """
         self._state.sweep()
-        entries = self._records.read_now()
-        prepared = [entry for entry in entries.values() if entry.phase == "prepared"]
-        for name in self._specifications.restore(prepared):
-            if not any(uid in name for uid in entries):
-                log.warning("orphaned CDI specification removed", driver=self.driver.name, file=name)
+        self._specifications.sweep()
+        found = self._specifications.claims()
+        with self._state.free_names_locked({*found, *self._records.read_now()}) as free:
+            entries = self._records.read_now()
+            for uid in free:
+                self._restore(uid, entries.get(uid), has_file=uid in found)
         return entries
+
+    def _restore(self, uid: str, entry: Entry | None, *, has_file: bool) -> None:
+        if entry is not None and entry.phase == "prepared":
+            self._specifications.write(entry)
+        elif has_file:
+            self._specifications.remove(uid)
+            if entry is None:
+                log.warning("orphaned CDI specification removed", driver=self.driver.name, uid=uid)
 
     async def entries(self) -> Entries:
         """All that is held. Raises CheckpointError or OSError."""

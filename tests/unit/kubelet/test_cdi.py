@@ -161,16 +161,10 @@ def test_a_file_that_is_right_is_not_written_again(folder: Folder) -> None:
     assert path.stat().st_ino == before
 
 
-def test_restoring_writes_what_is_missing_and_removes_what_nobody_knows(folder: Folder) -> None:
-    other = "nvidia.com-gpu.yaml"
-    folder.write(other, b"of another vendor")
+def test_the_claims_that_have_a_file_are_those_of_the_driver(folder: Folder) -> None:
+    folder.write("nvidia.com-gpu.yaml", b"of another vendor")
     folder.write(f"parley.dev-fpga.parley.dev-claim-{UID}.json", b"of another driver")
     specifications = Specifications(folder, DRIVER)
     specifications.write(prepared(GPU_0, uid="left-by-a-crash"))
-    orphans = specifications.restore([prepared(GPU_1)])
-    assert orphans == ("parley.dev-device.parley.dev-claim-left-by-a-crash.json",)
-    assert folder.names("") == (
-        other,
-        f"parley.dev-device.parley.dev-claim-{UID}.json",
-        f"parley.dev-fpga.parley.dev-claim-{UID}.json",
-    )
+    specifications.write(prepared(GPU_1))
+    assert specifications.claims() == {"left-by-a-crash", UID}

@@ -102,5 +102,5 @@ async def test_an_orphaned_file_is_removed_with_a_line_in_the_log(node: PortNode
     (node.folder / "cdi" / name).write_text("{}")
     with structlog.testing.capture_logs() as logs:
         node.plugin(Ports())
-    assert [(log["event"], log["file"]) for log in logs] == [("orphaned CDI specification removed", name)]
+    assert [(log["event"], log["uid"]) for log in logs] == [("orphaned CDI specification removed", "u0")]
     assert len(node.files()) == 1

@@ -21,7 +21,7 @@ from parley_kubelet.cdi import specification
 from parley_kubelet.checkpoint import Checkpoint, Entries
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.durable import Disk, Folder
 from parley_kubelet.hooks import Refused
 from parley_kubelet.preparation import ClaimName, Preparation
 from parley_kubelet.testing import allocated_status, create_claim
@@ -38,13 +38,29 @@ class Crashed(OSError):
     """What the disk says when the plugin dies in the middle."""
 
 
-class Disk:
+class FailingDisk(Disk):
     """Fails the n-th change from now on, once."""
 
     def __init__(self) -> None:
         self.changes_left: int | None = None
 
-    def change(self) -> None:
+    def create(self, folder: Path, data: bytes, mode: int) -> Path:
+        self._change()
+        return super().create(folder, data, mode)
+
+    def flush(self, path: Path) -> None:
+        self._change()
+        super().flush(path)
+
+    def rename(self, path: Path, target: Path) -> None:
+        self._change()
+        super().rename(path, target)
+
+    def remove(self, path: Path) -> None:
+        self._change()
+        super().remove(path)
+
+    def _change(self) -> None:
         if self.changes_left is None:
             return
         self.changes_left -= 1
@@ -53,29 +69,13 @@ class Disk:
             raise Crashed(errno.EIO, "Input/output error")
 
 
-class FailingFolder(Folder):
-    """A folder on that disk."""
-
-    def __init__(self, path: Path, disk: Disk) -> None:
-        super().__init__(path)
-        self._disk = disk
-
-    def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
-        self._disk.change()
-        super().write(name, data, mode, flush=flush)
-
-    def remove(self, name: str) -> None:
-        self._disk.change()
-        super().remove(name)
-
-
 class ClaimsOnANode(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.folder = Path(tempfile.mkdtemp(prefix="pk-", dir="/tmp"))
         self.client = MemoryServer().client()
-        self.disk = Disk()
+        self.disk = FailingDisk()
         self.claims: list[ClaimName] = []
         self.answered: set[str] = set()
         """UIDs of the claims that the kubelet holds for prepared."""
@@ -100,8 +100,8 @@ class ClaimsOnANode(RuleBasedStateMachine):
         plugin = Preparation(
             DeviceDriver("n1", CONFIGURATION),
             self.client,
-            state=FailingFolder(self.folder / "state", self.disk),
-            cdi=FailingFolder(self.folder / "cdi", self.disk),
+            state=Folder(self.folder / "state", disk=self.disk),
+            cdi=Folder(self.folder / "cdi", disk=self.disk),
             boot="this boot",
         )
         plugin.restore()
@@ -117,7 +117,7 @@ class ClaimsOnANode(RuleBasedStateMachine):
         self.claims.append(ClaimName("team", claim.metadata.name, claim.metadata.uid))
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 3))
+    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 11))
     def prepare(self, data: st.DataObject, plugin: int, crash: int | None) -> None:
         claim = data.draw(st.sampled_from(self.claims))
         self.disk.changes_left = crash
@@ -130,7 +130,7 @@ class ClaimsOnANode(RuleBasedStateMachine):
             self.restart()
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 3))
+    @rule(data=st.data(), plugin=st.integers(0, 1), crash=st.none() | st.integers(0, 11))
     def unprepare(self, data: st.DataObject, plugin: int, crash: int | None) -> None:
         claim = data.draw(st.sampled_from(self.claims))
         self.disk.changes_left = crash
