@@ -4,14 +4,13 @@ Whatever it had in memory is lost. Always every pod that can run ends up bound o
 once, no device held twice at any moment, and nothing left over when the pods are gone.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.kills import Death, Executioner, at_every_write
 
 from parley.api.resources import CLAIMS
-from parley.kube.faults import Call, FaultClient
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import Watcher, World
@@ -20,36 +19,6 @@ else:
 
 Watch = Callable[[World], Watcher]
 Play = Callable[[Callable[[World], Any]], None]
-
-
-class Killed(BaseException):
-    """The process is gone: no further call leaves it."""
-
-
-class Executioner:
-    """Kills the controller at its n-th write and has a new one started, as Kubernetes would."""
-
-    def __init__(self, world: World, write: int, *, after: bool) -> None:
-        self.world = world
-        self.write = write
-        self.after = after
-        self.died = False
-        self.client = FaultClient(world.server.client(), before=self._before, after=self._after)
-
-    def _before(self, call: Call) -> None:
-        if self.write and call.write and call.write + (not self.after) > self.write:
-            raise Killed
-
-    def _after(self, call: Call) -> None:
-        if self.write and self.after and call.write == self.write:
-            raise Killed
-
-    async def run(self) -> None:
-        task = self.world.start_parley(self.client)
-        self.world.killed.add(task)
-        await asyncio.wait([task])
-        self.died = True
-        self.world.start_parley()
 
 
 async def story(world: World) -> None:
@@ -95,41 +64,15 @@ async def check(world: World) -> None:
     assert len(world.controller.ledger) == 0
 
 
-async def killed_at(world: World, watcher: Watch, write: int, *, after: bool) -> int:
-    executioner = Executioner(world, write, after=after)
-    watching = watcher(world)
-    running = asyncio.create_task(executioner.run())
-    await story(world)
-    await check(world)
-    running.cancel()
-    watching.stop()
-    assert watching.faults == []
-    assert executioner.died == bool(write)
-    return executioner.client.writes
-
-
-def count_writes(play: Play, watcher: Watch) -> int:
-    counted: list[int] = []
-
-    async def scenario(world: World) -> None:
-        counted.append(await killed_at(world, watcher, 0, after=False))
-
-    play(scenario)
-    return counted[0]
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, watcher: Watch, after: bool) -> None:
-    writes = count_writes(play, watcher)
-    assert writes > 20
-    for write in range(1, writes + 1):
+    async def life(world: World, death: Death) -> int:
+        watching = watcher(world)
+        async with Executioner(world, world.start_parley, death) as executioner:
+            await story(world)
+            await check(world)
+        watching.stop()
+        assert watching.faults == []
+        return executioner.writes
 
-        async def scenario(world: World, write: int = write) -> None:
-            try:
-                await killed_at(world, watcher, write, after=after)
-            except BaseException as error:
-                raise AssertionError(
-                    f"killed {'after' if after else 'before'} write {write} of {writes}"
-                ) from error
-
-        play(scenario)
+    at_every_write(play, life, after=after, at_least=21)

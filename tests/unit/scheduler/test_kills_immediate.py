@@ -4,12 +4,11 @@ A new one starts with nothing in memory. What was allocated without a pod stays 
 twice at any moment, pods use the claims as if nothing had happened, and nothing is left when all is deleted.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_kills import Executioner
+from tests.unit.kills import Death, Executioner, at_every_write
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 
@@ -82,35 +81,15 @@ async def check(world: World) -> None:
     assert len(world.controller.ledger) == 0
 
 
-async def killed_at(world: World, watcher: Watch, write: int, *, after: bool) -> int:
-    executioner = Executioner(world, write, after=after)
-    watching = watcher(world)
-    running = asyncio.create_task(executioner.run())
-    await story(world)
-    await check(world)
-    running.cancel()
-    watching.stop()
-    assert watching.faults == []
-    assert executioner.died == bool(write)
-    return executioner.client.writes
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, watcher: Watch, after: bool) -> None:
-    writes: list[int] = []
+    async def life(world: World, death: Death) -> int:
+        watching = watcher(world)
+        async with Executioner(world, world.start_parley, death) as executioner:
+            await story(world)
+            await check(world)
+        watching.stop()
+        assert watching.faults == []
+        return executioner.writes
 
-    async def undisturbed(world: World) -> None:
-        writes.append(await killed_at(world, watcher, 0, after=False))
-
-    play(undisturbed)
-    assert writes[0] > 30
-    for write in range(1, writes[0] + 1):
-
-        async def scenario(world: World, write: int = write) -> None:
-            try:
-                await killed_at(world, watcher, write, after=after)
-            except BaseException as error:
-                when = "after" if after else "before"
-                raise AssertionError(f"killed {when} write {write} of {writes[0]}") from error
-
-        play(scenario)
+    at_every_write(play, life, after=after, at_least=31)

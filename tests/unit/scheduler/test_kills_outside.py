@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.kills import Death, Executioner, at_every_write
 
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
-from parley.kube.faults import Call, FaultClient
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import Watcher, World
@@ -22,10 +22,6 @@ else:
 
 Watch = Callable[[World], Watcher]
 Play = Callable[[Callable[[World], Any]], None]
-
-
-class Killed(BaseException):
-    """The process is gone: no further call leaves it."""
 
 
 class Tokens(TokensDriver):
@@ -37,42 +33,19 @@ class Tokens(TokensDriver):
 
 
 class Processes:
-    """Controller and driver, of which one dies at its n-th write and is started again, as Kubernetes would."""
+    """A controller and a driver, of which one dies and is started again."""
 
-    def __init__(self, world: World, victim: str, write: int, *, after: bool) -> None:
-        self.world = world
-        self.write = write
-        self.after = after
-        self.died = False
-        self.client = FaultClient(world.server.client(), before=self._before, after=self._after)
+    def __init__(self, world: World) -> None:
+        self._world = world
         self.driver = Tokens()
         self.start = {"controller": self._controller, "driver": self._driver}
-        self.victim = victim
-
-    def _before(self, call: Call) -> None:
-        if self.write and call.write and call.write + (not self.after) > self.write:
-            raise Killed
-
-    def _after(self, call: Call) -> None:
-        if self.write and self.after and call.write == self.write:
-            raise Killed
 
     def _controller(self, client: Client | None = None) -> asyncio.Task[None]:
-        return self.world.start_parley(client)
+        return self._world.start_parley(client)
 
     def _driver(self, client: Client | None = None) -> asyncio.Task[None]:
         self.driver = Tokens()
-        return self.world.start_driver(self.driver, client)
-
-    async def run(self) -> None:
-        for name, start in self.start.items():
-            if name != self.victim:
-                start()
-        task = self.start[self.victim](self.client)
-        self.world.killed.add(task)
-        await asyncio.wait([task])
-        self.died = True
-        self.start[self.victim]()
+        return self._world.start_driver(self.driver, client)
 
 
 async def story(world: World) -> None:
@@ -115,43 +88,20 @@ async def check(world: World, processes: Processes) -> None:
     assert len(world.controller.ledger) == 0
 
 
-async def killed_at(world: World, watcher: Watch, victim: str, write: int, *, after: bool) -> int:
-    processes = Processes(world, victim, write, after=after)
-    watching = watcher(world)
-    running = asyncio.create_task(processes.run())
-    await story(world)
-    await check(world, processes)
-    running.cancel()
-    watching.stop()
-    assert watching.faults == []
-    assert processes.died == bool(write)
-    return processes.client.writes
-
-
-def count_writes(play: Play, watcher: Watch, victim: str) -> int:
-    counted: list[int] = []
-
-    async def scenario(world: World) -> None:
-        counted.append(await killed_at(world, watcher, victim, 0, after=False))
-
-    play(scenario)
-    return counted[0]
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("victim", ["controller", "driver"])
+@pytest.mark.parametrize(("victim", "other"), [("controller", "driver"), ("driver", "controller")])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(
-    play: Play, watcher: Watch, victim: str, after: bool
+    play: Play, watcher: Watch, victim: str, other: str, after: bool
 ) -> None:
-    writes = count_writes(play, watcher, victim)
-    assert writes > 10
-    for write in range(1, writes + 1):
+    async def life(world: World, death: Death) -> int:
+        processes = Processes(world)
+        watching = watcher(world)
+        processes.start[other]()
+        async with Executioner(world, processes.start[victim], death) as executioner:
+            await story(world)
+            await check(world, processes)
+        watching.stop()
+        assert watching.faults == []
+        return executioner.writes
 
-        async def scenario(world: World, write: int = write) -> None:
-            try:
-                await killed_at(world, watcher, victim, write, after=after)
-            except BaseException as error:
-                moment = "after" if after else "before"
-                raise AssertionError(f"{victim} killed {moment} write {write} of {writes}") from error
-
-        play(scenario)
+    at_every_write(play, life, after=after, at_least=11)

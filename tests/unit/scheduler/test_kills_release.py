@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.test_kills import Executioner
+from tests.unit.kills import Death, Executioner, at_every_write
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT
@@ -109,44 +109,18 @@ async def check(world: World) -> None:
     assert len(world.ledger) == 0
 
 
-async def killed_at(world: World, write: int, *, after: bool, slow: bool) -> int:
-    executioner = Executioner(world, write, after=after)
-    watching = Prepared(world)
-    running = asyncio.create_task(executioner.run())
-    await story(world, slow=slow)
-    await check(world)
-    running.cancel()
-    watching.task.cancel()
-    assert watching.faults == [] or not slow
-    assert executioner.died == bool(write)
-    return executioner.client.writes
-
-
-def count_writes(play: Play, *, slow: bool) -> int:
-    counted: list[int] = []
-
-    async def scenario(world: World) -> None:
-        counted.append(await killed_at(world, 0, after=False, slow=slow))
-
-    play(scenario)
-    return counted[0]
-
-
 @pytest.mark.parametrize("slow", [False, True], ids=["collected", "still-there"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_hands_nothing_on_too_early_and_everything_in_the_end(
     play: Play, after: bool, slow: bool
 ) -> None:
-    writes = count_writes(play, slow=slow)
-    assert writes > 20
-    for write in range(1, writes + 1):
+    async def life(world: World, death: Death) -> int:
+        watching = Prepared(world)
+        async with Executioner(world, world.start_parley, death) as executioner:
+            await story(world, slow=slow)
+            await check(world)
+        watching.task.cancel()
+        assert watching.faults == [] or not slow
+        return executioner.writes
 
-        async def scenario(world: World, write: int = write) -> None:
-            try:
-                await killed_at(world, write, after=after, slow=slow)
-            except BaseException as error:
-                raise AssertionError(
-                    f"killed {'after' if after else 'before'} write {write} of {writes}"
-                ) from error
-
-        play(scenario)
+    at_every_write(play, life, after=after, at_least=21)

@@ -9,45 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.sdk.standalone.world import Array, ArrayDriver, ShelfDriver, World
 
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Client
 from parley.sdk import Driver
 
 Play = Callable[[Callable[[World], Any]], None]
-
-
-class Killed(BaseException):
-    """The process is gone: no further call leaves it."""
-
-
-class Executioner:
-    """Kills the driver at its n-th write and has a new one started, as Kubernetes would. 0 is never."""
-
-    def __init__(self, world: World, make: Callable[[], Driver[Any, Any]], write: int, *, after: bool) -> None:
-        self.world = world
-        self.make = make
-        self.write = write
-        self.after = after
-        self.died = False
-        self.driver = make()
-        self.client = FaultClient(world.server.client(), before=self._before, after=self._after)
-
-    def _before(self, call: Call) -> None:
-        if self.write and call.write and call.write + (not self.after) > self.write:
-            raise Killed
-
-    def _after(self, call: Call) -> None:
-        if self.write and self.after and call.write == self.write:
-            raise Killed
-
-    async def run(self) -> None:
-        task = self.world.start(self.driver, self.client)
-        self.world.killed.add(task)
-        await asyncio.wait([task])
-        self.died = True
-        self.driver = self.make()
-        self.world.start(self.driver)
 
 
 async def story(world: World, array: Array) -> None:
@@ -94,41 +62,26 @@ async def check(world: World, held: Callable[[], dict[str, str]]) -> None:
     assert held() == {}
 
 
-async def killed_at(world: World, slow: bool, write: int, *, after: bool) -> int:
-    array = Array(dict.fromkeys("abc", 4))
-    executioner = Executioner(world, lambda: ArrayDriver(array) if slow else ShelfDriver(), write, after=after)
-
-    def held() -> dict[str, str]:
-        driver = executioner.driver
-        there = driver.held if isinstance(driver, ShelfDriver) else array.volumes
-        return {uid: node for uid, (node, _) in there.items()}
-
-    running = asyncio.create_task(executioner.run())
-    await story(world, array)
-    await check(world, held)
-    running.cancel()
-    assert executioner.died == bool(write)
-    assert array.faults == []
-    return executioner.client.writes
-
-
 @pytest.mark.parametrize("slow", [False, True], ids=["in-memory", "outside"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, after: bool, slow: bool) -> None:
-    counted: list[int] = []
+    async def life(world: World, death: Death) -> int:
+        array = Array(dict.fromkeys("abc", 4))
+        running: list[Driver[Any, Any]] = []
 
-    async def undisturbed(world: World) -> None:
-        counted.append(await killed_at(world, slow, 0, after=after))
+        def start(client: Client | None) -> asyncio.Task[None]:
+            running.append(ArrayDriver(array) if slow else ShelfDriver())
+            return world.start(running[-1], client)
 
-    play(undisturbed)
-    assert counted[0] > 15
-    for write in range(1, counted[0] + 1):
+        def held() -> dict[str, str]:
+            driver = running[-1]
+            there = driver.held if isinstance(driver, ShelfDriver) else array.volumes
+            return {uid: node for uid, (node, _) in there.items()}
 
-        async def scenario(world: World, write: int = write) -> None:
-            try:
-                await killed_at(world, slow, write, after=after)
-            except BaseException as error:
-                moment = "after" if after else "before"
-                raise AssertionError(f"killed {moment} write {write} of {counted[0]}") from error
+        async with Executioner(world, start, death) as executioner:
+            await story(world, array)
+            await check(world, held)
+        assert array.faults == []
+        return executioner.writes
 
-        play(scenario)
+    at_every_write(play, life, after=after, at_least=16)
