@@ -69,13 +69,22 @@ class Judge:
             fitting.fits(node)
         return fitting.misfits
 
-    def has_room(self, node: str) -> bool:
-        """Whether every driver that can be asked finds the node viable."""
-        return all(node in answer.viable for answer in self.answers([node]).values())
+    def with_room(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Of the nodes those that every driver that can be asked finds viable. One question about many nodes: a
+        driver that refuses all it was asked about may look at every node for alternatives."""
+        found = frozenset(nodes)
+        for answer in self.answers(nodes).values():
+            found &= frozenset(answer.viable)
+        return found
+
+    def doing(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Of the nodes those that come into question, and have room."""
+        misfits = self.misfits(nodes)
+        return self.with_room([node for node in nodes if node not in misfits])
 
     def would_do(self, node: str) -> bool:
         """Whether the node comes into question, and has room."""
-        return not self.misfits([node]) and self.has_room(node)
+        return bool(self.doing([node]))
 
     def holders(self, node: str) -> list[PodReference]:
         """Other pods that are on the node, or hold something of the same drivers that is of use there."""

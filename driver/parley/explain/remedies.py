@@ -93,22 +93,23 @@ def _by_trying(world: World, judge: Judge, said: Said) -> Iterator[Remedy]:
     if judge.problem or not judge.pending:
         return
     nodes = [node.metadata.name for node in world.nodes]
+    now = judge.doing(nodes)
     if judge.drivers:
-        yield from _free_now(judge, nodes)
-    ways = list(_ways(judge, nodes))
+        yield from _free_now(judge, nodes, now)
+    ways = list(_ways(judge, nodes, now))
     yield from (_ends(world, judge, way, said) for way in sorted(ways, key=_effort)[:MOST])
     if len(ways) > MOST:
         more, least = tuple(way.node for way in ways), "at least " if len(ways) == _TRIED else ""
         yield Remedy("podEnds", f"in the same way on {least}{len(ways) - MOST} more nodes", (), more)
     yield from _changed_nodes(judge, nodes)
-    yield from _another_node(world, judge, nodes, ways)
+    yield from _another_node(world, judge, nodes, ways, now)
 
 
-def _free_now(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
+def _free_now(judge: Judge, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
     """Nodes that would do already: the controller was not as far when it wrote."""
     if judge.outside:
         return
-    free = [node for node in nodes if judge.would_do(node)]
+    free = [node for node in nodes if node in now]
     if free:
         yield Remedy("node", f"{_nodes(free)} would do now: wait a moment and look again", (), tuple(free[:MOST]))
 
@@ -117,23 +118,25 @@ def _effort(way: _Way) -> tuple[int, str]:
     return len(way.pods), way.node
 
 
-def _ways(judge: Judge, nodes: Sequence[str]) -> Iterator[_Way]:
+def _ways(judge: Judge, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Way]:
     """Nodes that would do if some pods ended, each with as few of those as were found."""
-    promising = (node for node in nodes if _with_all_gone(judge, node))
+    everybody = judge.all_holders()
+    with judge.without(everybody):
+        with_room, doing = judge.with_room(nodes), judge.doing(nodes)
+    tried = (node for node in nodes if node in with_room and node not in now)
+    promising = (node for node in tried if _with_all_gone(judge, node))
     on_nodes = [_fewest(judge, node, judge.holders(node)) for node in islice(promising, _TRIED)]
     if on_nodes:
         yield from on_nodes
         return
-    everybody = judge.all_holders()
-    with judge.without(everybody):
-        node = next((node for node in nodes if judge.would_do(node)), None)
+    node = next((node for node in nodes if node in doing), None)
     if node is not None and everybody:
         yield _fewest(judge, node, everybody)
 
 
 def _with_all_gone(judge: Judge, node: str) -> bool:
     pods = judge.holders(node)
-    if not pods or judge.would_do(node):
+    if not pods:
         return False
     with judge.without(pods):
         return judge.would_do(node)
@@ -191,9 +194,10 @@ def _holds(world: World, judge: Judge, pod: PodReference) -> str:
 
 def _changed_nodes(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
     """Nodes that have what is asked for, but that the pod may not use, whatever ends there."""
-    told = 0
-    for node, why in judge.misfits(nodes).items():
-        if told == MOST or not judge.has_room(node):
+    told, misfits = 0, judge.misfits(nodes)
+    with_room = judge.with_room(list(misfits))
+    for node, why in misfits.items():
+        if told == MOST or node not in with_room:
             continue
         with judge.without(judge.holders(node)):
             stays = judge.misfits([node])
@@ -202,14 +206,16 @@ def _changed_nodes(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
             yield Remedy("node", f"node {node} has what the claims ask for, but {why}", (), (node,))
 
 
-def _another_node(world: World, judge: Judge, nodes: Sequence[str], ways: Sequence[_Way]) -> Iterator[Remedy]:
+def _another_node(
+    world: World, judge: Judge, nodes: Sequence[str], ways: Sequence[_Way], now: frozenset[str]
+) -> Iterator[Remedy]:
     """A node of which there is one already, unless what lacks is not the nodes'; or that no node would do."""
     local = [way for way in ways if not any(_holds_everywhere(world, judge, pod) for pod in way.pods)]
     if local:
         yield Remedy("addNode", f"another node like {local[0].node} would help", (), (local[0].node,))
     elif not nodes:
         yield Remedy("addNode", "the cluster has no nodes: add one")
-    elif not ways and not any(judge.would_do(node) for node in nodes):
+    elif not ways and not now:
         yield _nowhere(judge, nodes)
 
 
