@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks import memory, simulated
+from benchmarks import memory, node_plugin, simulated
 from benchmarks.measurement import Result, compared, measure
 from benchmarks.stage import control_plane, stage
 from benchmarks.workloads import WORKLOADS
 
-_KNOWN = (*(workload.name for workload in WORKLOADS), simulated.NAME, memory.NAME)
+_KNOWN = (*(workload.name for workload in WORKLOADS), simulated.NAME, memory.NAME, node_plugin.NAME)
 
 
 def main() -> None:
@@ -28,16 +28,18 @@ def main() -> None:
     parser.add_argument("--profile", metavar="FILE", type=Path, help=profiling)
     first = "let what is measured run before other work of this machine (root only); for machines that are shared"
     parser.add_argument("--first", action="store_true", help=first)
+    against = "also measure the node plugin of another checkout, by turns, and compare"
+    parser.add_argument("--against", metavar="FOLDER", type=Path, help=against)
     arguments = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
-    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first)
+    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first, arguments.against)
     if arguments.profile:
         print(arguments.profile.read_text(), file=sys.stderr)
 
 
-def _run(names: Sequence[str], profile: Path | None, first: bool) -> None:
-    """Those on a real control plane share it; that of the memory is its own."""
+def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path | None) -> None:
+    """Those on a real control plane share it; that of the memory is its own, and so is the node plugin's."""
     if any(workload.name in names for workload in WORKLOADS):
         asyncio.run(_run_workloads(names, profile, first))
     if simulated.NAME in names:
@@ -45,6 +47,8 @@ def _run(names: Sequence[str], profile: Path | None, first: bool) -> None:
             _say(result)
     if memory.NAME in names:
         asyncio.run(_run_memory(first))
+    if node_plugin.NAME in names:
+        asyncio.run(_run_node_plugin(against.resolve() if against else None, first))
 
 
 async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool) -> None:
@@ -61,6 +65,12 @@ async def _run_memory(first: bool) -> None:
     with control_plane() as cluster:
         async with stage(cluster, None) as ready:
             _say(await memory.measure(ready, first=first))
+
+
+async def _run_node_plugin(against: Path | None, first: bool) -> None:
+    with control_plane() as cluster:
+        for result in await node_plugin.measure(cluster, against, first=first):
+            _say(result)
 
 
 def _say(result: msgspec.Struct) -> None:

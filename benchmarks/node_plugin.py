@@ -1,4 +1,4 @@
-"""What the node plugin takes: the real program between a real API server and its sockets, called as the kubelet does.
+"""What the node plugin takes: the real program between a real API server and its sockets, called as by a kubelet.
 
 Nothing runs on the node, and the hooks of the plugin's own driver have no effects: what is measured is the plugin.
 Claims are prepared one after the other while more and more are held, then a hundred at the same moment, again and
@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
@@ -47,7 +47,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the output: of each number the least of all rounds, as other work of the machine only adds.
 
     Times are of the call, in milliseconds. `at_once_all_ms` is until the last of a hundred is answered. Memory is
-    resident, in MB. `others_cpu_share` is what others used of the machine, at the most.
+    resident, in MiB. `others_cpu_share` is how many processors were used by others than the cluster, the plugin
+    and the benchmark, at the most.
     """
 
     workload: str
@@ -64,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty_mb: float
     full_mb: float
     others_cpu_share: float
-    of_against: dict[str, float] | None = None
+    of_against: dict[str, float] = {}
     """The numbers as multiples of those of the other checkout in the same run."""
 
 
@@ -90,7 +91,7 @@ async def measure(cluster: Cluster, against: Path | None, *, first: bool) -> lis
                 name = f"{NODE_PLUGIN}-{number}-{checkouts.index(checkout)}"
                 async with _plugin(cluster, checkout, name) as (kubelet, process):
                     with _first(process, first):
-                        rounds[checkout].append(await _round(kubelet, process, claims))
+                        rounds[checkout].append(await _round(cluster, kubelet, process, claims))
     results = [_result(checkout, taken) for checkout, taken in rounds.items()]
     return [compared(results[0], results[1]), results[1]] if against else results
 
@@ -132,8 +133,11 @@ async def _plugin(cluster: Cluster, checkout: Path, name: str) -> AsyncIterator[
     ]
     (folder / "devices.yaml").write_text(yaml.safe_dump({"devices": entries}))
     registration = folder / "registry" / f"{_DRIVER}-reg.sock"
-    program = _program(checkout, cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN), folder)
-    component = await asyncio.to_thread(cluster.add_program, name, program, health=str(registration))
+    program = _program(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN), folder)
+    source = {"PYTHONPATH": f"{checkout / 'driver'}:{checkout / 'kubelet-plugin'}"}
+    component = await asyncio.to_thread(
+        cluster.add_program, name, program, environment=source, health=str(registration)
+    )
     try:
         async with Kubelet(registration) as kubelet:
             yield kubelet, Process(name, str(component.pid))
@@ -141,9 +145,8 @@ async def _plugin(cluster: Cluster, checkout: Path, name: str) -> AsyncIterator[
         await asyncio.to_thread(component.stop, 60)
 
 
-def _program(checkout: Path, account: Path, folder: Path) -> list[str]:
+def _program(account: Path, folder: Path) -> list[str]:
     return [
-        *("env", f"PYTHONPATH={checkout / 'driver'}:{checkout / 'kubelet-plugin'}"),
         *(sys.executable, "-m", "parley_kubelet"),
         *("--kubeconfig", str(account)),
         *("--node-name", _NODE),
@@ -164,10 +167,10 @@ def _first(process: Process, wanted: bool) -> Iterator[None]:
         usage.put_first(Process("benchmark", "self"), False)
 
 
-async def _round(kubelet: Kubelet, process: Process, claims: Sequence[BuiltinClaim]) -> _Round:
+async def _round(cluster: Cluster, kubelet: Kubelet, process: Process, claims: Sequence[BuiltinClaim]) -> _Round:
     await asyncio.sleep(_QUIET)
     empty = usage.resident_megabytes(process)
-    began, busy = time.monotonic(), usage.busy_seconds() - _used(process)
+    began, others = time.monotonic(), _others(cluster)
     singly, together = claims[:ONE_BY_ONE], claims[ONE_BY_ONE:]
     before = usage.cpu_seconds(process)
     one = [await _prepared(kubelet, claim) for claim in singly]
@@ -177,7 +180,7 @@ async def _round(kubelet: Kubelet, process: Process, claims: Sequence[BuiltinCla
         at_once.append(await asyncio.gather(*(_prepared(kubelet, claim) for claim in together)))
         await asyncio.gather(*(_unprepared(kubelet, claim) for claim in together))
     await asyncio.gather(*(_prepared(kubelet, claim) for claim in together))
-    others = (usage.busy_seconds() - _used(process) - busy) / (time.monotonic() - began)
+    others = (_others(cluster) - others) / (time.monotonic() - began)
     await asyncio.sleep(_QUIET)
     return _Round(
         one=one,
@@ -190,8 +193,9 @@ async def _round(kubelet: Kubelet, process: Process, claims: Sequence[BuiltinCla
     )
 
 
-def _used(process: Process) -> float:
-    return usage.cpu_seconds(process) + usage.cpu_seconds(Process("benchmark", "self"))
+def _others(cluster: Cluster) -> float:
+    pids = ["self", *(str(cluster.component(n).pid) for n in cluster.component_names if cluster.component(n).pid)]
+    return usage.busy_seconds() - sum(usage.cpu_seconds(Process(pid, pid)) for pid in pids)
 
 
 async def _prepared(kubelet: Kubelet, claim: BuiltinClaim) -> float:
@@ -213,7 +217,7 @@ async def _unprepared(kubelet: Kubelet, claim: BuiltinClaim) -> float:
 
 
 def _result(checkout: Path, rounds: Sequence[_Round]) -> Result:
-    at_once = [sorted(sum(each.at_once, [])) for each in rounds]
+    at_once = [sorted(time for times in each.at_once for time in times) for each in rounds]
     return Result(
         workload=NAME,
         checkout=checkout.name,
@@ -230,3 +234,25 @@ def _result(checkout: Path, rounds: Sequence[_Round]) -> Result:
         full_mb=_least(each.full_mb for each in rounds),
         others_cpu_share=round(max(each.others_cpu_share for each in rounds), 2),
     )
+
+
+def _least(values: Iterable[float]) -> float:
+    return round(min(values), 2)
+
+
+_COMPARED = (
+    "one_p50_ms",
+    "one_p99_ms",
+    "one_cpu_ms",
+    "unprepare_p50_ms",
+    "at_once_p50_ms",
+    "at_once_all_ms",
+    "empty_mb",
+    "full_mb",
+)
+
+
+def compared(result: Result, other: Result) -> Result:
+    """The result with its numbers as multiples of the other's."""
+    shares = {name: round(getattr(result, name) / getattr(other, name), 2) for name in _COMPARED}
+    return msgspec.structs.replace(result, of_against=shares)
