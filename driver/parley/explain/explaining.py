@@ -1,7 +1,7 @@
 """Puts together what is known about a pod: the entry to this package.
 
-`explain` reads and explains one pod, `explain_waiting` all that wait. What can't be answered is raised as
-Unanswerable, in words.
+`explain` reads and explains one pod, `explain_waiting` all that wait; `explain_in` explains in a world that was
+read before. What can't be answered is raised as Unanswerable, in words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,12 @@ from parley.kube.clock import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What is read about single pods, beside the `World`."""
+class Told:
+    """What is read about a single pod, beside the `World`: the pod and its PodScheduling with every field (None if
+    there is none), and the events about it."""
 
     raw: Mapping[str, Any]
-    asked_at: str
+    scheduling: Mapping[str, Any] | None
     events: Sequence[Event]
 
 
@@ -49,18 +50,33 @@ class Waiting:
 
 async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
     """One pod. Raises Unanswerable if there is none, or none with claims of Parley's."""
+    told = await tell(client, namespace, name)
+    pod = _decoded(told)
+    world = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
+    return _explained(world, pod, told, waiting(world))
+
+
+async def tell(client: Client, namespace: str, name: str) -> Told:
+    """What `explain_in` has to know. Raises Unanswerable if there is no such pod, or it has no claims."""
     try:
         raw = await client.get(PODS.untyped(), name, namespace)
     except NotFound:
         raise Unanswerable(await _no_such_pod(client, namespace, name)) from None
-    pod = PODS.decode(orjson.dumps(raw))
-    if not pod.spec.resource_claims:
+    if not raw.get("spec", {}).get("resourceClaims"):
         raise Unanswerable(
             f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): Parley has no part"
         )
-    world = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
-    told = _Told(raw, await _asked_at(client, pod), await _events(client, namespace))
-    return _explained(world, pod, told, waiting(world))
+    about = f"regarding.uid={raw['metadata']['uid']}"
+    return Told(raw, await _scheduling(client, namespace, name), await _events(client, namespace, about))
+
+
+def explain_in(world: World, told: Told) -> Explanation:
+    """As `explain`. Raises Unanswerable if none of the pod's claims is Parley's."""
+    return _explained(world, _decoded(told), told, waiting(world))
+
+
+def _decoded(told: Told) -> Pod:
+    return PODS.decode(orjson.dumps(told.raw))
 
 
 async def namespaces_of(client: Client, name: str) -> list[str]:
@@ -77,7 +93,7 @@ async def explain_waiting(client: Client, now: datetime, namespace: str, *, ever
     world = await read(client, now, namespace)
     chosen = [pod for pod in world.pods.values() if everywhere or pod.metadata.namespace == namespace]
     unbound = [pod for pod in chosen if not pod.spec.node_name and not done(pod) and pod.spec.resource_claims]
-    told = _Told({}, "", await _events(client, None if everywhere else namespace))
+    told = Told({}, None, await _events(client, None if everywhere else namespace))
     line = waiting(world)
     return [
         _explained(world, pod, told, line)
@@ -91,7 +107,7 @@ def waiting(world: World) -> list[Waiting]:
     found = []
     for key in world.schedulings:
         pod = world.pods.get(key)
-        if pod is not None and _state(pod) == "waits":
+        if pod is not None and state_of(pod) == "waits":
             classes = frozenset(claim.class_name for claim in Judge(world, pod).pending)
             found.append(Waiting(pod.metadata.creation_timestamp or "", pod.metadata.uid, "/".join(key), classes))
     return sorted(found, key=lambda one: (one.created, one.uid))
@@ -112,23 +128,21 @@ async def _no_such_pod(client: Client, namespace: str, name: str) -> str:
     return f"{text}: see `kubectl get pods -n {namespace}`, or name another namespace with -n"
 
 
-async def _asked_at(client: Client, pod: Pod) -> str:
-    """When the pod's PodScheduling was last written by the controller."""
+async def _scheduling(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
     try:
-        raw = await client.get(POD_SCHEDULINGS.untyped(), pod.metadata.name, pod.metadata.namespace)
+        return await client.get(POD_SCHEDULINGS.untyped(), name, namespace)
     except (NotFound, Forbidden):
-        return ""
-    return written_at(raw)
+        return None
 
 
-async def _events(client: Client, namespace: str | None) -> Sequence[Event]:
+async def _events(client: Client, namespace: str | None, fields: str = "") -> Sequence[Event]:
     try:
-        return (await client.list(EVENTS, namespace)).items
+        return (await client.list(EVENTS, namespace, field_selector=fields)).items
     except Forbidden:
         return ()
 
 
-def _explained(world: World, pod: Pod, told: _Told, line: Sequence[Waiting]) -> Explanation:
+def _explained(world: World, pod: Pod, told: Told, line: Sequence[Waiting]) -> Explanation:
     meta, key = pod.metadata, (pod.metadata.namespace, pod.metadata.name)
     judge = Judge(world, pod)
     scheduling = _of(pod, world.schedulings.get(key))
@@ -137,7 +151,7 @@ def _explained(world: World, pod: Pod, told: _Told, line: Sequence[Waiting]) -> 
             f"pod {key[0]}/{key[1]} has no claims of Parley's: its claims are of other DRA drivers "
             "(`kubectl describe pod` has what they say)"
         )
-    state = _state(pod)
+    state = state_of(pod)
     code, message = _why(world, judge, scheduling) if state == "waits" else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
     mirrors = [claim.mirror for claim in judge.claims if claim.mirror is not None]
@@ -155,7 +169,7 @@ def _explained(world: World, pod: Pod, told: _Told, line: Sequence[Waiting]) -> 
         viable=status.viable if status is not None else 0,
         claims=facts(world, pod, judge.claims),
         nodes=matrix.present(world, judge, scheduling) if waits else matrix.recorded(pod, scheduling),
-        findings=findings(world, pod, told.raw, scheduling, told.asked_at, mirrors, told.events),
+        findings=findings(world, pod, told.raw, scheduling, written_at(told.scheduling), mirrors, told.events),
         remedies=remedies(world, judge, code, scheduling) if waits else (),
         ahead=_ahead(pod, judge, line) if waits else (),
         unread=world.unread,
@@ -170,7 +184,8 @@ def _of(pod: Pod, scheduling: PodScheduling | None) -> PodScheduling | None:
     return scheduling
 
 
-def _state(pod: Pod) -> str:
+def state_of(pod: Pod) -> str:
+    """waits, bound, ended, deleting or gated."""
     if done(pod):
         return "ended"
     if pod.metadata.deletion_timestamp:

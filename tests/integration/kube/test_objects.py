@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.integration.kube.objects import CONFIG_MAPS, config_map, parley_claim, pod, pod_scheduling
 
-from parley.api.resources import CLAIMS, NODES, POD_SCHEDULINGS, PODS, Resource
+from parley.api.resources import CLAIMS, EVENTS, NODES, POD_SCHEDULINGS, PODS, Resource
 from parley.kube.client import AlreadyExists, BadRequest, Client, Conflict, Invalid, NotFound
 
 CLAIM = CLAIMS.untyped()
@@ -188,6 +188,26 @@ async def test_fields_select(client: Client, namespace: str) -> None:
     assert await names("spec.nodeName=") == ["a", "b"]
     with pytest.raises(BadRequest, match=r"field label not supported: spec\.hostname"):
         await names("spec.hostname=a")
+
+
+async def test_events_are_selected_by_what_they_are_about(client: Client, namespace: str) -> None:
+    for name in ("a", "b"):
+        about = {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": f"uid-of-{name}"}
+        event = {
+            "metadata": {"name": name},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "example.com/test",
+            "reportingInstance": "test",
+            "action": "Testing",
+            "reason": "Tested",
+            "type": "Normal",
+            "regarding": about,
+        }
+        await client.create(EVENTS, event, namespace)
+
+    listing = await client.list(EVENTS, namespace, field_selector="regarding.uid=uid-of-b")
+
+    assert [item.metadata.name for item in listing.items] == ["b"]
 
 
 async def test_a_deletion_can_insist_on_the_object_it_means(client: Client, namespace: str) -> None:

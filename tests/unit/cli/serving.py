@@ -60,10 +60,12 @@ def answers_of(server: MemoryServer) -> Answers:
     return answers
 
 
-def _named(content: bytes, selector: str) -> bytes:
-    """The list with only the object that `metadata.name=NAME` selects."""
+def _selected(content: bytes, selector: str) -> bytes:
+    """The list with only the objects that a selector such as `metadata.name=NAME` selects."""
     found = orjson.loads(content)
-    found["items"] = [item for item in found["items"] if item["metadata"]["name"] == selector.partition("=")[2]]
+    path, _, value = selector.partition("=")
+    above, _, field = path.partition(".")
+    found["items"] = [item for item in found["items"] if item[above].get(field) == value]
     return orjson.dumps(found)
 
 
@@ -89,7 +91,7 @@ def served(
             elif content is None:
                 code, content = 404, orjson.dumps({"reason": "NotFound", "message": "not found"})
             elif selector := parse_qs(url.query).get("fieldSelector"):
-                content = _named(content, selector[0])
+                content = _selected(content, selector[0])
             self.send_response(code)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

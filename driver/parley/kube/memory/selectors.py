@@ -1,7 +1,7 @@
 """Label and field selectors as predicates on JSON objects.
 
 Fields that can be selected: `metadata.name` and `metadata.namespace` of every kind, a pod's and a slice's node,
-a pod's phase and scheduler. Others are refused, as by a real server.
+a pod's phase and scheduler, what an event is about. Others are refused, as by a real server.
 """
 
 import re
@@ -18,6 +18,7 @@ Predicate = Callable[[Json], bool]
 _SELECTABLE: dict[tuple[str, str], frozenset[str]] = {
     ("", "pods"): frozenset({"spec.nodeName", "spec.schedulerName", "status.phase"}),
     ("resource.k8s.io", "resourceslices"): frozenset({"spec.nodeName", "spec.driver"}),
+    ("events.k8s.io", "events"): frozenset({"regarding.uid"}),
 }
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 _SET_BASED = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)$")
