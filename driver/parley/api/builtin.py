@@ -93,6 +93,7 @@ class SchedulingGate(Struct, frozen=True):
 class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
+    priority: int | None = None
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
