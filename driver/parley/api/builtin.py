@@ -103,6 +103,7 @@ class PodSpec(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     resource_claims: list[PodResourceClaim] = []
     scheduling_gates: list[SchedulingGate] = []
+    scheduling_group: dict[str, Any] | None = None
 
 
 class PodResourceClaimStatus(Struct, frozen=True):
@@ -300,3 +301,12 @@ class Event(Struct, frozen=True):
     note: str = ""
     type: str = ""
     regarding: Any = None
+
+
+class DeviceClassSpec(Struct, frozen=True):
+    extended_resource_name: str = ""
+
+
+class DeviceClass(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()

@@ -112,6 +112,8 @@ RESOURCE_SLICES = Resource(
     "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, builtin.ResourceSlice
 )
 
+DEVICE_CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, builtin.DeviceClass)
+
 CLASSES = Resource(GROUP, VERSION, "resourceclasses", "ResourceClass", False, models.ResourceClass)
 CLAIMS = Resource(GROUP, VERSION, "resourceclaims", "ResourceClaim", True, models.ResourceClaim)
 TEMPLATES = Resource(

@@ -35,7 +35,7 @@ def _gather_one(
         return None
     if found is None or found.problem is not None or found.holding is not None:
         return found
-    return _with_class(cluster, drivers, found)
+    return with_class(cluster, drivers, found)
 
 
 def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
@@ -88,7 +88,8 @@ def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) 
     return soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
 
 
-def _with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim) -> PodClaim:
+def with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim) -> PodClaim:
+    """The claim with its class, or with the problem that there is none."""
     assert found.asked is not None
     assert found.mirror is not None
     class_name = found.asked.class_name

@@ -15,8 +15,7 @@ from parley.explain.reading import World
 from parley.negotiation.answers import Answers
 from parley.negotiation.fit import Amounts, requested
 from parley.negotiation.states import ClaimState
-from parley.scheduler.candidates import CandidateNodes
-from parley.scheduler.native.negotiating import common_nodes
+from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.questions import Question, question
 from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters

@@ -1,10 +1,15 @@
-"""The nodes that come into question for one pod, in an order that spreads pods over nodes."""
+"""The nodes that come into question for one pod, in an order that spreads pods over nodes.
+
+`CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
+has said that they pass the real ones.
+"""
 
 from collections.abc import Iterator, Sequence, Set
 
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
 from parley.control.cluster import Cluster
+from parley.control.podclaims import PodClaim
 from parley.control.suitable import spread, suitable_nodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
@@ -56,12 +61,11 @@ class CandidateNodes:
             return "does not exist"
         if self.only is not None and name not in self.only:
             return "another claim of the pod is allocated elsewhere"
-        if reason := self._unsuitable(node):
-            return reason
-        usage = self._cluster.usage
-        return misfit(
-            self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name)
-        ) or self._without_plugin(name)
+        return self._unsuitable(node) or self._filtered(node) or self._without_plugin(name)
+
+    def _filtered(self, node: Node) -> str:
+        name, usage = node.metadata.name, self._cluster.usage
+        return misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
 
     def _without_plugin(self, node: str) -> str:
         found = (self._cluster.plugins.missing(class_, node) for class_ in self._classes)
@@ -72,3 +76,34 @@ class CandidateNodes:
             if not matches(selector, node):
                 return f"is not among the suitableNodes of class {class_name}"
         return ""
+
+
+class ProposedNodes(CandidateNodes):
+    """Iterates over those of a scheduler's candidates that come into question, in the same way."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pod: Pod,
+        classes: Sequence[ResourceClass],
+        only: Set[str] | None,
+        proposed: Sequence[str],
+    ) -> None:
+        super().__init__(cluster, pod, classes, only)
+        self._proposed = proposed
+        self._known = frozenset(proposed)
+
+    def _names(self) -> Sequence[str]:
+        if self.only is None:
+            return self._proposed
+        return [name for name in self._proposed if name in self.only]
+
+    def _filtered(self, node: Node) -> str:
+        return "" if node.metadata.name in self._known else "does not pass the scheduler's own filters"
+
+
+def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
+    """The nodes where everything that is allocated for the pod can be used; None if nothing limits them."""
+    limits = [claim.holding.nodes for claim in claims if claim.holding is not None]
+    sets = [frozenset(nodes) for nodes in limits if nodes is not None]
+    return frozenset.intersection(*sets) if sets else None

@@ -20,7 +20,8 @@ from parley.control.restoring import adopt
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.states import ClaimState, Step, next_step
-from parley.scheduler.native.negotiating import Negotiator, common_nodes
+from parley.scheduler.candidates import common_nodes
+from parley.scheduler.native.negotiating import Negotiator
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods
 from parley.scheduler.talks import Talks

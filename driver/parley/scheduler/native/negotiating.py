@@ -1,24 +1,24 @@
 """One pod's negotiation: propose candidates, hear the drivers, and decide on a node, or on what to wait for."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.ledger import Ledger
 from parley.control.limits import topic as limit_topic
-from parley.control.nowhere import nowhere, where
 from parley.control.podclaims import NODES, PodClaim, Topic
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
-from parley.scheduler.candidates import CandidateNodes
+from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores
 from parley.scheduler.talks import Failure, Talks
+from parley.scheduler.unviable import class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -146,14 +146,10 @@ class Negotiator:
             await self._placing.give_back_all(pod)
             self._pods.retry(key)
             return
-        outcome, total = attempt.outcome, len(self._cluster.node_names())
-        code, message = nowhere(total, nodes.misfits, outcome.refused, asked=bool(outcome.candidates))
-        held = [claim.holding for claim in claims if claim.holding is not None]
-        message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
-        topics: list[Topic] = [("driver", driver) for driver in asked.requests]
-        topics += [("claim", one.namespace, one.claim) for one in held]
-        topics += [*_classes(claims), NODES]
-        await self._pods.wait(key, pod, code, message, _line(pod, asked, attempt, nodes), topics)
+        total = len(self._cluster.node_names())
+        found = nothing_viable(total, claims, asked.requests, nodes.misfits, attempt.outcome)
+        line = waiting_line(pod, asked, attempt, nodes.only)
+        await self._pods.wait(key, pod, found.code, found.message, line, found.topics)
 
     async def _proceed(
         self,
@@ -194,24 +190,5 @@ class Negotiator:
             self._pods.again(key, attempt.pause(now()))
         nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
-        topics = [*_classes(claims), NODES]
+        topics = [*class_topics(claims), NODES]
         await self._pods.wait(key, pod, reasons.SCHEDULER_REFUSED, message, pod.metadata.uid, topics)
-
-
-def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
-    """The nodes where everything that is allocated for the pod can be used; None if nothing limits them."""
-    limits = [claim.holding.nodes for claim in claims if claim.holding is not None]
-    sets = [frozenset(nodes) for nodes in limits if nodes is not None]
-    return frozenset.intersection(*sets) if sets else None
-
-
-def _classes(claims: Sequence[PodClaim]) -> list[Topic]:
-    """What changes when a class does that is to decide about the pod."""
-    return [("class", claim.class_.metadata.name) for claim in claims if claim.class_ is not None]
-
-
-def _line(pod: Pod, asked: Question, attempt: Attempt, nodes: CandidateNodes) -> Hashable:
-    """Pods in one line are alike in all that decides: what can't serve the first can't serve the others."""
-    if attempt.excluded or attempt.refused:
-        return pod.metadata.uid
-    return asked.signature(pod), nodes.only

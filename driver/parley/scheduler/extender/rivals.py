@@ -1,0 +1,87 @@
+"""Asks drivers about a pod as if all pods that were told a node, and have not taken it yet, got it.
+
+A driver judges all claims of a request together. So a node is viable beside others' holds if a request with their
+claims and the pod's is: nothing about a driver need be known for it. Pessimistic: of several nodes that a pod was
+told it takes one.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from parley.negotiation.answers import Answer, Answers, viable_for_all
+from parley.negotiation.rounds import Ask
+from parley.scheduler.extender.holds import Hold, Holds
+from parley.scheduler.questions import Question
+from parley.sdk import PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver
+
+PROMISED = "another pod is just getting what is left"
+
+MOST_RIVALS = 8
+"""A node that more pods may get is left to them for the moment: judging many together takes long."""
+
+
+def beside(
+    drivers: Mapping[str, EmbeddedDriver], holds: Holds, pod: PodReference, asked: Question, ask: Ask
+) -> Ask:
+    """The same question, with answers that stay true whatever the other pods take."""
+
+    def answers(nodes: Sequence[str]) -> Answers:
+        found = ask(nodes)
+        lost = _lost(drivers, holds, pod, asked, viable_for_all(nodes, found))
+        return {entry: _without(answer, lost) for entry, answer in found.items()} if lost else found
+
+    return answers
+
+
+def _lost(
+    drivers: Mapping[str, EmbeddedDriver],
+    holds: Holds,
+    pod: PodReference,
+    asked: Question,
+    viable: Sequence[str],
+) -> frozenset[str]:
+    """The nodes that may be full once the other pods have what they were told."""
+    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    known: dict[str, Hold] = {}
+    for node in viable:
+        rivals = {uid: h for uid, h in holds.on(node).items() if uid != pod.uid and _compete(h.asked, asked)}
+        known.update(rivals)
+        if rivals:
+            groups[tuple(rivals)].append(node)
+    lost: set[str] = set()
+    for uids, nodes in groups.items():
+        lost.update(_full(drivers, [known[uid].asked for uid in uids], asked, nodes))
+    return frozenset(lost)
+
+
+def _compete(one: Question, other: Question) -> bool:
+    return not one.requests.keys().isdisjoint(other.requests)
+
+
+def _full(
+    drivers: Mapping[str, EmbeddedDriver], rivals: Sequence[Question], asked: Question, nodes: Sequence[str]
+) -> frozenset[str]:
+    if len(rivals) > MOST_RIVALS:
+        return frozenset(nodes)
+    left = frozenset(nodes)
+    for name, request in asked.requests.items():
+        together = _together(request, [r.requests[name] for r in rivals if name in r.requests])
+        left = left.intersection(viable_for_all(nodes, drivers[name].viable(together, nodes)))
+    return frozenset(nodes) - left
+
+
+def _together(request: Request[Any, Any], rivals: Sequence[Request[Any, Any]]) -> Request[Any, Any]:
+    """One request with the claims of all, under names that do not clash."""
+    others = tuple(
+        replace(claim, name=f"{rival.pod.uid}/{claim.name}") for rival in rivals for claim in rival.claims
+    )
+    return replace(request, claims=(*request.claims, *others))
+
+
+def _without(answer: Answer, lost: frozenset[str]) -> Answer:
+    viable = tuple(node for node in answer.viable if node not in lost)
+    reasons = dict.fromkeys(lost.intersection(answer.viable), PROMISED)
+    return Answer(viable, answer.alternatives, {**answer.reasons, **reasons})
