@@ -38,6 +38,9 @@ def up(
     ] = None,
     deploy: Deploy = SOURCE / "deploy",
     devices: Devices = SOURCE / "examples" / "devices",
+    extender: Annotated[
+        bool, typer.Option("--extender", help="Run a second scheduler too, for pods with schedulerName: parley.")
+    ] = False,
 ) -> None:
     """Start the cluster, and Parley in it. Prints the path of its kubeconfig; all else goes to stderr."""
     with _failures():
@@ -46,7 +49,7 @@ def up(
         result = devcluster.up(directory, fake_nodes=fake_nodes, kubeconfig=kubeconfig)
         typer.echo(f"up: {result.how}", err=True)
         if result.cluster is not None:
-            _run_parley(result.cluster, deploy, devices)
+            _run_parley(result.cluster, deploy, devices, extender)
     typer.echo(result.kubeconfig)
     for line in _next_steps(result.kubeconfig, parley=result.cluster is not None):
         typer.echo(line, err=True)
@@ -76,12 +79,16 @@ def status(directory: Directory = None) -> None:
     raise typer.Exit(0 if all(component.running for component in components) else 1)
 
 
-def _run_parley(cluster: "Cluster", deploy: Path, devices: Path) -> None:
+def _run_parley(cluster: "Cluster", deploy: Path, devices: Path, extender: bool) -> None:
     from parley.devcluster.parley import CONTROLLER, run_parley
+    from parley.devcluster.second_scheduler import SECOND_SCHEDULER
 
     if CONTROLLER not in cluster.component_names:
-        run_parley(
-            cluster, deploy=deploy, devices={node.name: devices / f"{node.name}.yaml" for node in cluster.nodes}
+        files = {node.name: devices / f"{node.name}.yaml" for node in cluster.nodes}
+        run_parley(cluster, deploy=deploy, devices=files, extender=extender)
+    elif extender and SECOND_SCHEDULER not in cluster.component_names:
+        raise ValueError(
+            f"the cluster in {cluster.directory} runs without a second scheduler: run `parley cluster down` first"
         )
 
 

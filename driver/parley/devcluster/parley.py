@@ -13,6 +13,7 @@ from pathlib import Path
 
 from parley.devcluster.cluster import Cluster
 from parley.devcluster.layout import Node
+from parley.devcluster.second_scheduler import SCHEDULER_NAME, free_address, grant, start_second_scheduler
 from parley.devcluster.startup import ClusterError
 
 NAMESPACE = "parley-system"
@@ -32,8 +33,11 @@ def run_parley(
     node_plugin: Sequence[str] = _NODE_PROGRAM,
     controller_arguments: Sequence[str] = (),
     node_arguments: Sequence[str] = (),
+    extender: bool = False,
 ) -> None:
     """Install Parley's objects and start the controller and one node plugin per real node.
+
+    With `extender` a second scheduler runs too, for pods that have `schedulerName: parley`.
 
     `deploy` is the folder that has `devcluster/kustomization.yaml`; `devices` gives each real node's device
     configuration file. The components are called `parley-controller` and `parley-kubelet-<node>`; they are
@@ -43,7 +47,8 @@ def run_parley(
     install(cluster, deploy)
     files = {node.name: _devices_of(node, devices or {}) for node in cluster.nodes}
     account = cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
-    cluster.add_program(CONTROLLER, [*controller, "--kubeconfig", str(account), *controller_arguments])
+    door = _extender(cluster, deploy) if extender else ()
+    cluster.add_program(CONTROLLER, [*controller, "--kubeconfig", str(account), *door, *controller_arguments])
     if not cluster.nodes:
         return
     account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
@@ -61,6 +66,14 @@ def install(cluster: Cluster, deploy: Path) -> None:
     if cluster.kubectl("get", "customresourcedefinitions", "--output=name").strip():
         wait = ("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
         cluster.kubectl(*wait)
+
+
+def _extender(cluster: Cluster, deploy: Path) -> Sequence[str]:
+    """Start the second scheduler; returns what the controller has to be told about it."""
+    grant(cluster, deploy)
+    address = free_address()
+    start_second_scheduler(cluster, deploy, address)
+    return ("--extender-address", address, "--scheduler-name", SCHEDULER_NAME)
 
 
 def node_plugin_arguments(node: Node, kubeconfig: Path, devices: Path) -> list[str]:

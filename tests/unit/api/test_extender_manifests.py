@@ -1,0 +1,171 @@
+"""The manifests of the extender door: its two sides agree, and each line that a trap taught is there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+VARIANTS = ("extender", "extender-service")
+TIMEOUT_OF_A_BINDING = 45.0
+"""Seconds that the controller itself takes at most for a binding."""
+
+by_variant = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def configuration(variant: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((DEPLOY / variant / "scheduler.yaml").read_text())
+    return document
+
+
+def operations(variant: str) -> Mapping[str, list[Any]]:
+    """What is added to the controller's Deployment, by path."""
+    added: dict[str, list[Any]] = {}
+    for operation in yaml.safe_load((DEPLOY / variant / "controller.yaml").read_text()):
+        added.setdefault(operation["path"], []).append(operation["value"])
+    return added
+
+
+def arguments(variant: str) -> dict[str, str]:
+    """The options that the controller gets for the door."""
+    given = operations(variant)["/spec/template/spec/containers/0/args/-"]
+    return dict(argument.removeprefix("--").split("=") for argument in given)
+
+
+def scheduler_container(variant: str) -> dict[str, Any]:
+    if variant == "extender":
+        (container,) = operations(variant)["/spec/template/spec/containers/-"]
+        return dict(container)
+    documents = yaml.safe_load_all((DEPLOY / variant / "deployment.yaml").read_text())
+    (deployment,) = (document for document in documents if document["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def seconds(duration: str) -> float:
+    return float(duration.removesuffix("s"))
+
+
+@by_variant
+def test_pods_that_name_the_scheduler_are_those_that_the_controller_leaves_to_it(variant: str) -> None:
+    (profile,) = configuration(variant)["profiles"]
+
+    assert profile["schedulerName"] == arguments(variant)["scheduler-name"]
+
+
+@by_variant
+def test_claims_are_left_to_parley_and_all_nodes_are_candidates(variant: str) -> None:
+    settings = configuration(variant)
+
+    assert settings["profiles"][0]["plugins"] == {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}
+    assert settings["percentageOfNodesToScore"] == 100
+
+
+@by_variant
+def test_a_failed_attempt_costs_a_second(variant: str) -> None:
+    settings = configuration(variant)
+
+    assert (settings["podInitialBackoffSeconds"], settings["podMaxBackoffSeconds"]) == (1, 1)
+
+
+@by_variant
+def test_answers_are_waited_for_briefly_and_a_binding_longer_than_the_controller_takes(variant: str) -> None:
+    answering, binding = configuration(variant)["extenders"]
+
+    assert "bindVerb" not in answering
+    assert {"filterVerb", "prioritizeVerb", "preemptVerb"} <= answering.keys()
+    assert not {"filterVerb", "prioritizeVerb", "preemptVerb"} & binding.keys()
+    assert answering["urlPrefix"] == binding["urlPrefix"]
+    assert seconds(answering["httpTimeout"]) == 5
+    assert seconds(binding["httpTimeout"]) > TIMEOUT_OF_A_BINDING
+
+
+@by_variant
+def test_no_pod_is_bound_without_the_extender(variant: str) -> None:
+    for entry in configuration(variant)["extenders"]:
+        assert entry["ignorable"] is False
+        assert entry["nodeCacheCapable"] is True
+        assert "managedResources" not in entry
+
+
+def test_both_variants_are_configured_alike_but_for_the_way_to_the_controller() -> None:
+    loopback, service = configuration("extender"), configuration("extender-service")
+    for settings in (loopback, service):
+        for entry in settings["extenders"]:
+            for key in ("urlPrefix", "enableHTTPS", "tlsConfig"):
+                entry.pop(key, None)
+
+    assert loopback == service
+
+
+def test_on_loopback_the_scheduler_calls_where_the_controller_listens() -> None:
+    for entry in configuration("extender")["extenders"]:
+        address = urlsplit(entry["urlPrefix"])
+        assert (address.scheme, address.netloc) == ("http", arguments("extender")["extender-address"])
+        assert address.hostname == "127.0.0.1"
+
+
+def test_elsewhere_the_scheduler_calls_the_service_over_tls_with_a_certificate_of_its_own() -> None:
+    given = arguments("extender-service")
+    documents = list(yaml.safe_load_all((DEPLOY / "extender-service" / "deployment.yaml").read_text()))
+    (service,) = (document for document in documents if document["kind"] == "Service")
+    (port,) = service["spec"]["ports"]
+    (listening,) = operations("extender-service")["/spec/template/spec/containers/0/ports/-"]
+
+    for entry in configuration("extender-service")["extenders"]:
+        assert entry["enableHTTPS"] is True
+        assert set(entry["tlsConfig"]) == {"caFile", "certFile", "keyFile"}
+        assert entry["urlPrefix"] == f"https://{service['metadata']['name']}.parley-system.svc:{port['port']}"
+    assert port["targetPort"] == listening["name"]
+    assert given["extender-address"].endswith(f":{listening['containerPort']}")
+    assert {"extender-tls-cert", "extender-tls-key", "extender-client-ca"} <= given.keys()
+
+
+def test_only_the_leader_is_ready_behind_the_service_and_nobody_waits_for_the_others() -> None:
+    added = operations("extender-service")
+    (probe,) = added["/spec/template/spec/containers/0/readinessProbe"]
+    (strategy,) = added["/spec/strategy"]
+
+    assert probe["httpGet"] == {"path": "/leads", "port": "http"}
+    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": "100%"}
+
+
+def test_on_loopback_the_controller_follows_the_schedulers_lease() -> None:
+    election = configuration("extender")["leaderElection"]
+
+    assert election["leaderElect"] is True
+    assert election["resourceName"] == arguments("extender")["follow-lease"]
+    assert "follow-lease" not in arguments("extender-service")
+
+
+@by_variant
+def test_the_scheduler_reads_the_configuration_that_is_mounted(variant: str) -> None:
+    container = scheduler_container(variant)
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    (config,) = (a.partition("=")[2] for a in container["args"] if a.startswith("--config="))
+    files = {config}
+    for entry in configuration(variant)["extenders"]:
+        files |= set(entry.get("tlsConfig", {}).values())
+
+    assert {str(Path(file).parent) for file in files} == mounted
+    assert Path(config).name == "scheduler.yaml"
+
+
+@by_variant
+def test_the_scheduler_has_no_privileges(variant: str) -> None:
+    security = scheduler_container(variant)["securityContext"]
+
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+@by_variant
+def test_the_schedulers_version_is_set_in_one_place(variant: str) -> None:
+    (image,) = yaml.safe_load((DEPLOY / variant / "kustomization.yaml").read_text())["images"]
+
+    assert scheduler_container(variant)["image"] == image["name"]
+    assert image["newTag"].startswith("v1.")
