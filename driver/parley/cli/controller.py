@@ -12,6 +12,7 @@ from parley.cli.leading import (
     Identity,
     Kubeconfig,
     Leader,
+    LeaseDuration,
     LeaseName,
     Level,
     MetricsPort,
@@ -31,6 +32,7 @@ def controller(
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = NAMESPACE,
     lease_name: LeaseName = Options.lease_name,
+    lease_duration: LeaseDuration = Options.lease_duration,
     identity: Identity = "",
     driver: Annotated[
         list[str] | None,
@@ -47,7 +49,7 @@ def controller(
     """Run the controller: negotiate for the pods of a cluster."""
     logs.configure(log_format, log_level.number)
     classes = [driver_class(name) for name in driver or BUILT_IN]
-    options = Options(unique(identity), namespace, lease_name, metrics_port)
+    options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration)
 
     def make(client: Client, metrics: Metrics) -> Leader:
         settings = Settings(instance=options.identity)

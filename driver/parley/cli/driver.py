@@ -12,6 +12,7 @@ from parley.cli.leading import (
     Identity,
     Kubeconfig,
     Leader,
+    LeaseDuration,
     Level,
     MetricsPort,
     Namespace,
@@ -40,6 +41,7 @@ def run_driver(
     lease_name: Annotated[
         str, typer.Option(help="Default: parley-driver-NAME, by the driver's name.", show_default=False)
     ] = "",
+    lease_duration: LeaseDuration = Options.lease_duration,
     identity: Identity = "",
     metrics_port: MetricsPort = None,
     log_format: Format = LogFormat.TEXT,
@@ -53,4 +55,4 @@ def run_driver(
     def make(client: Client, _: Metrics) -> Leader:
         return StandaloneDriver(client, found())
 
-    run(kubeconfig, Options(unique(identity), namespace, lease, metrics_port), make)
+    run(kubeconfig, Options(unique(identity), namespace, lease, metrics_port, lease_duration), make)

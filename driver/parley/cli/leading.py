@@ -25,7 +25,7 @@ from parley.control.metrics import Metrics
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.http import HttpClient
-from parley.kube.lease import LeaseElector, LeaseLost
+from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.leased import LeasedClient
 
 log = structlog.get_logger(__name__)
@@ -41,6 +41,16 @@ Kubeconfig = Annotated[
 ]
 Namespace = Annotated[str, typer.Option(help="Where the lease is.")]
 LeaseName = Annotated[str, typer.Option(help="Processes of one lease never work at the same time.")]
+LeaseDuration = Annotated[
+    int,
+    typer.Option(
+        min=5,
+        max=3600,
+        metavar="SECONDS",
+        help="How long a leader that is not heard of keeps others from leading. A short one fails over fast, and "
+        "is lost where the API server is slow.",
+    ),
+]
 Identity = Annotated[
     str,
     typer.Option(help="Begins the holder's name in the lease. Default: the host name.", show_default=False),
@@ -63,6 +73,7 @@ class Options:
     namespace: str = NAMESPACE
     lease_name: str = "parley-controller"
     metrics_port: int | None = None
+    lease_duration: int = 15
 
 
 class Leader(Protocol):
@@ -121,7 +132,8 @@ async def serve(
 
     `fenced` makes the client of the leader: it asks before the bytes of a write leave.
     """
-    elector = LeaseElector(client, options.namespace, options.lease_name, options.identity)
+    times = LeaseTimes.lasting(options.lease_duration)
+    elector = LeaseElector(client, options.namespace, options.lease_name, options.identity, times)
     metrics = Metrics(process_figures())
     metrics.leader.of(lambda: {(): elector.held()})
     leading: list[Leader] = []

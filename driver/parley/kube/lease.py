@@ -19,7 +19,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import structlog
 
@@ -50,6 +50,13 @@ class LeaseTimes:
                 f"retry_seconds {self.retry_seconds:g} must be below renew_deadline {self.renew_deadline:g}, "
                 f"and that below lease_seconds {self.lease_seconds:g}"
             )
+
+    @classmethod
+    def lasting(cls, seconds: float) -> Self:
+        """A lease that holds that long, with the other times in proportion."""
+        usual = cls()
+        share = seconds / usual.lease_seconds
+        return cls(seconds, usual.renew_deadline * share, usual.retry_seconds * share)
 
     @property
     def write_seconds(self) -> float:

@@ -31,8 +31,11 @@ def leader(client: Client, metrics: Metrics) -> Controller:
 
 
 @asynccontextmanager
-async def serving(client: Client, identity: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(serve(client, Options(identity), lambda _: client, leader))
+async def serving(
+    client: Client, identity: str, lease_duration: int = Options.lease_duration
+) -> AsyncIterator[None]:
+    options = Options(identity, lease_duration=lease_duration)
+    task = asyncio.create_task(serve(client, options, lambda _: client, leader))
     try:
         yield
     finally:
@@ -73,6 +76,16 @@ def test_another_one_leads_only_when_the_first_has_ended() -> None:
 
             first.cancel()
             await holder_becomes(client, "second")
+
+    run(story())
+
+
+def test_the_lease_lasts_as_long_as_its_option_says() -> None:
+    async def story() -> None:
+        client = MemoryServer().client()
+        async with serving(client, "a", lease_duration=6):
+            await holder_becomes(client, "a")
+            assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.lease_duration_seconds == 6
 
     run(story())
 

@@ -399,3 +399,8 @@ async def test_refusals_and_watches_pass_through(server: MemoryServer, start: St
 def test_times_that_leave_no_room_are_refused(times: tuple[float, float, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         LeaseTimes(*times)
+
+
+def test_times_are_in_proportion_to_how_long_the_lease_lasts() -> None:
+    assert LeaseTimes.lasting(15) == LeaseTimes()
+    assert LeaseTimes.lasting(6) == LeaseTimes(6, 4, 0.8)
