@@ -18,7 +18,7 @@ from parley.api.resources import POD_SCHEDULINGS, PODS
 from parley.control.cluster import done
 from parley.explain import matrix
 from parley.explain.claims import facts, ours
-from parley.explain.faults import Unanswerable
+from parley.explain.faults import NothingToTell, Unanswerable
 from parley.explain.findings import EVENTS, Event, findings, written_at
 from parley.explain.judging import Judge
 from parley.explain.model import Explanation
@@ -49,7 +49,7 @@ class Waiting:
 
 
 async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
-    """One pod. Raises Unanswerable if there is none, or none with claims of Parley's."""
+    """One pod. Raises NothingToTell if there is none, or none with claims of Parley's."""
     told = await tell(client, namespace, name)
     pod = _decoded(told)
     world = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
@@ -57,13 +57,13 @@ async def explain(client: Client, now: datetime, namespace: str, name: str) -> E
 
 
 async def tell(client: Client, namespace: str, name: str) -> Told:
-    """What `explain_in` has to know. Raises Unanswerable if there is no such pod, or it has no claims."""
+    """What `explain_in` has to know. Raises NothingToTell if there is no such pod, or it has no claims."""
     try:
         raw = await client.get(PODS.untyped(), name, namespace)
     except NotFound:
-        raise Unanswerable(await _no_such_pod(client, namespace, name)) from None
+        raise NothingToTell(await _no_such_pod(client, namespace, name)) from None
     if not raw.get("spec", {}).get("resourceClaims"):
-        raise Unanswerable(
+        raise NothingToTell(
             f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): Parley has no part"
         )
     about = f"regarding.uid={raw['metadata']['uid']}"
@@ -71,7 +71,7 @@ async def tell(client: Client, namespace: str, name: str) -> Told:
 
 
 def explain_in(world: World, told: Told) -> Explanation:
-    """As `explain`. Raises Unanswerable if none of the pod's claims is Parley's."""
+    """As `explain`. Raises NothingToTell if none of the pod's claims is Parley's."""
     return _explained(world, _decoded(told), told, waiting(world))
 
 
@@ -147,7 +147,7 @@ def _explained(world: World, pod: Pod, told: Told, line: Sequence[Waiting]) -> E
     judge = Judge(world, pod)
     scheduling = _of(pod, world.schedulings.get(key))
     if not ours(world, pod, judge.claims):
-        raise Unanswerable(
+        raise NothingToTell(
             f"pod {key[0]}/{key[1]} has no claims of Parley's: its claims are of other DRA drivers "
             "(`kubectl describe pod` has what they say)"
         )

@@ -54,6 +54,8 @@ _NAMESPACED: tuple[Resource[Any], ...] = (
     TEMPLATES,
     POD_SCHEDULINGS,
 )
+KINDS = (*_EVERYWHERE, *_NAMESPACED)
+"""All that is listed."""
 
 
 @dataclass(frozen=True, slots=True)
