@@ -1,15 +1,18 @@
-"""A small model of kube-scheduler 1.37 with its DynamicResources plugin.
+"""A small model of kube-scheduler 1.37, with its DynamicResources plugin, or with an extender instead of it.
 
 What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
 that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
 runs beside the next placement, reserves the claims, nominates the node and waits for binding conditions.
-What it leaves out: backoff but for failed bindings (a pod is tried again at the next change that concerns it),
-priorities, preemption, scores but for the number of pods, structured allocation, the 600 s limit on binding
-conditions and the 5 s between two looks at them, and every filter that `placement` does not name.
+With an extender nothing looks at claims (`extended_cycle`), and pods are evicted for others (`preemption`). The
+extender binds; where that fails all pods that wait are tried again, too.
+What it leaves out: backoff but for failures (a pod is tried again at the next change that concerns it), the order
+of priorities, scores but for the number of pods, structured allocation, the 600 s limit on binding conditions and
+the 5 s between two looks at them, and every filter that `placement` does not name.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from parley.api.builtin import BuiltinClaim
 from parley.control.cluster import Key
@@ -18,28 +21,35 @@ from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.binding_cycle import bind
+from parley.simulate.extended_cycle import schedule
+from parley.simulate.extender_calls import Extender, ExtenderCalls, ExtenderFailed
 from parley.simulate.placement import binding_failed, place, unschedulable
 from parley.simulate.pod_claims import reserved_by_others
+from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
 
 UNSCHEDULABLE = "Unschedulable"
-AFTER_FAILED_BINDING = 1.0
-"""Seconds until the next attempt, whatever changes; upstream begins with this and doubles it up to 10."""
+AFTER_FAILURE = 1.0
+"""Seconds until the next attempt, whatever changes; upstream begins with this and doubles it up to 10. Parley's
+own scheduler is configured not to."""
 
 _INSTANT = 1e-6
 """Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
 
 
 class KubeScheduler:
-    """Schedules the pods whose `schedulerName` is `name` or empty."""
+    """Schedules the pods whose `schedulerName` is `name`."""
 
-    def __init__(self, client: Client, clock: Clock, name: str = "default-scheduler") -> None:
+    def __init__(
+        self, client: Client, clock: Clock, name: str = "default-scheduler", extender: Extender | None = None
+    ) -> None:
         self._client = client
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue()
         self._tired: dict[str, float] = {}
-        self._cache = SchedulerCache(client, name, self._queue.add)
+        self._cache = SchedulerCache(client, name, self._queue.add, extended=extender is not None)
+        self._calls = ExtenderCalls(extender) if extender is not None else None
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -55,6 +65,9 @@ class KubeScheduler:
             self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + left
             self._queue.add_after(key, left)
             return
+        if self._calls is not None:
+            await self._ask(pod, self._calls)
+            return
         claims = self._cache.claims_of(pod)
         if claims is None:
             return
@@ -68,18 +81,43 @@ class KubeScheduler:
     async def _place(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         placement = place(pod, claims, self._cache.nodes())
         if placement.node:
-            self._cache.assume(pod, placement.node)
-            self._tasks.create_task(self._bind(pod, placement.node))
+            self._begin(pod, placement.node, bind(self._client, self._cache, pod, placement.node))
         else:
             await self._take_back(pod, placement.unavailable)
             await self._tell(pod, UNSCHEDULABLE, placement.message)
 
-    async def _bind(self, pod: Pod, node: str) -> None:
-        if failure := await bind(self._client, self._cache, pod, node):
+    async def _ask(self, pod: Pod, calls: ExtenderCalls) -> None:
+        """One scheduling cycle with the extender."""
+        try:
+            found = await schedule(pod, self._cache.nodes(), calls)
+        except ExtenderFailed as error:
+            await self._failed(pod, str(error))
+            return
+        if found.node:
+            self._begin(pod, found.node, _bound_by(calls, pod, found.node))
+            return
+        nominated = await preempt(self._client, calls, pod, self._cache.nodes(), found.preemptible)
+        if nominated is not None and nominated != pod.status.nominated_node_name:
+            await patch_pod(self._client, pod, {"nominatedNodeName": nominated or None})
+        await self._tell(pod, UNSCHEDULABLE, found.message)
+
+    def _begin(self, pod: Pod, node: str, binding: Coroutine[Any, Any, str]) -> None:
+        """The pod counts for the node while it is being bound."""
+        self._cache.assume(pod, node)
+        self._tasks.create_task(self._bind(pod, binding))
+
+    async def _bind(self, pod: Pod, binding: Coroutine[Any, Any, str]) -> None:
+        if failure := await binding:
             self._cache.forget(pod)
-            self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + AFTER_FAILED_BINDING
-            await self._tell(pod, "SchedulerError", failure)
-            self._queue.add_after((pod.metadata.namespace, pod.metadata.name), AFTER_FAILED_BINDING)
+            if self._calls is not None:
+                self._cache.retry_all()
+            await self._failed(pod, failure)
+
+    async def _failed(self, pod: Pod, why: str) -> None:
+        """Leave the pod alone for a moment."""
+        self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + AFTER_FAILURE
+        await self._tell(pod, "SchedulerError", why)
+        self._queue.add_after((pod.metadata.namespace, pod.metadata.name), AFTER_FAILURE)
 
     async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         """Clear the first allocation that nobody else reserved. Its change leads to the next attempt."""
@@ -97,6 +135,15 @@ class KubeScheduler:
             now = rfc3339(self._clock())
             entry = condition("PodScheduled", "False", reason, message, now)
             await patch_pod(self._client, pod, {"conditions": [entry]})
+
+
+async def _bound_by(calls: ExtenderCalls, pod: Pod, node: str) -> str:
+    """Why the extender did not bind the pod, or ""."""
+    try:
+        await calls.bind(pod, node)
+    except ExtenderFailed as error:
+        return str(error)
+    return ""
 
 
 def _unusable(pod: Pod, claims: Sequence[BuiltinClaim]) -> str:

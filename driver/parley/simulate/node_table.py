@@ -122,5 +122,9 @@ class NodeTable(dict[str, Occupied]):
 
 
 def _same(one: Pod, other: Pod) -> bool:
-    """Whether they are alike in all that counts for a node."""
-    return (one.spec, one.metadata.labels) == (other.spec, other.metadata.labels)
+    """Whether they are alike in all that counts for a node, or for who might go from it."""
+    return _counting(one) == _counting(other)
+
+
+def _counting(pod: Pod) -> object:
+    return pod.spec, pod.metadata.labels, pod.metadata.deletion_timestamp

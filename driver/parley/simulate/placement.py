@@ -15,7 +15,16 @@ from parley.negotiation.fit import Needs, matches, misfit, needs_of
 from parley.simulate.anti_affinity import Pod, kept_apart
 from parley.simulate.node_table import NodeTable, Occupied
 
-__all__ = ["Occupied", "Placement", "binding_failed", "place", "ready_to_bind", "unschedulable"]
+__all__ = [
+    "Occupied",
+    "Placement",
+    "binding_failed",
+    "in_tree_misfit",
+    "keeping_apart",
+    "place",
+    "ready_to_bind",
+    "unschedulable",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Placement:
 def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> Placement:
     """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them."""
     table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
-    needs, forbidden = needs_of(pod), _forbidden(pod, table)
+    needs, forbidden = needs_of(pod), keeping_apart(pod, table)
     for name in _promising(claims, table):
         occupied = table[name]
         fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
@@ -80,7 +89,15 @@ def _misfit(needs: Needs, occupied: Occupied) -> str:
     return misfit(needs, occupied.node, occupied.allocatable, occupied.used, len(occupied.pods))
 
 
-def _forbidden(pod: Pod, table: NodeTable) -> frozenset[tuple[str, str]]:
+def in_tree_misfit(needs: Needs, occupied: Occupied, forbidden: frozenset[tuple[str, str]]) -> tuple[str, bool]:
+    """Why the pod does not fit on the node, claims apart, or ""; and whether it might if other pods went."""
+    if reason := _misfit(needs, occupied):
+        return reason, not misfit(needs, occupied.node, occupied.allocatable, {}, 0)
+    reason = _repelled(occupied.node, forbidden)
+    return reason, bool(reason)
+
+
+def keeping_apart(pod: Pod, table: NodeTable) -> frozenset[tuple[str, str]]:
     """Labels, with their values, of nodes that pods are on which the pod must be kept apart from."""
     return frozenset(
         (key, node.metadata.labels[key])

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.resources import BUILTIN_CLAIMS, NODES
@@ -15,12 +16,18 @@ from parley.simulate.pod_claims import claim_names
 
 
 class SchedulerCache:
-    """The caches of one scheduler. `retry` hears of every pod that is worth an attempt."""
+    """The caches of one scheduler. `retry` hears of every pod that is worth an attempt.
 
-    def __init__(self, client: Client, name: str, retry: Callable[[Key], None]) -> None:
+    `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
+    pods that wait are worth an attempt at every event of pods and nodes: nobody can tell what matters to the
+    extender. Upstream also at events of claims, which Parley's door must not count on.
+    """
+
+    def __init__(self, client: Client, name: str, retry: Callable[[Key], None], *, extended: bool = False) -> None:
         self._name = name
         self._retry = retry
-        self._assumed: dict[Key, str] = {}
+        self._extended = extended
+        self._assumed: set[str] = set()
         self._table = NodeTable()
         self._waiting: dict[Key, None] = {}
         self._by_claim: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
@@ -31,7 +38,8 @@ class SchedulerCache:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Fill the caches, and keep them as long as the tasks run."""
-        reflectors = (self._nodes, self._claims, self._pods)
+        claims = () if self._extended else (self._claims,)
+        reflectors: tuple[Reflector[Any], ...] = (self._nodes, *claims, self._pods)
         for reflector in reflectors:
             tasks.create_task(reflector.run())
         for reflector in reflectors:
@@ -40,14 +48,16 @@ class SchedulerCache:
     def pending(self, key: Key) -> Pod | None:
         """The pod, if it is this scheduler's to place now."""
         pod = self._pods.get(*key)
-        return pod if pod is not None and key not in self._assumed and self._mine(pod) else None
+        if pod is None or pod.metadata.uid in self._assumed or not self._mine(pod):
+            return None
+        return pod
 
     def _mine(self, pod: Pod) -> bool:
         return (
             not pod.spec.node_name
             and not done(pod)
             and pod.metadata.deletion_timestamp is None
-            and pod.spec.scheduler_name in ("", self._name)
+            and pod.spec.scheduler_name == self._name
         )
 
     def claims_of(self, pod: Pod) -> list[BuiltinClaim] | None:
@@ -72,23 +82,32 @@ class SchedulerCache:
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node while it is being bound."""
-        self._assumed[_key(pod)] = node
+        self._assumed.add(pod.metadata.uid)
         self._table.place(pod, node)
 
     def forget(self, pod: Pod) -> None:
         """The binding failed."""
-        if self._assumed.pop(_key(pod), None) is not None:
+        if pod.metadata.uid in self._assumed:
+            self._assumed.discard(pod.metadata.uid)
             self._table.remove(pod.metadata.uid)
+
+    def retry_all(self) -> None:
+        """Every pod that waits is worth an attempt."""
+        for key in list(self._waiting):
+            self._retry(key)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and self._mine(new):
-            if old is None or _asks(old) != _asks(new):
+            if old is None or self._extended or _asks(old) != _asks(new):
                 self._await_claims(old, new)
                 self._retry(_key(new))
             return
+        counted = old is not None and old.metadata.uid in self._assumed
         self._placed(old, new)
-        if old is not None and not done(old) and (new is None or done(new)):
-            self._retry_all()
+        ended = old is not None and not done(old) and (new is None or done(new))
+        on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
+        if (counted or on_node) if self._extended else ended:
+            self.retry_all()
 
     def _await_claims(self, old: Pod | None, new: Pod | None) -> None:
         """Keep the pod among those that wait, under the claims whose changes concern it."""
@@ -107,7 +126,7 @@ class SchedulerCache:
         for pod in (old, new):
             if pod is not None:
                 self._await_claims(pod, None)
-                self._assumed.pop(_key(pod), None)
+                self._assumed.discard(pod.metadata.uid)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._table.remove(old.metadata.uid)
         if new is not None and new.spec.node_name and not done(new):
@@ -120,8 +139,9 @@ class SchedulerCache:
             self._table.put(new)
         elif old is not None:
             self._table.drop(old.metadata.name)
-        if old is None or new is None or _offers(old) != _offers(new):
-            self._retry_all()
+        tells = _tells if self._extended else _offers
+        if old is None or new is None or tells(old) != tells(new):
+            self.retry_all()
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         self._claims_changed.set()
@@ -130,10 +150,6 @@ class SchedulerCache:
         if claim is not None:
             for key in list(self._by_claim.get((claim.metadata.namespace, claim.metadata.name), ())):
                 self._retry(key)
-
-    def _retry_all(self) -> None:
-        for key in list(self._waiting):
-            self._retry(key)
 
 
 def _key(pod: Pod) -> Key:
@@ -146,3 +162,8 @@ def _asks(pod: Pod) -> object:
 
 def _offers(node: Node) -> object:
     return node.metadata.labels, node.spec, node.status.allocatable
+
+
+def _tells(node: Node) -> object:
+    """All that makes an event of a node's update; heartbeats do not."""
+    return _offers(node), node.metadata.annotations, [(c.type, c.status) for c in node.status.conditions]

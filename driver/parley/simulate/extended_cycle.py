@@ -1,0 +1,95 @@
+"""One scheduling cycle of the simulated kube-scheduler with an extender: in-tree filters, extender, scores.
+
+As upstream with the DynamicResources plugin disabled: nothing looks at claims. A nominated node is tried first and
+alone; the extender is not asked where no node is left, nor for scores where one is; a node that goes meanwhile is
+chosen as if it was there. What it leaves out: scores but for the number of pods (a point of the extender's ten
+weighs as much as ten pods), and batching of like pods.
+Source: schedule_one.go and framework/types.go (FitError) of Kubernetes 1.37.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parley.negotiation.fit import needs_of
+from parley.simulate.anti_affinity import Pod
+from parley.simulate.extender_calls import ExtenderCalls, ExtenderFailed
+from parley.simulate.node_table import NodeTable
+from parley.simulate.placement import in_tree_misfit, keeping_apart, unschedulable
+
+POINT = 10
+"""Pods that a point of the extender's score outweighs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """Where to bind; or, if `node` is "", what the pod's condition says, and where an eviction might help."""
+
+    node: str
+    message: str = ""
+    preemptible: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Why nodes were refused; what is `resolvable` might change if pods went."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    resolvable: dict[str, None] = field(default_factory=dict)
+
+    def add(self, nodes: Mapping[str, str], *, resolvable: bool) -> None:
+        self.reasons.update(nodes)
+        if resolvable:
+            self.resolvable.update(dict.fromkeys(nodes))
+
+
+async def schedule(pod: Pod, table: NodeTable, calls: ExtenderCalls) -> Cycle:
+    """Find a node for the pod. Raises ExtenderFailed."""
+    nominated = pod.status.nominated_node_name
+    if nominated in table:
+        try:
+            if passed := await _passing(pod, table, [nominated], calls, _Refusals()):
+                return Cycle(passed[0])
+        except ExtenderFailed:
+            pass  # upstream logs it and goes on with all nodes
+    refusals = _Refusals()
+    passed = await _passing(pod, table, list(table), calls, refusals)
+    if passed:
+        return Cycle(await _best(pod, table, passed, calls))
+    counts = Counter(reason for reason in refusals.reasons.values() if reason)
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return Cycle("", unschedulable(len(table), reasons), tuple(refusals.resolvable))
+
+
+async def _passing(
+    pod: Pod, table: NodeTable, names: Sequence[str], calls: ExtenderCalls, refusals: _Refusals
+) -> Sequence[str]:
+    needs, forbidden = needs_of(pod), keeping_apart(pod, table)
+    left: list[str] = []
+    for name in names:
+        reason, resolvable = in_tree_misfit(needs, table[name], forbidden)
+        if reason:
+            refusals.add({name: f"node(s) {reason}"}, resolvable=resolvable)
+        else:
+            left.append(name)
+    if not left:
+        return ()
+    filtered = await calls.filter(pod, left)
+    refusals.add(filtered.unresolvable, resolvable=False)
+    refusals.add(filtered.failed, resolvable=True)
+    return filtered.nodes
+
+
+async def _best(pod: Pod, table: NodeTable, names: Sequence[str], calls: ExtenderCalls) -> str:
+    if len(names) == 1:
+        return names[0]
+    try:
+        scores = await calls.prioritize(pod, names)
+    except ExtenderFailed:
+        scores = {}  # as upstream
+
+    def order(name: str) -> tuple[int, str]:
+        pods = len(table[name].pods) if name in table else 0
+        return pods - POINT * scores.get(name, 0), name
+
+    return min(names, key=order)
