@@ -1,5 +1,6 @@
 """What kubectl's columns have no place for: what each class has, who uses what, and who waits in line."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -111,15 +112,16 @@ def _uses(world: World) -> Iterator[UseRow]:
 
 def line(world: World, namespace: str | None) -> list[WaitRow]:
     """Who waits, in one namespace or in all, the oldest first."""
-    every = waiting(world)
     rows = []
-    for place, one in enumerate(every):
+    before: Counter[frozenset[str]] = Counter()
+    for one in waiting(world):
         key = _key(one)
         if namespace in (None, key[0]):
             status = world.schedulings[key].status
-            ahead = sum(1 for other in every[:place] if one.classes & other.classes)
+            ahead = sum(count for classes, count in before.items() if one.classes & classes)
             row = WaitRow(*key, status.waiting_for, status.message, one.created, tuple(sorted(one.classes)), ahead)
             rows.append(row)
+        before[one.classes] += 1
     return rows
 
 
