@@ -8,6 +8,7 @@ from parley.cli import logs
 from parley.cli.drivers import driver_class
 from parley.cli.leading import (
     NAMESPACE,
+    FollowLease,
     Format,
     Identity,
     Kubeconfig,
@@ -33,6 +34,7 @@ def controller(
     namespace: Namespace = NAMESPACE,
     lease_name: LeaseName = Options.lease_name,
     lease_duration: LeaseDuration = Options.lease_duration,
+    follow_lease: FollowLease = Options.follow_lease,
     identity: Identity = "",
     driver: Annotated[
         list[str] | None,
@@ -49,7 +51,7 @@ def controller(
     """Run the controller: negotiate for the pods of a cluster."""
     logs.configure(log_format, log_level.number)
     classes = [driver_class(name) for name in driver or BUILT_IN]
-    options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration)
+    options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration, follow_lease)
 
     def make(client: Client, metrics: Metrics) -> Leader:
         settings = Settings(instance=options.identity)

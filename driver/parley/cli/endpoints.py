@@ -1,4 +1,5 @@
-"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over)."""
+"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over) and
+`/leads` (it has done so)."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ def process_figures() -> CollectorRegistry:
     return registry
 
 
-def application(ready: Ready, registry: CollectorRegistry) -> web.Application:
+def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda: False) -> web.Application:
     """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
 
     async def metrics(_request: web.Request) -> web.Response:
@@ -30,10 +31,14 @@ def application(ready: Ready, registry: CollectorRegistry) -> web.Application:
     async def readyz(_request: web.Request) -> web.Response:
         return web.Response(text="ok") if ready() else web.Response(text="not ready", status=503)
 
+    async def leading(_request: web.Request) -> web.Response:
+        return web.Response(text="ok") if leads() else web.Response(text="not leading", status=503)
+
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
+    app.router.add_get("/leads", leading)
     return app
 
 

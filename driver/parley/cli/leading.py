@@ -24,6 +24,7 @@ from parley.control.measured import MeasuredClient
 from parley.control.metrics import Metrics
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
+from parley.kube.following import Following
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.leased import LeasedClient
@@ -55,9 +56,17 @@ Identity = Annotated[
     str,
     typer.Option(help="Begins the holder's name in the lease. Default: the host name.", show_default=False),
 ]
+FollowLease = Annotated[
+    str,
+    typer.Option(
+        help="Lead only while this lease, of the same namespace, is held on this host: that of the scheduler in "
+        "the same pod, which calls no other controller.",
+        show_default=False,
+    ),
+]
 MetricsPort = Annotated[
     int | None,
-    typer.Option(min=1, max=65535, help="Serve /metrics, /healthz and /readyz there.", show_default=False),
+    typer.Option(min=1, max=65535, help="Serve /metrics, /healthz, /readyz and /leads there.", show_default=False),
 ]
 Format = Annotated[LogFormat, typer.Option(help="What log lines on stderr look like.")]
 Level = Annotated[LogLevel, typer.Option(help="The least level to log.")]
@@ -74,6 +83,8 @@ class Options:
     lease_name: str = "parley-controller"
     metrics_port: int | None = None
     lease_duration: int = 15
+    follow_lease: str = ""
+    """Of which another process on this host has to be the holder for this one to lead."""
 
 
 class Leader(Protocol):
@@ -149,8 +160,16 @@ async def serve(
     def ready() -> bool:
         return all(leader.ready.is_set() for leader in leading)
 
+    def leads() -> bool:
+        return bool(leading) and ready() and elector.held()
+
     async with AsyncExitStack() as stack:
         if options.metrics_port is not None:
-            await stack.enter_async_context(served(application(ready, metrics.registry), options.metrics_port))
+            routes = application(ready, metrics.registry, leads)
+            await stack.enter_async_context(served(routes, options.metrics_port))
         log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
-        await elector.run(lead)
+        if options.follow_lease:
+            followed = Following(client, options.namespace, options.follow_lease, socket.gethostname())
+            await followed.run(elector, lead)
+        else:
+            await elector.run(lead)

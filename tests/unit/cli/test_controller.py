@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from parley.cli.main import app
 from parley.control.metrics import Metrics
 from parley.drivers import built_in
 from parley.kube.client import Client
+from parley.kube.lease import LeaseLost
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
 from parley.simulate.virtual_time import run
@@ -86,6 +88,27 @@ def test_the_lease_lasts_as_long_as_its_option_says() -> None:
         async with serving(client, "a", lease_duration=6):
             await holder_becomes(client, "a")
             assert (await client.get(LEASES, LEASE, NAMESPACE)).spec.lease_duration_seconds == 6
+
+    run(story())
+
+
+def test_with_a_lease_to_follow_it_leads_when_that_is_held_on_this_host() -> None:
+    async def story() -> None:
+        client = MemoryServer().client()
+        options = Options("a", follow_lease="parley-scheduler")
+        following = asyncio.create_task(serve(client, options, lambda _: client, leader))
+        await asyncio.sleep(60)
+        assert not (await client.list(LEASES, NAMESPACE)).items
+
+        scheduler = {"holderIdentity": f"{socket.gethostname()}_5ab5"}
+        body = {"metadata": {"name": "parley-scheduler"}, "spec": scheduler}
+        await client.create(LEASES, body, NAMESPACE)
+        await holder_becomes(client, "a")
+
+        moved = {"spec": {"holderIdentity": "elsewhere_5ab5"}}
+        await client.patch(LEASES, "parley-scheduler", moved, NAMESPACE)
+        with pytest.raises(LeaseLost, match="held by elsewhere_5ab5, not on host"):
+            await following
 
     run(story())
 
