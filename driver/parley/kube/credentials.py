@@ -1,9 +1,9 @@
 """Where the API server is, and how a client proves who it is: a kubeconfig or a pod's service account.
 
-Reading configurations, running credential plugins and refreshing OIDC tokens are the kubernetes package's.
-This decides when they are looked at again: after a while, so that rotated tokens and certificates are used
-before the old ones end, and before the next request after the server said 401. If looking again fails, the
-known credentials are kept: the server is the judge of them. What goes over the wire is `http`'s.
+Reading simple configurations is `access`'s; all others, running credential plugins and refreshing OIDC tokens
+are the kubernetes package's. This decides when they are looked at again: after a while, so that rotated tokens and
+certificates are used before the old ones end, and before the next request after the server said 401. If looking
+again fails, the known credentials are kept: the server is the judge of them. What goes over the wire is `http`'s.
 """
 
 import asyncio
@@ -11,17 +11,16 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import structlog
 
-if TYPE_CHECKING:
-    from kubernetes.aio.client import Configuration
+from parley.kube.access import Access, read_kubeconfig, read_service_account
 
-Load = Callable[["Configuration"], Awaitable[None]]
-"""Fills the configuration with what is known now; called again for a refresh."""
+Load = Callable[[Access], Awaitable[None]]
+"""Fills in what is known now; called again for a refresh."""
 
 REFRESH_SECONDS = 60.0
 
@@ -42,6 +41,7 @@ class Credentials:
         self._due: float | None = None
         self._lock = asyncio.Lock()
         self._files: dict[str, int] = {}
+        self._authority = ""
         self.host = ""
         self.server_name: str | None = None
         self.proxy: str | None = None
@@ -71,28 +71,28 @@ class Credentials:
             self._due = asyncio.get_running_loop().time() + self._refresh_seconds
 
     async def _read(self) -> None:
-        # Loading it takes half a second and 20 MB, which only those pay who talk to a server.
-        from kubernetes.aio.client import Configuration
-
-        configuration = Configuration()
-        await self._load(configuration)
-        self.host = configuration.host
-        self.server_name = configuration.tls_server_name
-        self.proxy = configuration.proxy or _proxy_from_environment(self.host)
-        self.authorization = configuration.api_key.get("BearerToken", "").strip()
+        access = Access()
+        await self._load(access)
+        self.host = access.host
+        self.server_name = access.tls_server_name
+        self.proxy = access.proxy or _proxy_from_environment(self.host)
+        self.authorization = access.api_key.get("BearerToken", "").strip()
         if self.host.startswith("https:"):
-            self.tls = self._trust(configuration)
+            self.tls = self._trust(access)
 
-    def _trust(self, configuration: "Configuration") -> ssl.SSLContext:
+    def _trust(self, access: Access) -> ssl.SSLContext:
         """The same context each time, since open connections hold on to it; new ones see new certificates."""
-        context = self.tls or _context(verify=configuration.verify_ssl)
-        authority, certificate = configuration.ssl_ca_cert, configuration.cert_file
+        context = self.tls or _context(verify=access.verify_ssl)
+        authority, certificate = access.ssl_ca_cert, access.cert_file
         if authority and self._changed(authority):
             context.load_verify_locations(cafile=authority)
+        elif access.ssl_ca_data and access.ssl_ca_data != self._authority:
+            context.load_verify_locations(cadata=access.ssl_ca_data)
         elif not authority and self.tls is None:
             context.load_default_certs()
+        self._authority = access.ssl_ca_data
         if certificate and self._changed(certificate):
-            context.load_cert_chain(certificate, configuration.key_file)
+            context.load_cert_chain(certificate, access.key_file)
         return context
 
     def _changed(self, path: str) -> bool:
@@ -108,17 +108,19 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
     places = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
     loader: Any = None
 
-    async def load(configuration: "Configuration") -> None:
+    async def load(access: Access) -> None:
         nonlocal loader
+        if loader is not None:
+            await loader.load_and_set(access)
+            return
+        _check_exists(places)
+        if read_kubeconfig(places, context, access):
+            return
         from kubernetes.aio.config import load_kube_config
 
-        if loader is None:
-            _check_exists(places)
-            loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
-                places, context, configuration, persist_config=False
-            )
-        else:
-            await loader.load_and_set(configuration)
+        loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
+            places, context, access, persist_config=False
+        )
 
     chosen = f"context {context!r}" if context else "current context"
     return Credentials(load, f"kubeconfig {places}, {chosen}")
@@ -132,10 +134,8 @@ def _check_exists(places: str) -> None:
 def in_cluster() -> Credentials:
     """Of the service account of the pod in which this runs."""
 
-    async def load(configuration: "Configuration") -> None:
-        from kubernetes.aio.config import load_incluster_config
-
-        load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]  # as above
+    async def load(access: Access) -> None:
+        read_service_account(access)
 
     return Credentials(load, "the pod's service account (outside of a pod, name a kubeconfig with --kubeconfig)")
 

@@ -1,8 +1,10 @@
 """Which address, token and certificates a client uses, and when it looks at them again."""
 
 import asyncio
+import base64
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ import trustme
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from kubernetes.aio.config import load_kube_config
 
 from parley.api.resources import NODES
 from parley.kube import credentials
+from parley.kube.access import Access, read_kubeconfig, read_service_account
 from parley.kube.client import OutcomeUnknown
 from parley.kube.credentials import Credentials, NoConfiguration
 from parley.kube.http import HttpClient
@@ -73,8 +77,84 @@ async def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.
         await credentials.in_cluster().refresh()
     assert str(caught.value) == (
         "the pod's service account (outside of a pod, name a kubeconfig with --kubeconfig): "
-        "Service host/port is not set."
+        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+async def test_in_a_pod_the_service_account_is_used(
+    host: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "token").write_text("abc\n")
+    access = Access()
+    read_service_account(access, tmp_path)
+    assert (access.host, access.api_key) == (address, {"BearerToken": "Bearer abc"})
+    assert (access.ssl_ca_cert, access.verify_ssl) == (str(tmp_path / "ca.crt"), True)
+
+
+@pytest.mark.parametrize(
+    ("user", "simple"),
+    [
+        ({"token": "abc"}, True),
+        ({"tokenFile": "token"}, False),
+        ({"token": "abc", "as": "somebody"}, False),
+        ({"client-certificate": "client.crt", "client-key": "client.key"}, False),
+        ({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login"}}, False),
+        ({}, False),
+    ],
+)
+def test_a_kubeconfig_with_a_token_and_nothing_else_is_simple(
+    user: dict[str, Any], simple: bool, tmp_path: Path
+) -> None:
+    assert read_kubeconfig(write_kubeconfig(tmp_path / "config", user), None, Access()) is simple
+
+
+async def test_a_simple_kubeconfig_says_the_same_when_the_kubernetes_package_reads_it(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    cluster = {"certificate-authority": "ca.crt", "tls-server-name": "api", "proxy-url": "http://proxy:3128"}
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    path = write_kubeconfig(tmp_path / "config", {"token": "abc"}, "https://127.0.0.1:1/", **cluster)
+    simple, other = Access(), Access()
+    assert read_kubeconfig(path, "main", simple)
+    await load_kube_config(path, "main", other, persist_config=False)  # type: ignore[no-untyped-call]
+    assert simple == other
+
+
+async def test_neither_a_service_account_nor_a_token_needs_the_kubernetes_package(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    data = base64.b64encode(authority.cert_pem.bytes()).decode()
+    cluster = {"certificate-authority-data": data}
+    path = write_kubeconfig(tmp_path / "config", {"token": "abc"}, "https://127.0.0.1:1", **cluster)
+    program = (
+        "import asyncio, sys; from parley.kube import credentials;"
+        f"asyncio.run(credentials.kubeconfig({path!r}).refresh());"
+        "sys.exit('kubernetes' in sys.modules)"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await process.wait() == 0
+
+
+async def test_the_authority_of_a_simple_kubeconfig_is_trusted_and_may_be_renewed(
+    tmp_path: Path, authority: trustme.CA, plain_tls_host: str
+) -> None:
+    def write(trusted: trustme.CA) -> str:
+        data = base64.b64encode(trusted.cert_pem.bytes()).decode()
+        cluster = {"certificate-authority-data": data}
+        return write_kubeconfig(tmp_path / "config", {"token": "abc"}, plain_tls_host, **cluster)
+
+    known = credentials.kubeconfig(write(trustme.CA()))
+    async with HttpClient(known) as client:
+        with pytest.raises(OutcomeUnknown, match="certificate verify failed"):
+            await client.get(NODES, "any")
+        write(authority)
+        known.doubt()
+        assert (await client.get(NODES, "any")).metadata.name == "anybody"
 
 
 @pytest.mark.looptime
@@ -153,12 +233,12 @@ async def test_a_proxy_of_the_environment_is_used_where_it_applies(
 
 
 class TlsServer:
-    """Demands a client certificate and answers with its common name."""
+    """Demands a client certificate and answers with its common name, "anybody" if it may be left out."""
 
-    def __init__(self, authority: trustme.CA) -> None:
+    def __init__(self, authority: trustme.CA, demanded: ssl.VerifyMode = ssl.CERT_REQUIRED) -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         authority.issue_cert("127.0.0.1").configure_cert(context)
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = demanded
         authority.configure_trust(context)
         self._context = context
         application = web.Application()
@@ -174,8 +254,8 @@ class TlsServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
-        subject = request.transport.get_extra_info("peercert")["subject"]
-        name = dict(pair for entry in subject for pair in entry)["commonName"]
+        subject = (request.transport.get_extra_info("peercert") or {}).get("subject", ())
+        name = dict(pair for entry in subject for pair in entry).get("commonName", "anybody")
         answer = web.Response(body=orjson.dumps({"metadata": {"name": name}}))
         answer.force_close()
         return answer
@@ -189,6 +269,13 @@ def authority() -> trustme.CA:
 @pytest.fixture
 async def tls_host(authority: trustme.CA) -> AsyncIterator[str]:
     server = TlsServer(authority)
+    yield await server.start()
+    await server.stop()
+
+
+@pytest.fixture
+async def plain_tls_host(authority: trustme.CA) -> AsyncIterator[str]:
+    server = TlsServer(authority, ssl.CERT_NONE)
     yield await server.start()
     await server.stop()
 
