@@ -24,7 +24,9 @@ def main() -> None:
     parser.add_argument(
         "--workload", metavar="NAME", action="append", choices=_KNOWN, help="only this one; can be repeated"
     )
-    profiling = "sample where the controller's CPU time goes; FILE gets the profile, and it is printed"
+    profiling = (
+        "sample where the CPU time of controller or node plugin goes; FILE gets the profile, and it is printed"
+    )
     parser.add_argument("--profile", metavar="FILE", type=Path, help=profiling)
     first = "let what is measured run before other work of this machine (root only); for machines that are shared"
     parser.add_argument("--first", action="store_true", help=first)
@@ -48,7 +50,7 @@ def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path 
     if memory.NAME in names:
         asyncio.run(_run_memory(first))
     if node_plugin.NAME in names:
-        asyncio.run(_run_node_plugin(against.resolve() if against else None, first))
+        asyncio.run(_run_node_plugin(against.resolve() if against else None, profile, first))
 
 
 async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool) -> None:
@@ -67,9 +69,9 @@ async def _run_memory(first: bool) -> None:
             _say(await memory.measure(ready, first=first))
 
 
-async def _run_node_plugin(against: Path | None, first: bool) -> None:
+async def _run_node_plugin(against: Path | None, profile: Path | None, first: bool) -> None:
     with control_plane() as cluster:
-        for result in await node_plugin.measure(cluster, against, first=first):
+        for result in await node_plugin.measure(cluster, against, profile, first=first):
             _say(result)
 
 

@@ -79,7 +79,7 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
     others_cpu_share: float
 
 
-async def measure(cluster: Cluster, against: Path | None, *, first: bool) -> list[Result]:
+async def measure(cluster: Cluster, against: Path | None, profile: Path | None, *, first: bool) -> list[Result]:
     """This checkout's, and then that of the other, if there is one. Raises RuntimeError if a claim is refused."""
     install(cluster, _ROOT / "deploy")
     checkouts = [_ROOT, *([against] if against else [])]
@@ -89,7 +89,7 @@ async def measure(cluster: Cluster, against: Path | None, *, first: bool) -> lis
         for number in range(ROUNDS):
             for checkout in checkouts:
                 name = f"{NODE_PLUGIN}-{number}-{checkouts.index(checkout)}"
-                async with _plugin(cluster, checkout, name) as (kubelet, process):
+                async with _plugin(cluster, checkout, name, profile) as (kubelet, process):
                     with _first(process, first):
                         rounds[checkout].append(await _round(cluster, kubelet, process, claims))
     results = [_result(checkout, taken) for checkout, taken in rounds.items()]
@@ -116,7 +116,9 @@ def _devices() -> list[str]:
 
 
 @asynccontextmanager
-async def _plugin(cluster: Cluster, checkout: Path, name: str) -> AsyncIterator[tuple[Kubelet, Process]]:
+async def _plugin(
+    cluster: Cluster, checkout: Path, name: str, profile: Path | None
+) -> AsyncIterator[tuple[Kubelet, Process]]:
     """A plugin that starts with nothing, and has registered."""
     folder = cluster.directory / "node"
     shutil.rmtree(folder, ignore_errors=True)
@@ -133,7 +135,7 @@ async def _plugin(cluster: Cluster, checkout: Path, name: str) -> AsyncIterator[
     ]
     (folder / "devices.yaml").write_text(yaml.safe_dump({"devices": entries}))
     registration = folder / "registry" / f"{_DRIVER}-reg.sock"
-    program = _program(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN), folder)
+    program = _program(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN), folder, profile)
     source = {"PYTHONPATH": f"{checkout / 'driver'}:{checkout / 'kubelet-plugin'}"}
     component = await asyncio.to_thread(
         cluster.add_program, name, program, environment=source, health=str(registration)
@@ -145,9 +147,9 @@ async def _plugin(cluster: Cluster, checkout: Path, name: str) -> AsyncIterator[
         await asyncio.to_thread(component.stop, 60)
 
 
-def _program(account: Path, folder: Path) -> list[str]:
+def _program(account: Path, folder: Path, profile: Path | None) -> list[str]:
     return [
-        *(sys.executable, "-m", "parley_kubelet"),
+        *(sys.executable, *(("-m", "benchmarks.sampled", str(profile)) if profile else ("-m",)), "parley_kubelet"),
         *("--kubeconfig", str(account)),
         *("--node-name", _NODE),
         *("--config", str(folder / "devices.yaml")),
