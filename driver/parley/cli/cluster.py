@@ -81,11 +81,11 @@ def status(directory: Directory = None) -> None:
 
 def _run_parley(cluster: "Cluster", deploy: Path, devices: Path, extender: bool) -> None:
     from parley.devcluster.parley import CONTROLLER, run_parley
-    from parley.devcluster.second_scheduler import SECOND_SCHEDULER
+    from parley.devcluster.second_scheduler import SECOND_SCHEDULER, free_address
 
     if CONTROLLER not in cluster.component_names:
         files = {node.name: devices / f"{node.name}.yaml" for node in cluster.nodes}
-        run_parley(cluster, deploy=deploy, devices=files, extender=extender)
+        run_parley(cluster, deploy=deploy, devices=files, extender=free_address() if extender else "")
     elif extender and SECOND_SCHEDULER not in cluster.component_names:
         raise ValueError(
             f"the cluster in {cluster.directory} runs without a second scheduler: run `parley cluster down` first"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from parley.devcluster.cluster import Cluster
 from parley.devcluster.layout import Node
-from parley.devcluster.second_scheduler import SCHEDULER_NAME, free_address, grant, start_second_scheduler
+from parley.devcluster.second_scheduler import SCHEDULER_NAME, grant, start_second_scheduler
 from parley.devcluster.startup import ClusterError
 
 NAMESPACE = "parley-system"
@@ -33,11 +33,12 @@ def run_parley(
     node_plugin: Sequence[str] = _NODE_PROGRAM,
     controller_arguments: Sequence[str] = (),
     node_arguments: Sequence[str] = (),
-    extender: bool = False,
+    extender: str = "",
 ) -> None:
     """Install Parley's objects and start the controller and one node plugin per real node.
 
-    With `extender` a second scheduler runs too, for pods that have `schedulerName: parley`.
+    With `extender`, an address (`second_scheduler.free_address()`), a second scheduler runs too, for pods that have
+    `schedulerName: parley`, and the controller answers it there.
 
     `deploy` is the folder that has `devcluster/kustomization.yaml`; `devices` gives each real node's device
     configuration file. The components are called `parley-controller` and `parley-kubelet-<node>`; they are
@@ -47,7 +48,7 @@ def run_parley(
     install(cluster, deploy)
     files = {node.name: _devices_of(node, devices or {}) for node in cluster.nodes}
     account = cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
-    door = _extender(cluster, deploy) if extender else ()
+    door = _extender(cluster, deploy, extender) if extender else ()
     cluster.add_program(CONTROLLER, [*controller, "--kubeconfig", str(account), *door, *controller_arguments])
     if not cluster.nodes:
         return
@@ -68,10 +69,9 @@ def install(cluster: Cluster, deploy: Path) -> None:
         cluster.kubectl(*wait)
 
 
-def _extender(cluster: Cluster, deploy: Path) -> Sequence[str]:
+def _extender(cluster: Cluster, deploy: Path, address: str) -> Sequence[str]:
     """Start the second scheduler; returns what the controller has to be told about it."""
     grant(cluster, deploy)
-    address = free_address()
     start_second_scheduler(cluster, deploy, address)
     return ("--extender-address", address, "--scheduler-name", SCHEDULER_NAME)
 
