@@ -37,7 +37,7 @@ def run_parley(
 ) -> None:
     """Install Parley's objects and start the controller and one node plugin per real node.
 
-    With `extender`, an address (`second_scheduler.free_address()`), a second scheduler runs too, for pods that have
+    With `extender`, an address (`second_scheduler.free_address()`), a second scheduler runs too, for pods with
     `schedulerName: parley`, and the controller answers it there.
 
     `deploy` is the folder that has `devcluster/kustomization.yaml`; `devices` gives each real node's device
