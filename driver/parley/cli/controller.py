@@ -1,10 +1,11 @@
 """`parley controller`: take part in the election, lead, stop cleanly on SIGTERM."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from parley.cli import logs
+from parley.cli import extender, logs
 from parley.cli.drivers import driver_class
 from parley.cli.leading import (
     NAMESPACE,
@@ -26,7 +27,10 @@ from parley.cli.logs import LogFormat, LogLevel
 from parley.control.metrics import Metrics
 from parley.drivers import BUILT_IN
 from parley.kube.client import Client
+from parley.negotiation.rounds import DEFAULT_CANDIDATES, MAX_CANDIDATES
 from parley.scheduler.controller import Controller, Settings
+from parley.scheduler.extender.door import ExtenderDoor
+from parley.scheduler.telling import PodSchedulings
 
 
 def controller(
@@ -45,16 +49,45 @@ def controller(
         ),
     ] = None,
     metrics_port: MetricsPort = None,
+    extender_address: extender.Address = "",
+    scheduler_name: extender.SchedulerName = None,
+    managed_resource: extender.ManagedResource = None,
+    extender_tls_cert: extender.Certificate = None,
+    extender_tls_key: extender.PrivateKey = None,
+    extender_client_ca: extender.ClientCa = None,
+    candidates: Annotated[
+        int, typer.Option(min=1, max=MAX_CANDIDATES, help="So many nodes drivers are asked about at a time.")
+    ] = DEFAULT_CANDIDATES,
+    pod_schedulings: Annotated[
+        PodSchedulings,
+        typer.Option(
+            help="Which pods get a PodScheduling: all, or those that had to wait; a write less."
+        ),
+    ] = "Always",
     log_format: Format = LogFormat.TEXT,
     log_level: Level = LogLevel.INFO,
 ) -> None:
     """Run the controller: negotiate for the pods of a cluster."""
     logs.configure(log_format, log_level.number)
     classes = [driver_class(name) for name in driver or BUILT_IN]
+    entry = extender.entry(extender_address, extender_tls_cert, extender_tls_key, extender_client_ca)
     options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration, follow_lease)
 
-    def make(client: Client, metrics: Metrics) -> Leader:
-        settings = Settings(instance=options.identity)
-        return Controller(client, [driver() for driver in classes], settings, metrics=metrics)
+    settings = Settings(
+        candidates=candidates,
+        instance=options.identity,
+        scheduler_names=tuple(scheduler_name or (extender.PARLEY,)) if entry is not None else (),
+        managed_resources=tuple(managed_resource or ()) if entry is not None else (),
+        pod_schedulings=pod_schedulings,
+    )
+    made: list[Controller] = []
 
-    run(kubeconfig, options, make)
+    def make(client: Client, metrics: Metrics) -> Leader:
+        made.append(Controller(client, [driver() for driver in classes], settings, metrics=metrics))
+        return made[0]
+
+    def leading() -> ExtenderDoor | None:
+        return made[0].extender if made and made[0].ready.is_set() else None
+
+    beside = [partial(entry.serving, leading)] if entry is not None else []
+    run(kubeconfig, options, make, beside)

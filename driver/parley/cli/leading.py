@@ -9,11 +9,11 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import structlog
 import typer
@@ -100,16 +100,19 @@ class Leader(Protocol):
 Make = Callable[[Client, Metrics], Leader]
 """Makes a leader that knows nothing yet; its client writes only while the lease is held."""
 
+Beside = Callable[[], AbstractAsyncContextManager[Any]]
+"""Something that is there as long as the process is, whether it leads or not."""
+
 
 def unique(identity: str) -> str:
     """An identity that no other process has, not even an earlier one of the same pod."""
     return f"{identity or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
-def run(kubeconfig: Path | None, options: Options, make: Make) -> None:
+def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[Beside] = ()) -> None:
     """Serve until SIGTERM or SIGINT; exits with a status other than 0 if that cannot be."""
     try:
-        asyncio.run(_run(_client(kubeconfig), options, make))
+        asyncio.run(_run(_client(kubeconfig), options, make, beside))
     except NoConfiguration as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(WRONG_INPUT) from None
@@ -124,24 +127,28 @@ def _client(kubeconfig: Path | None) -> HttpClient:
     return HttpClient.from_kubeconfig(str(kubeconfig) if kubeconfig else None)
 
 
-async def _run(client: HttpClient, options: Options, make: Make) -> None:
+async def _run(client: HttpClient, options: Options, make: Make, beside: Sequence[Beside]) -> None:
     serving = asyncio.current_task()
     assert serving is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     try:
         async with client:
-            await serve(client, options, client.fenced, make)
+            await serve(client, options, client.fenced, make, beside)
     except asyncio.CancelledError:
         log.info("stopped", identity=options.identity)
 
 
 async def serve(
-    client: Client, options: Options, fenced: Callable[[Callable[[], bool]], Client], make: Make
+    client: Client,
+    options: Options,
+    fenced: Callable[[Callable[[], bool]], Client],
+    make: Make,
+    beside: Sequence[Beside] = (),
 ) -> None:
     """Lead whenever the lease allows it, until cancelled. Raises LeaseLost when another may lead.
 
-    `fenced` makes the client of the leader: it asks before the bytes of a write leave.
+    `fenced` makes the client of the leader: it asks before the bytes of a write leave. `beside` is entered first.
     """
     times = LeaseTimes.lasting(options.lease_duration)
     elector = LeaseElector(client, options.namespace, options.lease_name, options.identity, times)
@@ -167,6 +174,8 @@ async def serve(
         if options.metrics_port is not None:
             routes = application(ready, metrics.registry, leads)
             await stack.enter_async_context(served(routes, options.metrics_port))
+        for context in beside:
+            await stack.enter_async_context(context())
         log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
         if options.follow_lease:
             followed = Following(client, options.namespace, options.follow_lease, socket.gethostname())

@@ -38,8 +38,9 @@ from parley.kube.clock import Clock, utc
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import RELISTS
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
-from parley.scheduler.native.door import NativeDoor
-from parley.scheduler.telling import Telling
+from parley.scheduler.doors import Doors
+from parley.scheduler.extender.scope import Scope
+from parley.scheduler.telling import PodSchedulings, Telling
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone import StandaloneDriver
@@ -52,7 +53,9 @@ class Settings:
     """What an operator can choose.
 
     `candidates` is how many nodes a round asks about at most (1 to 128), the workers how many objects of a kind
-    are worked on at once, `instance` the name in events.
+    are worked on at once, `instance` the name in events. Pods that name one of `scheduler_names`, or request one
+    of `managed_resources`, are negotiated for by the extender door, which is there if any are given.
+    `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
     """
 
     candidates: int = DEFAULT_CANDIDATES
@@ -60,6 +63,9 @@ class Settings:
     claim_workers: int = 4
     publish_workers: int = 4
     instance: str = "parley-controller"
+    scheduler_names: tuple[str, ...] = ()
+    managed_resources: tuple[str, ...] = ()
+    pod_schedulings: PodSchedulings = "Always"
 
 
 class Controller:
@@ -123,7 +129,7 @@ class Controller:
             self._immediate,
         )
         self._templates = Templates(client, self.cluster, recorder)
-        self._door = NativeDoor(
+        doors = Doors(
             client,
             self.cluster,
             self.ledger,
@@ -131,10 +137,13 @@ class Controller:
             allocator,
             records,
             self._giving_back,
-            Telling(self._publisher, recorder, metrics),
+            Telling(self._publisher, recorder, metrics, settings.pod_schedulings),
             self._pods,
+            clock,
             settings.candidates,
+            Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources)),
         )
+        self._door, self.extender = doors.native, doors.extender
         self.cluster.observe(RESOURCE_SLICES, self._slice_changed)
         self._expose(metrics)
         for driver in self._drivers.values():

@@ -1,6 +1,7 @@
 """What the parts of the door share about pods: how far each is, who waits for what, when to look again."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from parley.api.builtin import Pod
@@ -21,6 +22,7 @@ class Pods:
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
+        self._changes: Counter[Topic] = Counter()
         self.telling = telling
 
     def attempt(self, pod: Pod) -> Attempt:
@@ -54,10 +56,15 @@ class Pods:
 
     def wake(self, topic: Topic) -> None:
         """Something changed: look again at the pods that it may help."""
+        self._changes[topic] += 1
         for key in self._lines.wake(topic):
             if (pod := self._cluster.pod(key)) is not None:
                 self._reconsider(self.attempt(pod), topic)
             self._queue.add(key)
+
+    def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
+        """Another one whenever any of the topics changed."""
+        return tuple(self._changes[topic] for topic in topics)
 
     def _reconsider(self, attempt: Attempt, topic: Topic) -> None:
         """The scheduler may judge changed nodes differently, and a driver those of a class that was changed."""

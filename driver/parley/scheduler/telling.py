@@ -2,6 +2,7 @@
 the log for each phase."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import structlog
 
@@ -17,12 +18,22 @@ from parley.sdk import PodReference
 
 log = structlog.get_logger(__name__)
 
+PodSchedulings = Literal["Always", "WhenWaiting"]
+"""Whether each pod gets a PodScheduling, or only one that had to wait: an API write less for the others."""
+
 
 class Telling:
     """Publishes the state of pods. PodSchedulings are written in the background, events at once."""
 
-    def __init__(self, publisher: Publisher, recorder: Recorder, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        recorder: Recorder,
+        metrics: Metrics | None = None,
+        pod_schedulings: PodSchedulings = "Always",
+    ) -> None:
         self._publisher = publisher
+        self._only_waiting = pod_schedulings == "WhenWaiting"
         self._recorder = recorder
         self._figures = (metrics or Metrics()).pods
 
@@ -80,7 +91,8 @@ class Telling:
         rounds = attempt.outcome.round if attempt is not None else 0
         if (seconds := self._figures.bound(user.uid, rounds)) is not None:
             log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
-        if attempt is None and self._publisher.known(user):
+        known_before = self._publisher.known(user)
+        if known_before if attempt is None else self._only_waiting and not known_before:
             return
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))

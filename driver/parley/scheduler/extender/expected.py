@@ -1,7 +1,7 @@
 """A pod's claims as this door sees them: also those that are about to be made.
 
-Without the DynamicResources plugin a scheduler does not wait until a pod's claims exist. A claim that is being made
-is judged by its template; what counts in the end is the claim, which the bind waits for.
+Without the DynamicResources plugin a scheduler does not wait until a pod's claims exist. A claim that is being
+made is judged by its template; what counts in the end is the claim, which the bind waits for.
 """
 
 from collections.abc import Mapping

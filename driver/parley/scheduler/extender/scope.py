@@ -26,6 +26,9 @@ class Scope:
     scheduler_names: frozenset[str] = frozenset()
     managed_resources: frozenset[str] = frozenset()
 
+    def __bool__(self) -> bool:
+        return bool(self.scheduler_names or self.managed_resources)
+
     def owns(self, pod: Pod) -> bool:
         """Whether the pod is negotiated for by this door and not by the native one."""
         if pod.spec.scheduler_name in self.scheduler_names:

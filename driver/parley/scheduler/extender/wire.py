@@ -68,7 +68,8 @@ _PREEMPTION = msgspec.json.Decoder(_Preemption)
 
 def head(body: bytes) -> Head:
     """Raises BadCall."""
-    return _decoded(_HEAD, body)
+    found: Head = _decoded(_HEAD, body)
+    return found
 
 
 def pod_and_nodes(body: bytes) -> tuple[Pod, Sequence[str]]:
@@ -81,7 +82,8 @@ def pod_and_nodes(body: bytes) -> tuple[Pod, Sequence[str]]:
 
 def bind(body: bytes) -> Bind:
     """Raises BadCall."""
-    return _decoded(_BIND, body)
+    found: Bind = _decoded(_BIND, body)
+    return found
 
 
 def preemption(body: bytes) -> tuple[Pod, Mapping[str, msgspec.Raw]]:

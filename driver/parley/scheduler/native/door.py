@@ -6,6 +6,7 @@ on the way is raised, and the queue calls again.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
@@ -18,20 +19,26 @@ from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.kube.client import Client, Conflict, NotFound
-from parley.kube.queue import WorkQueue
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.negotiating import Negotiator
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods
 from parley.scheduler.talks import Talks
-from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
 
 
+class OtherDoor(Protocol):
+    """Negotiates for some of the pods, until they are bound; what follows is the same for all."""
+
+    def owns(self, pod: Pod) -> bool: ...
+    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None: ...
+    def gone(self, pod: PodReference) -> None: ...
+
+
 class NativeDoor:
-    """Negotiates for pods of any scheduler. Whoever feeds `queue` also calls `wake` and `pod_gone`."""
+    """Negotiates for pods of any scheduler. Whoever feeds the queue also calls `wake` and `pod_gone`."""
 
     def __init__(
         self,
@@ -42,9 +49,11 @@ class NativeDoor:
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
-        telling: Telling,
-        queue: WorkQueue[Key],
+        pods: Pods,
+        talks: Talks,
+        placing: Placing,
         candidates: int,
+        other: OtherDoor | None = None,
     ) -> None:
         self._client = client
         self._cluster = cluster
@@ -53,12 +62,11 @@ class NativeDoor:
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back
-        self._telling = telling
-        self._pods = Pods(cluster, telling, queue)
-        self._talks = Talks(cluster, ledger, records, self._pods, candidates)
-        self._placing = Placing(
-            client, cluster, ledger, drivers, allocator, records, giving_back, self._pods, self._talks
-        )
+        self._telling = pods.telling
+        self._pods = pods
+        self._talks = talks
+        self._placing = placing
+        self._other = other
         self._negotiator = Negotiator(cluster, ledger, drivers, self._pods, self._talks, self._placing, candidates)
         self.unconfirmed: set[str] = set()
         """UIDs of pods that hold something by the record but were not seen yet."""
@@ -93,6 +101,9 @@ class NativeDoor:
             return
         claims = gather(self._cluster, self._ledger, self._drivers, pod)
         self._telling.looked_at(pod, ours=bool(claims))
+        if self._other is not None and not pod.spec.node_name and self._other.owns(pod):
+            await self._other.look(key, pod, claims)
+            return
         if claims and not pod.spec.scheduling_gates:
             await self._step(key, pod, claims)
 
@@ -131,6 +142,8 @@ class NativeDoor:
             self._forced[pod.uid] = running_on
         self._talks.give_up(pod)
         self._pods.gone(pod)
+        if self._other is not None:
+            self._other.gone(pod)
 
     def pod_ended(self, uid: str) -> None:
         """Nothing is allocated for the pod any more; a driver that does so now is stopped."""

@@ -1,0 +1,103 @@
+"""What the command line says about the extender door: where it is, who may come in, whose pods are its own."""
+
+import ssl
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parley.scheduler.extender.certificates import Certificates
+from parley.scheduler.extender.server import Leading, serving
+
+PARLEY = "parley"
+"""The scheduler's name if none is given."""
+
+Address = Annotated[
+    str,
+    typer.Option(
+        help="HOST:PORT to answer a kube-scheduler's extender calls at, such as 127.0.0.1:8090. Other hosts than "
+        "loopback need the three files. Default: none are answered.",
+        show_default=False,
+    ),
+]
+SchedulerName = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Pods with this schedulerName are placed by the extender; can be repeated. Default: {PARLEY}.",
+        show_default=False,
+    ),
+]
+ManagedResource = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Pods that request this resource are placed by way of the extender: the one to which an entry in the "
+        "cluster's own scheduler is limited; can be repeated.",
+        show_default=False,
+    ),
+]
+Certificate = Annotated[Path | None, typer.Option(help="PEM file.", show_default=False)]
+PrivateKey = Annotated[Path | None, typer.Option(help="PEM file.", show_default=False)]
+ClientCa = Annotated[
+    Path | None,
+    typer.Option(help="PEM file: who signs the certificates of schedulers that may come in.", show_default=False),
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where schedulers come in."""
+
+    host: str
+    port: int
+    certificates: Certificates | None
+
+    def serving(self, leading: Leading) -> AbstractAsyncContextManager[int]:
+        """Answers within the block."""
+        return serving(leading, self.host, self.port, self._context())
+
+    def _context(self) -> ssl.SSLContext | None:
+        return self.certificates.context() if self.certificates is not None else None
+
+
+def entry(address: str, certificate: Path | None, key: Path | None, client_ca: Path | None) -> Entry | None:
+    """Where schedulers come in; None if nowhere. Raises typer.BadParameter."""
+    files = [file for file in (certificate, key, client_ca) if file is not None]
+    if not address:
+        if files:
+            raise typer.BadParameter("certificates are given, but no --extender-address to use them at")
+        return None
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 <= int(port) <= 65535:
+        raise typer.BadParameter(f"--extender-address {address!r} is not HOST:PORT, such as 127.0.0.1:8090")
+    certificates = None
+    if certificate is not None and key is not None and client_ca is not None:
+        certificates = Certificates(certificate, key, client_ca)
+        _usable(certificates)
+    elif files:
+        raise typer.BadParameter(
+            "--extender-tls-cert, --extender-tls-key and --extender-client-ca belong together: give all three"
+        )
+    elif not _loopback(host):
+        raise typer.BadParameter(
+            f"--extender-address {address!r} can be reached from elsewhere, and whoever reaches it can bind pods: "
+            "use 127.0.0.1, or give --extender-tls-cert, --extender-tls-key and --extender-client-ca"
+        )
+    return Entry(host, int(port), certificates)
+
+
+def _usable(certificates: Certificates) -> None:
+    try:
+        certificates.context()
+    except OSError as error:
+        raise typer.BadParameter(f"the extender's certificates can't be used: {error}") from None
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,62 @@
+"""The two doors, with what they share about pods. A pod is the extender's until it is bound, or it is native."""
+
+from collections.abc import Mapping
+
+from parley.control.allocation import Allocator
+from parley.control.cluster import Cluster, Key
+from parley.control.giving_back import GivingBack
+from parley.control.ledger import Ledger
+from parley.control.records import Records
+from parley.kube.client import Client
+from parley.kube.clock import Clock
+from parley.kube.queue import WorkQueue
+from parley.scheduler.extender.door import ExtenderDoor
+from parley.scheduler.extender.scope import Scope
+from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.placing import Placing
+from parley.scheduler.pods import Pods
+from parley.scheduler.talks import Talks
+from parley.scheduler.telling import Telling
+from parley.sdk.embedded import EmbeddedDriver
+
+
+class Doors:
+    """`native` is the one whose `sync` works on every pod of the queue; `extender` is None without a scope."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        allocator: Allocator,
+        records: Records,
+        giving_back: GivingBack,
+        telling: Telling,
+        queue: WorkQueue[Key],
+        clock: Clock,
+        candidates: int,
+        scope: Scope,
+    ) -> None:
+        pods = Pods(cluster, telling, queue)
+        talks = Talks(cluster, ledger, records, pods, candidates)
+        placing = Placing(client, cluster, ledger, drivers, allocator, records, giving_back, pods, talks)
+        self.extender = (
+            ExtenderDoor(client, cluster, ledger, drivers, placing, pods, scope, clock, candidates)
+            if scope
+            else None
+        )
+        self.native = NativeDoor(
+            client,
+            cluster,
+            ledger,
+            drivers,
+            allocator,
+            records,
+            giving_back,
+            pods,
+            talks,
+            placing,
+            candidates,
+            other=self.extender,
+        )

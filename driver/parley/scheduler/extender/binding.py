@@ -1,0 +1,182 @@
+"""All that takes time about a pod whose node the scheduler has chosen: allocate there, record it, bind the pod.
+
+A bind waits only for what will come: a claim that is being made, a claim that is being allocated for another pod.
+There is one at a time for a pod, with a time limit below the scheduler's, after which nothing is posted. If it
+fails, all that it allocated is given back once it is certain that the pod is not bound.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from parley.api.builtin import Pod
+from parley.control.allocation import Busy
+from parley.control.cluster import Cluster, Key, over, reference
+from parley.control.gathering import gather
+from parley.control.ledger import Ledger
+from parley.control.podclaims import PodClaim
+from parley.kube.client import ApiError, Conflict, OutcomeUnknown
+from parley.negotiation.states import ClaimState
+from parley.scheduler.extender.holds import Holds
+from parley.scheduler.extender.judging import unusable
+from parley.scheduler.extender.news import News
+from parley.scheduler.extender.posting import NotBound, Posting
+from parley.scheduler.placing import Placing
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.questions import excess, question
+from parley.sdk import PodReference
+from parley.sdk.checks import BadParameters
+from parley.sdk.embedded import EmbeddedDriver
+
+log = structlog.get_logger(__name__)
+
+BIND_SECONDS = 45.0
+"""So long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
+
+_LOOK_SECONDS = 0.5
+"""At the latest after so long a bind that waits looks again, for what makes no news of its pod."""
+
+
+class Refused(Exception):
+    """Raised when the pod can't be bound to the node now. The message is for the scheduler's event."""
+
+
+class Binder:
+    """Binds pods."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        placing: Placing,
+        pods: Pods,
+        holds: Holds,
+        news: News,
+        posting: Posting,
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._placing = placing
+        self._pods = pods
+        self._holds = holds
+        self._news = news
+        self._posting = posting
+        self._under_way: dict[str, str] = {}
+
+    def node_of(self, uid: str) -> str:
+        """The node that the pod is being bound to, "" if to none."""
+        return self._under_way.get(uid, "")
+
+    async def bind(self, user: PodReference, node: str) -> str:
+        """Bind the pod to the node; returns why it is not bound, "" if it is."""
+        if busy := self.node_of(user.uid):
+            return f"the pod is being bound to node {busy}"
+        self._under_way[user.uid] = node
+        self._holds.narrow(user.uid, node)
+        try:
+            await self._bind(user, node, now() + BIND_SECONDS)
+        except Refused as error:
+            return str(error)
+        except (ApiError, OutcomeUnknown) as error:
+            return f"the API server: {error}"
+        finally:
+            del self._under_way[user.uid]
+            self._holds.drop(user.uid)
+            self._pods.look_again((user.namespace, user.name))
+        return ""
+
+    async def _bind(self, user: PodReference, node: str, until: float) -> None:
+        try:
+            pod, claims = await self._ready(user, node, until)
+            if now() >= until:
+                raise Refused(f"not done within {BIND_SECONDS:g} s")
+            await self._posting.bind(pod, node, exactly=bool(claims))
+        except BaseException as error:
+            await self._undo(user)
+            if isinstance(error, NotBound):
+                raise Refused(str(error)) from None
+            raise
+        self._posting.forget(user.uid)
+        self._pods.leave_line((user.namespace, user.name))
+        self._cluster.assume(pod, node)
+
+    async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
+        """The pod, once all of its claims are allocated on the node and recorded for it."""
+        key = (user.namespace, user.name)
+        waits = "it is not seen yet"
+        while now() < until:
+            pod = self._cluster.pod(key)
+            if pod is not None and pod.metadata.uid == user.uid:
+                if over(pod) or pod.spec.node_name:
+                    raise Refused("the pod has ended, is being deleted, or is bound already")
+                claims = gather(self._cluster, self._ledger, self._drivers, pod)
+                try:
+                    waits = await self._step(key, pod, claims, node)
+                except (Conflict, Busy):
+                    waits = "a claim is changing"
+                if not waits:
+                    return pod, claims
+            await self._news.wait(key, min(until, now() + _LOOK_SECONDS))
+        raise Refused(f"not done within {BIND_SECONDS:g} s: {waits}")
+
+    async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
+        """Do what can be done; returns what is waited for, "" if everything is allocated and recorded."""
+        for problem in (claim.problem for claim in claims if claim.problem is not None):
+            if not problem.transient:
+                raise Refused(problem.message)
+            return problem.message
+        if unusable(pod, claims) or any(not self._reaches(claim, node) for claim in claims):
+            raise Refused("what the pod held is elsewhere and is given back first")
+        states = {claim.state(pod) for claim in claims}
+        if ClaimState.STALE in states:
+            return "a claim was written and is not seen yet"
+        if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
+            return await self._allocate(key, pod, claims, node)
+        if ClaimState.UNWRITTEN in states:
+            await self._placing.write(key, pod, claims)
+        return self._recorded(claims)
+
+    def _reaches(self, claim: PodClaim, node: str) -> bool:
+        return claim.holding is None or claim.holding.reaches(node)
+
+    async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        try:
+            asked = question(self._drivers, reference(pod), pending)
+        except BadParameters as error:
+            raise Refused(str(error)) from None
+        self._holds.uncount(pod.metadata.uid)
+        over_limit = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, pending)
+        if over_limit is not None:
+            raise Refused(over_limit.message)
+        if asked.outside:
+            raise Refused("the driver of a class runs outside of the controller")
+        if not await self._placing.allocate(key, pod, claims, asked, node, offered=False):
+            raise Refused(f"nothing could be allocated on node {node}")
+        return self._recorded(claims)
+
+    def _recorded(self, claims: Sequence[PodClaim]) -> str:
+        if any(self._ledger.get(claim.uid) is None for claim in claims):
+            raise Refused("the API server refused the allocation")
+        return ""
+
+    async def _undo(self, user: PodReference) -> None:
+        """Give back what the pod holds, unless it turns out to be bound."""
+        try:
+            await self.give_back(user)
+        except (Busy, Conflict, ApiError, OutcomeUnknown) as error:
+            log.info("kept for now", pod=f"{user.namespace}/{user.name}", why=str(error) or "the pod is bound")
+
+    async def give_back(self, user: PodReference, *, doubtful: bool = False) -> None:
+        """What the unbound pod holds is free. Raises Busy if it is bound after all, and what a client raises.
+
+        `doubtful`: an earlier process may have posted a binding.
+        """
+        pod = self._cluster.pod((user.namespace, user.name))
+        held = any(user.uid in h.pods for h in self._ledger.of_pod_name(user.namespace, user.name))
+        if not held or pod is None or pod.metadata.uid != user.uid:
+            return
+        await self._posting.settle(user, doubtful=doubtful)
+        await self._placing.give_back_all(pod)

@@ -1,0 +1,210 @@
+"""Answers a kube-scheduler's calls, and follows what happens to its pods in between.
+
+Filter, prioritize and preempt answer from memory at once. What a filter says holds tentatively (`holds`); what it
+refuses is told to the pod's user afterwards, and once that has changed the scheduler is made to ask again.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+
+from parley.api import reasons
+from parley.api.builtin import DeviceClass, Pod
+from parley.api.resources import DEVICE_CLASSES
+from parley.control.cluster import Cluster, Key, reference
+from parley.control.ledger import Ledger
+from parley.control.podclaims import PodClaim, Problem
+from parley.kube.client import Client
+from parley.kube.clock import Clock
+from parley.scheduler.extender import wire
+from parley.scheduler.extender.binding import Binder
+from parley.scheduler.extender.holds import Holds
+from parley.scheduler.extender.judging import HELD, Judge, Verdict, unusable
+from parley.scheduler.extender.news import News
+from parley.scheduler.extender.posting import Posting
+from parley.scheduler.extender.rejected import Rejection
+from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
+from parley.scheduler.placing import Placing
+from parley.scheduler.pods import Pods
+from parley.scheduler.questions import scores
+from parley.sdk import PodReference
+from parley.sdk.embedded import EmbeddedDriver
+
+BEST_SCORE = 10
+"""What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
+
+_SOON = "Parley: something that the pod needs is just changing"
+
+
+class ExtenderDoor:
+    """Negotiates for the pods in `scope`. `candidates` is how many nodes drivers are asked about at a time."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        placing: Placing,
+        pods: Pods,
+        scope: Scope,
+        clock: Clock,
+        candidates: int,
+    ) -> None:
+        self._cluster = cluster
+        self._drivers = drivers
+        self._pods = pods
+        self._scope = scope
+        self._backed = Backed()
+        self._holds = Holds(ledger.limits, lambda: pods.wake(HELD))
+        self._news = News()
+        self._posting = Posting(client, clock)
+        self._judge = Judge(cluster, ledger, drivers, pods, self._holds, candidates)
+        self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
+        self._rejected: dict[str, Rejection] = {}
+        self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
+            "filter": self._filter,
+            "prioritize": self._prioritize,
+            "preempt": self._preempt,
+            "bind": self._bind,
+        }
+        cluster.observe(DEVICE_CLASSES, self._device_class_changed)
+
+    @property
+    def verbs(self) -> Sequence[str]:
+        """What can be asked."""
+        return tuple(self._verbs)
+
+    def owns(self, pod: Pod) -> bool:
+        """Whether the pod is negotiated for here, and not by the native door."""
+        return self._scope.owns(pod)
+
+    async def answer(self, verb: str, body: bytes) -> bytes:
+        """What an extender of these bytes says to a scheduler's call. Raises wire.BadCall."""
+        return await self._verbs[verb](body)
+
+    def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        self._backed.changed(old, new)
+        self._pods.wake(DEVICE_CLASSES_CHANGED)
+
+    async def _filter(self, body: bytes) -> bytes:
+        head = wire.head(body)
+        names = bytes(head.node_names)
+        known = self._rejected.get(head.uid)
+        if known is not None and known.still_holds(names, self._pods):
+            return known.answer
+        pod, nodes = wire.pod_and_nodes(body)
+        having = self._with_extended_resources(pod, nodes)
+        if not having:
+            return self._reject(pod, nodes, names, _unbacked(self._backed.of(pod)))
+        if not pod.spec.resource_claims:
+            return wire.all_pass(names) if len(having) == len(nodes) else wire.passed(having, (), "")
+        if chosen := self._binder.node_of(pod.metadata.uid):
+            return wire.passed([node for node in nodes if node == chosen], nodes, _SOON)
+        verdict = self._judge.judge(pod, having)
+        if not verdict.viable:
+            return self._reject(pod, nodes, names, verdict)
+        if verdict.hold is not None:
+            self._holds.put(verdict.hold)
+        self._rejected.pop(pod.metadata.uid, None)
+        self._pods.leave_line(_key(pod))
+        return wire.passed(verdict.viable, (), "")
+
+    def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
+        """The nodes that have themselves what a DRA driver would otherwise allocate."""
+        wanted = self._backed.of(pod)
+        if not wanted:
+            return nodes
+        return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
+
+    def _reject(self, pod: Pod, nodes: Sequence[str], names: bytes, verdict: Verdict) -> bytes:
+        problem = verdict.problem
+        assert problem is not None
+        self._holds.drop(pod.metadata.uid)
+        self._pods.line_up(_key(pod), verdict.line, problem.topics)
+        answer = wire.passed((), nodes, _message(pod, problem))
+        revision = self._pods.revision(problem.topics)
+        self._rejected[pod.metadata.uid] = Rejection(names, answer, problem, revision, verdict.undo)
+        self._pods.look_again(_key(pod))
+        return answer
+
+    async def _prioritize(self, body: bytes) -> bytes:
+        pod, nodes = wire.pod_and_nodes(body)
+        hold = self._holds.of(pod.metadata.uid)
+        if hold is None:
+            return wire.scores({})
+        said = scores(self._drivers, hold.asked, nodes, {})
+        most = sum(hold.asked.weights.values())
+        return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
+
+    async def _preempt(self, body: bytes) -> bytes:
+        pod, victims = wire.preemption(body)
+        nodes = self._with_extended_resources(pod, list(victims))
+        if pod.spec.resource_claims:
+            viable = self._judge.viable(pod, nodes)
+            nodes = [node for node in nodes if node in viable]
+        return wire.victims({node: victims[node] for node in nodes})
+
+    async def _bind(self, body: bytes) -> bytes:
+        asked = wire.bind(body)
+        pod = PodReference(asked.pod_namespace, asked.pod_name, asked.pod_uid)
+        return wire.bound(await self._binder.bind(pod, asked.node))
+
+    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Something about the unbound pod may have changed. Never called twice at a time for the same pod."""
+        self._news.tell(key)
+        if self._binder.node_of(pod.metadata.uid):
+            return
+        rejection = self._rejected.get(pod.metadata.uid)
+        if unusable(pod, claims) or (rejection is not None and rejection.undo):
+            await self._give_back(pod, rejection)
+        if rejection is not None:
+            await self._tell(pod, rejection)
+            clear = not rejection.undo and all(claim.problem is None for claim in claims)
+            await self._nudge(key, pod, rejection, clear=clear)
+
+    async def _give_back(self, pod: Pod, rejection: Rejection | None) -> None:
+        await self._binder.give_back(reference(pod), doubtful=True)
+        if rejection is not None:
+            rejection.undo = False
+
+    async def _tell(self, pod: Pod, rejection: Rejection) -> None:
+        problem = rejection.problem
+        if not rejection.told and not problem.transient:
+            rejection.told = True
+            attempt = self._pods.attempt(pod)
+            await self._pods.telling.waits(pod, attempt, problem.code, problem.message)
+
+    async def _nudge(self, key: Key, pod: Pod, rejection: Rejection, *, clear: bool) -> None:
+        seconds = rejection.nudge_in(self._pods, clear=clear)
+        if seconds is None:
+            return
+        if seconds > 0:
+            self._pods.again(key, seconds)
+            return
+        rejection.nudged = self._pods.revision(rejection.problem.topics)
+        await self._posting.touch(reference(pod))
+
+    def gone(self, pod: PodReference) -> None:
+        """Forget the pod."""
+        self._rejected.pop(pod.uid, None)
+        self._holds.drop(pod.uid)
+        self._posting.forget(pod.uid)
+        self._news.tell((pod.namespace, pod.name))
+
+
+def _key(pod: Pod) -> Key:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _unbacked(names: Set[str]) -> Verdict:
+    why = unbacked(names)
+    return Verdict(problem=Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), line=why)
+
+
+def _message(pod: Pod, problem: Problem) -> str:
+    """What the scheduler writes into the pod's condition: the same words as long as the phase is the same, since
+    other words would change the pod, which makes the scheduler ask again."""
+    if problem.transient:
+        return _SOON
+    if problem.code == reasons.OTHER_SCHEDULER:
+        return f"Parley: {problem.message}"
+    return f"Parley: {problem.code}, see podscheduling {pod.metadata.name}"

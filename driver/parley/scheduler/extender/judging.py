@@ -1,0 +1,208 @@
+"""Judges a scheduler's candidates for one pod, from memory. Holds nothing, writes nothing."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.control.cluster import Cluster, reference
+from parley.control.ledger import Ledger
+from parley.control.limits import topic as limit_topic
+from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.negotiation.rounds import Outcome, negotiate
+from parley.negotiation.selection import select
+from parley.negotiation.states import ClaimState
+from parley.scheduler.attempts import Attempt
+from parley.scheduler.candidates import ProposedNodes, common_nodes
+from parley.scheduler.extender.expected import expected_claims
+from parley.scheduler.extender.holds import Hold, Holds
+from parley.scheduler.extender.rivals import PROMISED, beside
+from parley.scheduler.extender.scope import REMEDY, foreign_topics, unserved
+from parley.scheduler.pods import Pods
+from parley.scheduler.questions import Question, ask, excess, question, scores, units
+from parley.scheduler.unviable import class_topics, nothing_viable, waiting_line
+from parley.sdk.checks import BadParameters
+from parley.sdk.embedded import EmbeddedDriver
+
+HELD: Topic = ("held",)
+"""Something that a pod was told is taken, or will not be."""
+
+_UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimState.MISPLACED}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it.
+
+    `undo`: what the pod holds is of no use and has to be given back first.
+    """
+
+    viable: tuple[str, ...] = ()
+    hold: Hold | None = None
+    problem: Problem | None = None
+    line: Hashable = None
+    undo: bool = False
+
+
+def unusable(pod: Pod, claims: Sequence[PodClaim]) -> bool:
+    """Whether what an unbound pod's claims show is nothing that it could be bound with."""
+    return any(claim.problem is None and claim.state(pod) in _UNUSABLE for claim in claims)
+
+
+class Judge:
+    """Finds the nodes that will do. `candidates` is how many drivers are asked about at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        pods: Pods,
+        holds: Holds,
+        candidates: int,
+    ) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._pods = pods
+        self._holds = holds
+        self._candidates = candidates
+
+    def judge(self, pod: Pod, names: Sequence[str]) -> Verdict:
+        """Which of the nodes will do for the pod, beside what other pods were told."""
+        claims = expected_claims(self._cluster, self._ledger, self._drivers, pod)
+        if why := unserved(pod, claims):
+            topics = foreign_topics(pod, claims)
+            return Verdict(problem=Problem(reasons.OTHER_SCHEDULER, why, topics), line=pod.metadata.uid)
+        holds_some = any(c.holding is not None and pod.metadata.uid in c.holding.pods for c in claims)
+        problem = next((claim.problem for claim in claims if claim.problem is not None), None)
+        if problem is not None:
+            return Verdict(problem=problem, line=(problem.code, *problem.topics), undo=holds_some)
+        if unusable(pod, claims):
+            problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being given back", (), True)
+            return Verdict(problem=problem, line=pod.metadata.uid, undo=True)
+        verdict = self._negotiate(pod, claims, names)
+        if verdict.problem is not None and holds_some:
+            return Verdict(problem=verdict.problem, line=verdict.line, undo=True)
+        return verdict
+
+    def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
+        """All of the nodes that will do as things stand, whatever others were told."""
+        claims = expected_claims(self._cluster, self._ledger, self._drivers, pod)
+        pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
+        if unserved(pod, claims) or any(c.problem is not None or c.outside for c in claims):
+            return frozenset()
+        nodes = self._nodes(pod, claims, common_nodes(claims), names)
+        if not pending:
+            return frozenset(nodes)
+        try:
+            asked = question(self._drivers, reference(pod), pending)
+        except BadParameters:
+            return frozenset()
+        excluded = self._pods.attempt(pod).excluded
+        return frozenset(negotiate(nodes, ask(self._drivers, asked, excluded), enough=len(names)).viable)
+
+    def _nodes(
+        self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
+    ) -> ProposedNodes:
+        return ProposedNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], only, names)
+
+    def _negotiate(self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str]) -> Verdict:
+        attempt, only = self._pods.attempt(pod), common_nodes(claims)
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        if not pending:
+            nodes = self._nodes(pod, claims, only, names)
+            if viable := tuple(nodes):
+                return Verdict(viable)
+            return self._nothing(pod, claims, None, nodes, Outcome())
+        try:
+            asked = question(self._drivers, reference(pod), pending)
+        except BadParameters as error:
+            topics = (*class_topics(pending), *(("claim", pod.metadata.namespace, c.name) for c in pending))
+            return Verdict(problem=Problem(reasons.PARAMETERS_INVALID, str(error), topics), line=str(error))
+        if verdict := self._beyond(pod, asked, pending) or self._outside(asked):
+            return verdict
+        for claim in pending:
+            if (meant := self._holds.node_of(claim.uid, but=pod.metadata.uid)) is not None:
+                other, node = meant
+                if claim.class_ is None or not claim.class_.shareable:
+                    return _in_use(claim, other)
+                only = frozenset([node]) if only is None else only & {node}
+        return self._asked(pod, claims, pending, asked, self._nodes(pod, claims, only, names), attempt)
+
+    def _beyond(self, pod: Pod, asked: Question, pending: Sequence[PodClaim]) -> Verdict | None:
+        namespace = pod.metadata.namespace
+        over = excess(self._drivers, self._ledger.limits, namespace, asked, pending)
+        if over is None:
+            return None
+        topics: tuple[Topic, ...] = (limit_topic(over.class_name, namespace), ("class", over.class_name))
+        problem = Problem(reasons.LIMIT_REACHED, over.message, topics)
+        return Verdict(problem=problem, line=(reasons.LIMIT_REACHED, *topics, over.wanted))
+
+    def _outside(self, asked: Question) -> Verdict | None:
+        if not asked.outside:
+            return None
+        names = ", ".join(sorted({asked.drivers[claim.entry] for claim in asked.outside}))
+        why = f"driver {names} runs outside of the controller and is not asked for this scheduler: {REMEDY}"
+        problem = Problem(reasons.OTHER_SCHEDULER, why, tuple(class_topics(asked.outside)))
+        return Verdict(problem=problem, line=why)
+
+    def _asked(
+        self,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        pending: Sequence[PodClaim],
+        asked: Question,
+        nodes: ProposedNodes,
+        attempt: Attempt,
+    ) -> Verdict:
+        plain = ask(self._drivers, asked, attempt.excluded)
+        outcome = negotiate(
+            nodes,
+            beside(self._drivers, self._holds, reference(pod), asked, plain),
+            first=self._candidates,
+            limit=self._candidates,
+            enough=1 + len(attempt.left),
+        )
+        attempt.outcome, attempt.drivers = outcome, asked.drivers
+        if not outcome.viable:
+            return self._nothing(pod, claims, asked, nodes, outcome)
+        viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
+        named = frozenset(claim.uid for claim in pending if claim.claim is not None)
+        if named:
+            preferences = scores(self._drivers, asked, viable, {})
+            viable = tuple(filter(None, [select(viable, preferences, pods=self._cluster.usage.pods)]))
+        hold = Hold(reference(pod), asked, frozenset(viable), self._units(asked, pending), named)
+        return Verdict(viable, hold)
+
+    def _units(self, asked: Question, pending: Sequence[PodClaim]) -> dict[str, dict[str, int]]:
+        limited = [claim for claim in pending if claim.class_ is not None and claim.class_.limits]
+        counts = units(self._drivers, asked) if limited else {}
+        found: dict[str, dict[str, int]] = {}
+        for claim in limited:
+            found.setdefault(claim.class_name, {})[claim.uid] = counts.get(claim.entry, 1)
+        return found
+
+    def _nothing(
+        self,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        asked: Question | None,
+        nodes: ProposedNodes,
+        outcome: Outcome,
+    ) -> Verdict:
+        total = len(self._cluster.node_names())
+        drivers = asked.requests if asked is not None else ()
+        found = nothing_viable(total, claims, drivers, nodes.misfits, outcome)
+        if any(PROMISED in words for words in outcome.refused.values()):
+            topics = (*found.topics, HELD)
+            return Verdict(problem=Problem(found.code, found.message, topics, True), line=pod.metadata.uid)
+        attempt = self._pods.attempt(pod)
+        line = waiting_line(pod, asked, attempt, nodes.only) if asked is not None else pod.metadata.uid
+        return Verdict(problem=found, line=line)
+
+
+def _in_use(claim: PodClaim, other: Hold) -> Verdict:
+    whom = f"pod {other.pod.namespace}/{other.pod.name}"
+    words = f"claim {other.pod.namespace}/{claim.name} is being allocated for {whom}: wait until that is done"
+    return Verdict(problem=Problem(reasons.CLAIM_IN_USE, words, (HELD,), True), line=(claim.uid, HELD))

@@ -1,0 +1,106 @@
+"""Posts the binding of a pod, so that it is known afterwards whether the pod is bound.
+
+A binding names the pod's UID, and its resourceVersion where something was allocated: to be sure that one whose
+outcome is unknown does not land later, the pod is changed, after which the API server refuses it.
+"""
+
+from parley.api.builtin import Pod
+from parley.api.names import GROUP
+from parley.api.resources import PODS
+from parley.control.cluster import done
+from parley.kube.client import Client, Conflict, NotFound, OutcomeUnknown
+from parley.kube.clock import Clock, rfc3339
+from parley.sdk import PodReference
+
+LOOK_AGAIN = f"{GROUP}/look-again"
+"""An annotation whose change makes a scheduler try the pod again, and voids bindings that are on their way."""
+
+_CHANGED = 5
+"""So often a pod may change between a look at it and its binding."""
+
+
+class NotBound(Exception):
+    """Raised when the pod is not bound to the node, and will not be by anything that was posted here."""
+
+
+class Posting:
+    """Writes to pods."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._doubtful: set[str] = set()
+
+    async def bind(self, pod: Pod, node: str, *, exactly: bool) -> None:
+        """Bind the pod. `exactly`: only as given, since something is allocated for it. Raises NotBound.
+
+        Raises OutcomeUnknown if that can't even be read; then `settle` has to be called before anything is freed.
+        """
+        version = pod.metadata.resource_version if exactly else ""
+        for _ in range(_CHANGED):
+            live = await self._post(pod, node, version)
+            if live is None or live.spec.node_name == node:
+                return
+            if live.spec.node_name:
+                raise NotBound(f"it is bound to node {live.spec.node_name} already")
+            if done(live) or live.metadata.deletion_timestamp:
+                raise NotBound("it has ended or is being deleted")
+            version = live.metadata.resource_version if exactly else ""
+        raise NotBound("it changes all the time")
+
+    async def _post(self, pod: Pod, node: str, version: str) -> Pod | None:
+        """Post once; None if that bound the pod, otherwise the pod as it is now."""
+        meta = pod.metadata
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "namespace": meta.namespace,
+                "name": meta.name,
+                "uid": meta.uid,
+                **({"resourceVersion": version} if version else {}),
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._client.create_subresource(PODS, meta.name, "binding", body, meta.namespace)
+        except (Conflict, OutcomeUnknown) as error:
+            if isinstance(error, OutcomeUnknown):
+                self._doubtful.add(meta.uid)
+            return await self._live(pod)
+        except NotFound:
+            raise NotBound("it is gone") from None
+        return None
+
+    async def _live(self, pod: Pod) -> Pod:
+        try:
+            live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except NotFound:
+            raise NotBound("it is gone") from None
+        if live.metadata.uid != pod.metadata.uid:
+            raise NotBound("it is gone, and another pod has its name")
+        return live
+
+    async def settle(self, pod: PodReference, *, doubtful: bool = False) -> None:
+        """After this no binding that was posted before can land.
+
+        `doubtful`: an earlier process may have posted one; those of this one are known.
+        """
+        if doubtful or pod.uid in self._doubtful:
+            await self.touch(pod)
+            self._doubtful.discard(pod.uid)
+
+    async def touch(self, pod: PodReference) -> None:
+        """Change the pod, which makes its scheduler try it again."""
+        marked = {LOOK_AGAIN: rfc3339(self._clock())}
+        body = {"metadata": {"uid": pod.uid, "annotations": marked}}
+        try:
+            await self._client.patch(PODS, pod.name, body, pod.namespace)
+        except NotFound:
+            pass  # nothing can be bound any more
+        except Conflict:
+            pass  # another pod of that name; this one is gone
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or it is known to be bound."""
+        self._doubtful.discard(uid)
