@@ -60,9 +60,7 @@ def controller(
     ] = DEFAULT_CANDIDATES,
     pod_schedulings: Annotated[
         PodSchedulings,
-        typer.Option(
-            help="Which pods get a PodScheduling: all, or those that had to wait; a write less."
-        ),
+        typer.Option(help="Which pods get a PodScheduling: all, or those that had to wait; a write less."),
     ] = "Always",
     log_format: Format = LogFormat.TEXT,
     log_level: Level = LogLevel.INFO,
