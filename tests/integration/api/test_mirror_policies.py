@@ -152,14 +152,38 @@ async def test_a_reservation_does_not_pass_from_pod_to_pod(
     )
 
 
-async def test_a_reservation_passes_on_when_it_was_empty_in_between(
-    write: Write, exclusive: str, pod_a: Consumer, pod_b: Consumer
+@pytest.mark.parametrize("account", [CLAIM_CONTROLLER, SCHEDULER])
+async def test_only_parley_says_which_pod_is_next(
+    write: Write, exclusive: str, namespace: str, account: str, pod_a: Consumer, pod_b: Consumer
 ) -> None:
     await write(exclusive, reserved(pod_a), CONTROLLER)
-
     await write(exclusive, {"reservedFor": None}, CLAIM_CONTROLLER)
 
-    assert (await write(exclusive, {"reservedFor": [pod_b]}, SCHEDULER))["reservedFor"] == [pod_b]
+    with pytest.raises(Forbidden) as refused:
+        await write(exclusive, {"reservedFor": [pod_b]}, account)
+
+    assert (
+        f"ResourceClaim {namespace}/scanner is exclusive, and Parley says whose turn it is: wait until it adds "
+        "pod b to status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
+        in str(refused.value)
+    )
+    assert (await write(exclusive, {"reservedFor": [pod_b]}, CONTROLLER))["reservedFor"] == [pod_b]
+
+
+@pytest.mark.parametrize("account", [CLAIM_CONTROLLER, SCHEDULER])
+async def test_anybody_may_reserve_a_generated_claim_for_the_pod_that_it_belongs_to(
+    installed: Cluster, namespace: str, write: Write, account: str, pod_a: Consumer, pod_b: Consumer
+) -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": pod_a["uid"], "controller": True}
+    body = claim("generated", "exclusive")
+    body["metadata"]["ownerReferences"] = [owner]
+    installed.api.post(BUILTIN_CLAIMS.path(namespace), body)
+    await write("generated", {"allocation": allocation("exclusive")}, CONTROLLER)
+
+    with pytest.raises(Forbidden, match="wait until it adds pod b"):
+        await write("generated", {"reservedFor": [pod_b]}, account)
+
+    assert (await write("generated", {"reservedFor": [pod_a]}, account))["reservedFor"] == [pod_a]
 
 
 @pytest.mark.parametrize("account", [CLAIM_CONTROLLER, SCHEDULER])

@@ -47,7 +47,11 @@ def mirror(cluster: Cluster, namespace: str, request: str) -> None:
     cluster.api.post(BUILTIN_CLAIMS.path(namespace), {"metadata": {"name": "scanner"}, "spec": spec})
 
 
-def allocate(cluster: Cluster, namespace: str, node: str, request: str, user: dict[str, Any]) -> None:
+def consumer(user: dict[str, Any]) -> dict[str, str]:
+    return {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}
+
+
+def allocate(cluster: Cluster, namespace: str, node: str, request: str, *users: dict[str, Any]) -> None:
     result = {"request": request, "driver": "device.parley.dev", "pool": node, "device": "gpu-0"}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
     allocation = {
@@ -56,9 +60,7 @@ def allocate(cluster: Cluster, namespace: str, node: str, request: str, user: di
         # without it the scheduler cannot reserve: it would add one, and an allocation cannot be changed
         "allocationTimestamp": "2026-01-01T00:00:00Z",
     }
-    meta = user["metadata"]
-    consumer = {"resource": "pods", "name": meta["name"], "uid": meta["uid"]}
-    status = {"allocation": allocation, "reservedFor": [consumer]}
+    status = {"allocation": allocation, "reservedFor": [consumer(user) for user in users]}
     cluster.api.patch(BUILTIN_CLAIMS.path(namespace, "scanner", "status"), {"status": status})
 
 
@@ -95,6 +97,25 @@ def test_the_scheduler_cannot_let_a_second_pod_in(installed: Cluster, namespace:
         in wait_for_reason(installed, namespace, "b", "SchedulerError")
     )
     assert users(installed, namespace) == ["a"]
+
+
+def test_the_scheduler_does_not_say_who_is_next_and_binds_whom_parley_reserves_it_for(
+    installed: Cluster, namespace: str, node: str
+) -> None:
+    mirror(installed, namespace, "exclusive")
+    allocate(installed, namespace, node, "exclusive")
+    first, second = (pod(installed, namespace, name) for name in ("a", "b"))
+
+    assert (
+        f"ResourceClaim {namespace}/scanner is exclusive, and Parley says whose turn it is: wait until it adds "
+        "pod a to status.reservedFor" in wait_for_reason(installed, namespace, "a", "SchedulerError")
+    )
+    wait_for_reason(installed, namespace, "b", "SchedulerError")
+    turn = {"status": {"reservedFor": [consumer(second)]}}
+    installed.api.patch(BUILTIN_CLAIMS.path(namespace, "scanner", "status"), turn)
+    bound(installed, namespace, "b", node)
+    assert users(installed, namespace) == ["b"]
+    assert "nodeName" not in installed.api.get(PODS.path(namespace, first["metadata"]["name"]))["spec"]
 
 
 def test_the_scheduler_lets_a_second_pod_share(installed: Cluster, namespace: str, node: str) -> None:

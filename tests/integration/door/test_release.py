@@ -7,6 +7,7 @@ from tests.cluster.watching import until
 from tests.integration.door.conftest import Devices, Parley
 
 from parley.api import reasons
+from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import (
     ALLOCATION_ANNOTATION,
@@ -22,6 +23,13 @@ from parley.kube.client import Forbidden
 from parley.kube.http import HttpClient
 
 pytestmark = pytest.mark.cluster
+
+RECEIPT = {
+    "metadata": {
+        "labels": {RELEASING_LABEL: None},
+        "annotations": {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None},
+    }
+}
 
 
 async def asked(team: Namespace) -> ResourceClaim:
@@ -88,10 +96,34 @@ async def test_a_named_claim_is_given_to_the_next_pod_when_the_node_has_taken_it
     assert mine.metadata.annotations[CLAIM_UID_ANNOTATION] == mirror.metadata.uid
     assert (mine.status.state, mine.status.reserved_for) == ("releasing", ())
     assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is None
-    annotations = {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
-    receipt = {"metadata": {"labels": {RELEASING_LABEL: None}, "annotations": annotations}}
-    await team.client.patch(CLAIMS, "mine", receipt, team.name)
+    await team.client.patch(CLAIMS, "mine", RECEIPT, team.name)
     await team.bound("next")
+
+
+async def test_nobody_gets_a_named_claim_while_no_controller_asks_for_the_receipt(
+    team: Namespace, devices: Devices, parley: Parley
+) -> None:
+    await devices(node_0=1)
+    await team.create(claim("mine"), pod("lost", claims={"gpu": "mine"}))
+    await team.bound("lost")
+    await parley.kill()
+
+    await deleted_by_force(team, "lost")
+    await team.claim("mine", lambda mirror: not mirror.status.reserved_for, "is reserved for nobody")
+    await team.create(pod("next", claims={"gpu": "mine"}))
+
+    await team.pod("next", is_told_to_wait_its_turn, "is kept out by the policy")
+    assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is not None
+    await parley.start()
+    await asked(team)
+    assert "node node-0" in await team.waits("next", reasons.RELEASING)
+    assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is None
+    await team.client.patch(CLAIMS, "mine", RECEIPT, team.name)
+    await team.bound("next")
+
+
+def is_told_to_wait_its_turn(pod: Pod) -> bool:
+    return any("Parley says whose turn it is" in condition.message for condition in pod.status.conditions)
 
 
 @pytest.mark.parametrize("mark", ["label", "annotation"])

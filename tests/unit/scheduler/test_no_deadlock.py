@@ -88,7 +88,7 @@ class GuardedClient(AroundClient):
         users = (call.body or {}).get("status", {}).get("reservedFor")
         if call.resource == BUILTIN_CLAIMS and users:
             claim = await self._client.get(BUILTIN_CLAIMS, call.name, call.namespace)
-            if why := refusal(claim, users):
+            if why := refusal(claim, users, allocates=True):
                 raise Forbidden(403, "Forbidden", why)
         return await request()
 

@@ -44,12 +44,12 @@ class World:
         return await self.client.create(PODS, body, "team")
 
     async def claim(self, name: str, **meta: Any) -> BuiltinClaim:
-        request = {"name": "r", "exactly": {"deviceClassName": "being-negotiated.parley.dev"}}
+        request = {"name": "shareable", "exactly": {"deviceClassName": "being-negotiated.parley.dev"}}
         body = {"metadata": {"name": name, **meta}, "spec": {"devices": {"requests": [request]}}}
         return await self.client.create(BUILTIN_CLAIMS, body, "team")
 
     async def allocate(self, name: str, *nodes: str, pods: Sequence[Pod] = (), conditions: bool = False) -> None:
-        result: dict[str, Any] = {"request": "r", "driver": "d.dev", "pool": "p", "device": "x"}
+        result: dict[str, Any] = {"request": "shareable", "driver": "d.dev", "pool": "p", "device": "x"}
         if conditions:
             result |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["declined"]}
         users = [{"resource": "pods", "name": p.metadata.name, "uid": p.metadata.uid} for p in pods]

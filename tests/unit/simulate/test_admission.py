@@ -8,14 +8,20 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.simulate.admission import refusal
 
 
-def claim(request: str, *pods: str, class_name: str = "being-negotiated.parley.dev") -> BuiltinClaim:
+def claim(
+    request: str, *pods: str, owner: str = "", class_name: str = "being-negotiated.parley.dev"
+) -> BuiltinClaim:
     requests = [{"name": request, "exactly": {"deviceClassName": class_name}}]
     body = {
-        "metadata": {"name": "gate", "namespace": "team"},
+        "metadata": {"name": "gate", "namespace": "team", "ownerReferences": owned_by(owner) if owner else []},
         "spec": {"devices": {"requests": requests}},
         "status": {"reservedFor": reserved(*pods)},
     }
     return BUILTIN_CLAIMS.decode(orjson.dumps(body))
+
+
+def owned_by(pod: str) -> list[dict[str, object]]:
+    return [{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}]
 
 
 def reserved(*pods: str) -> list[dict[str, str]]:
@@ -25,13 +31,13 @@ def reserved(*pods: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (claim("exclusive"), reserved("a")),
+        (claim("exclusive", owner="a"), reserved("a")),
         (claim("exclusive", "a"), reserved("a")),
         (claim("exclusive", "a"), []),
         (claim("shareable", "a"), reserved("a", "b")),
         (claim("exclusive", "a", class_name="gpu"), reserved("a", "b")),
     ],
-    ids=["first pod", "same pod", "nobody", "shareable", "not a mirror"],
+    ids=["its owner", "same pod", "nobody", "shareable", "not a mirror"],
 )
 def test_what_is_allowed(before: BuiltinClaim, after: list[dict[str, str]]) -> None:
     assert refusal(before, after) == ""
@@ -49,3 +55,13 @@ def test_a_reservation_does_not_pass_to_another_pod() -> None:
         "ResourceClaim team/gate is exclusive and reserved for pod a (UID uid-a); status.reservedFor cannot pass "
         "to pod b (UID uid-b) in one step: clear it first, when the first pod is gone."
     )
+
+
+@pytest.mark.parametrize("owner", ["", "a"], ids=["named", "generated for another pod"])
+def test_only_who_allocates_says_which_pod_is_next(owner: str) -> None:
+    mirror = claim("exclusive", owner=owner)
+    assert refusal(mirror, reserved("b")) == (
+        "ResourceClaim team/gate is exclusive, and Parley says whose turn it is: wait until it adds pod b to "
+        "status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
+    )
+    assert refusal(mirror, reserved("b"), allocates=True) == ""

@@ -23,7 +23,7 @@ def test_a_pod_waits_in_silence_until_its_claims_exist(alone: Any) -> None:
         await world.claim("c")
         await world.settle()
         assert message(await world.the_pod("p")) == (
-            "0/1 nodes are available: request r: device class being-negotiated.parley.dev does not exist."
+            "0/1 nodes are available: request shareable: device class being-negotiated.parley.dev does not exist."
         )
 
         await world.allocate("c", "n1")
