@@ -30,13 +30,6 @@ def pod(
     """A pod of one container that uses each entry of `templates` (entry: template) and `claims` (entry: claim)."""
     entries = [{"name": e, "resourceClaimTemplateName": t} for e, t in (templates or {}).items()]
     entries += [{"name": e, "resourceClaimName": c} for e, c in (claims or {}).items()]
-    container = {
-        "name": "main",
-        "image": IMAGE,
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", f"trap 'exit 0' TERM; {{ {script}; }} & wait $!"],
-        "resources": {"requests": {"cpu": "10m"}, "claims": [{"name": entry["name"]} for entry in entries]},
-    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -45,9 +38,21 @@ def pod(
             "terminationGracePeriodSeconds": 5,
             "restartPolicy": "Never",
             "resourceClaims": entries,
-            "containers": [container],
+            "containers": [container("main", script, *(entry["name"] for entry in entries))],
             **spec,
         },
+    }
+
+
+def container(name: str, script: str, *entries: str, **fields: Any) -> Manifest:
+    """A container that uses these of its pod's claims; give it to `pod` in `containers` or `initContainers`."""
+    return {
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", f"trap 'exit 0' TERM; {{ {script}; }} & wait $!"],
+        "resources": {"requests": {"cpu": "10m"}, "claims": [{"name": entry} for entry in entries]},
+        **fields,
     }
 
 

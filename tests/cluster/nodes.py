@@ -3,6 +3,7 @@
 Each device has a character device of its own name, so that a container shows which devices it was given.
 """
 
+import asyncio
 import os
 import stat
 import time
@@ -21,6 +22,11 @@ _ZERO: Final = os.makedev(1, 5)
 """The device that gives zeros, under other names."""
 
 _LIMIT = 60.0
+_PAUSE = 0.1
+_REGISTERED = "registered with the kubelet"
+
+PREPARED: Final = "claim prepared"
+UNPREPARED: Final = "claim unprepared"
 
 
 def configure(folder: Path, devices: Mapping[str, Sequence[str]]) -> Mapping[str, Path]:
@@ -40,13 +46,18 @@ def _configure(folder: Path, node: str, names: Sequence[str]) -> Path:
     return file
 
 
-def wait_for_registration(cluster: Cluster, node: str) -> None:
-    """Return when the kubelet has taken the node's plugin, which then publishes the devices."""
+def wait_for_registration(cluster: Cluster, node: str, *, program: str = NODE_PLUGIN, times: int = 1) -> None:
+    """Return when the kubelet has taken the node's plugin so many times; then it publishes the devices."""
     deadline = time.monotonic() + _LIMIT
-    log = cluster.component(f"{NODE_PLUGIN}-{node}").log
-    while "registered with the kubelet" not in log.read_text():
+    log = cluster.component(f"{program}-{node}").log
+    while log.read_text().count(_REGISTERED) < times:
         assert time.monotonic() < deadline, f"the plugin of {node} was not registered: {log.read_text()}"
-        time.sleep(0.1)
+        time.sleep(_PAUSE)
+
+
+def registrations(cluster: Cluster, node: str, *, program: str = NODE_PLUGIN) -> int:
+    """How many times the kubelet has taken the plugin."""
+    return cluster.component(f"{program}-{node}").log.read_text().count(_REGISTERED)
 
 
 def specifications(node: Node) -> Sequence[str]:
@@ -61,3 +72,20 @@ def prepared(node: Node) -> Mapping[str, frozenset[str]]:
         return {}
     claims = orjson.loads(file.read_bytes())["claims"]
     return {claim["uid"]: frozenset(device["name"] for device in claim["devices"]) for claim in claims}
+
+
+async def unprepared(node: Node, *uids: str) -> None:
+    """Return when the node's plugin has none of these claims in its checkpoint any more."""
+    for _ in range(int(_LIMIT / _PAUSE)):
+        if not prepared(node).keys() & set(uids):
+            return
+        await asyncio.sleep(_PAUSE)
+    raise AssertionError(f"{node.name} still has {prepared(node)}")
+
+
+def calls(cluster: Cluster, node: str, event: str, *, program: str = NODE_PLUGIN) -> Sequence[str]:
+    """The UIDs of claims that a plugin of the node told `event` about, one for each call of the kubelet's:
+    for pods that start at the same time it asks more than once."""
+    lines = cluster.component(f"{program}-{node}").log.read_bytes().splitlines()
+    entries = [orjson.loads(line) for line in lines if line.startswith(b"{")]
+    return [entry["uid"] for entry in entries if entry.get("event") == event]

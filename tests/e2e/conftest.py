@@ -5,7 +5,8 @@ its end nothing may be left anywhere: no claim, no file of the container runtime
 """
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from tests.cluster.handouts import nothing_handed_out_twice
@@ -23,12 +24,17 @@ DEVICES = {"node-a": ["a-0"], "node-b": ["b-0", "b-1"]}
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster, with Parley's controller and node plugins running."""
+def device_files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """The nodes' devices, and by node the file that tells its plugin of them."""
     require_machine(real_nodes=True)
-    files = configure(tmp_path_factory.mktemp("devices"), DEVICES)
+    return configure(tmp_path_factory.mktemp("devices"), DEVICES)
+
+
+@pytest.fixture(scope="session")
+def cluster(device_files: Mapping[str, Path]) -> Iterator[Cluster]:
+    """The cluster, with Parley's controller and node plugins running."""
     with directory() as place, Cluster.start(place, nodes=[NodeOptions(name) for name in DEVICES]) as started:
-        run_parley(started, deploy=DEPLOY, devices=files)
+        run_parley(started, deploy=DEPLOY, devices=device_files)
         settle(started)
         for name in DEVICES:
             wait_for_registration(started, name)

@@ -1,6 +1,7 @@
 """A pod's devices, from the claim to the container and back."""
 
 import pytest
+from tests.cluster.containers import LOOK, seen
 from tests.cluster.manifests import UNTIL_FINISHED, pod
 from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import prepared, specifications
@@ -13,20 +14,6 @@ from parley.sdk import Device
 pytestmark = pytest.mark.cluster
 
 BOTH_OF_B = {Device("node-b", "b-0"), Device("node-b", "b-1")}
-
-LOOK = """
-env > /tmp/looking
-for node in $(sed -n 's/^NODE_OF_.*=//p' /tmp/looking); do
-  test -c $node && echo "$(basename $node) gives $(head -c 4 $node | wc -c) bytes" >> /tmp/looking
-done
-mv /tmp/looking /tmp/seen
-"""
-
-
-def seen(cluster: Cluster, team: Namespace, name: str) -> list[str]:
-    """The container's environment and what its devices gave."""
-    wait = "until [ -e /tmp/seen ]; do sleep 0.1; done; cat /tmp/seen"
-    return cluster.kubectl("exec", f"--namespace={team.name}", name, "--", "sh", "-c", wait).splitlines()
 
 
 async def test_two_claims_land_on_the_node_that_has_two_devices_and_the_container_has_both(

@@ -17,17 +17,20 @@ import pytest
 import yaml
 from tests.cluster.manifests import UNTIL_FINISHED, pod
 from tests.cluster.namespace import Namespace
-from tests.cluster.watching import until, until_one
+from tests.cluster.node_plugins import (
+    SCRATCH,
+    SCRATCH_DRIVER,
+    allocated,
+    offered,
+    plugin,
+    scratch_settings,
+)
+from tests.cluster.watching import until_one
 
-from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
+from parley.api.resources import PODS
 from parley.devcluster import Cluster
-from parley.devcluster.layout import Node
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
-from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "scratch"
 
 OLD_KUBELETS = """
 import sys
@@ -88,17 +91,6 @@ def missing(path: Path) -> Iterator[None]:
         os.mknod(path, stat.S_IFCHR | 0o666, device)
 
 
-async def offered(client: Client, node: str, devices: list[str], driver: str = "device.parley.dev") -> None:
-    """Return when the node publishes these devices and no others."""
-    await until(
-        client,
-        RESOURCE_SLICES,
-        lambda slices: [d.name for slice_ in slices.values() for d in slice_.spec.devices] == devices,
-        f"{node} publishes {devices}",
-        field_selector=f"spec.nodeName={node},spec.driver={driver}",
-    )
-
-
 async def test_a_check_that_fails_shows_in_the_status_with_its_words_also_over_the_protocols_of_old_kubelets(
     cluster: Cluster, team: Namespace, tmp_path: Path
 ) -> None:
@@ -109,10 +101,13 @@ async def test_a_check_that_fails_shows_in_the_status_with_its_words_also_over_t
     file = tmp_path / "devices.yaml"
     file.write_text(yaml.safe_dump({"driver": "checked.example.com", "devices": [device]}))
     node = cluster.node("node-b")
-    with program(cluster, node, "checked", tmp_path / "state", [sys.executable, "-c", OLD_KUBELETS], file):
+    python = [sys.executable, "-c", OLD_KUBELETS]
+    with plugin(cluster, node, "checked", file, state=tmp_path / "state", python=python):
         await offered(team.client, "node-b", ["card"], "checked.example.com")
         handle = {"devices": [{"pool": "node-b", "device": "card"}]}
-        await user(team, "uses-card", "checked.example.com", "card", handle, script=UNTIL_FINISHED)
+        await allocated(team, "uses-card", "node-b", "checked.example.com", "card", handle)
+        await team.create(pod("uses-card", claims={"it": "uses-card"}))
+        await team.runs("uses-card")
         told = cluster.kubectl("exec", f"--namespace={team.name}", "uses-card", "--", "env").splitlines()
         assert {"PARLEY_DEVICE_CARD=m", "CARD=1"} <= set(told)
         await health(team, "uses-card", "Healthy")
@@ -130,13 +125,14 @@ async def test_a_drivers_hooks_prepare_what_a_container_finds_and_remove_it_with
 ) -> None:
     folder = tmp_path / "scratch"
     file = tmp_path / "node.yaml"
-    settings = {"folder": str(folder), "sizeMiB": 100}
-    file.write_text(yaml.safe_dump({"drivers": {"scratch.example.com": settings}}))
-    command = [sys.executable, "-m", "parley_kubelet", "--driver", "scratch_node:ScratchNode"]
-    with program(cluster, cluster.node("node-b"), "scratch", tmp_path / "state", command, file):
-        await offered(team.client, "node-b", ["scratch"], "scratch.example.com")
+    file.write_text(yaml.safe_dump({"drivers": scratch_settings(folder)}))
+    node = cluster.node("node-b")
+    with plugin(cluster, node, "scratch", file, *SCRATCH_DRIVER, state=tmp_path / "state"):
+        await offered(team.client, "node-b", ["scratch"], SCRATCH)
         script = "touch $SCRATCH/here; " + UNTIL_FINISHED
-        await user(team, "sorter", "scratch.example.com", "scratch", {"sizeMiB": 10}, script=script)
+        await allocated(team, "sorter", "node-b", SCRATCH, "scratch", {"sizeMiB": 10})
+        await team.create(pod("sorter", claims={"it": "sorter"}, script=script))
+        await team.runs("sorter")
         (own,) = folder.iterdir()
         seen = "until [ -e $SCRATCH/here ]; do sleep 0.1; done; echo $SCRATCH_MIB"
         told = cluster.kubectl("exec", f"--namespace={team.name}", "sorter", "--", "sh", "-c", seen)
@@ -147,48 +143,3 @@ async def test_a_drivers_hooks_prepare_what_a_container_finds_and_remove_it_with
         await team.delete(PODS, "sorter")
 
         assert list(folder.iterdir()) == []
-
-
-@contextmanager
-def program(
-    cluster: Cluster, node: Node, name: str, state: Path, command: list[str], configuration: Path
-) -> Iterator[None]:
-    """A further node plugin on the node, with the account of Parley's own."""
-    account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
-    options = {
-        "kubeconfig": account,
-        "node-name": node.name,
-        "config": configuration,
-        "plugins-dir": node.plugins_dir,
-        "plugins-registry-dir": node.plugins_registry_dir,
-        "cdi-dir": node.cdi_dir,
-        "state-dir": state,
-    }
-    arguments = [f"--{option}={value}" for option, value in options.items()]
-    environment = {"PYTHONPATH": str(EXAMPLE)}
-    component = cluster.add_program(f"{name}-{node.name}", [*command, *arguments], environment=environment)
-    try:
-        yield
-    finally:
-        component.stop(limit=20)
-    assert "Forbidden" not in component.log.read_text()
-
-
-async def user(
-    team: Namespace, name: str, driver: str, device: str, handle: Mapping[str, Any], *, script: str
-) -> None:
-    """A running pod on node-b with a claim of its name, to which the device is allocated."""
-    request = {"name": "it", "exactly": {"deviceClassName": "none"}}
-    body = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
-    await team.client.create(BUILTIN_CLAIMS, body, team.name)
-    result = {"request": "it", "driver": driver, "pool": "node-b", "device": device}
-    opaque = {"source": "FromClaim", "requests": ["it"], "opaque": {"driver": driver, "parameters": dict(handle)}}
-    named = {"key": "metadata.name", "operator": "In", "values": ["node-b"]}
-    allocation = {
-        "devices": {"results": [result], "config": [opaque]},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [named]}]},
-    }
-    status = {"status": {"allocation": allocation}}
-    await team.client.patch(BUILTIN_CLAIMS, name, status, team.name, subresource="status")
-    await team.create(pod(name, claims={"it": name}, script=script, nodeName="node-b"))
-    await team.runs(name)

@@ -1,17 +1,18 @@
-"""Something breaks while pods run: they keep their devices, nobody else gets them, and all goes on after it."""
+"""The controller ends, or somebody meddles with claims, while pods run: they keep their devices, nobody else gets
+them, and all goes on after it."""
 
 from collections.abc import Iterator
 
 import pytest
 from tests.cluster.manifests import claim, pod
 from tests.cluster.namespace import Namespace, devices_of
-from tests.cluster.nodes import prepared, specifications
+from tests.cluster.nodes import prepared
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, NODE_PLUGIN
+from parley.devcluster.parley import CONTROLLER
 from parley.sdk import Device
 
 pytestmark = pytest.mark.cluster
@@ -54,42 +55,6 @@ async def test_a_killed_controller_leaves_running_pods_alone_and_serves_waiting_
     (left,) = {"waiting", "unlucky", "late"} - running
     await team.delete(PODS, "named")
     await team.runs(left)
-
-
-async def test_a_killed_node_plugin_comes_back_knowing_what_it_prepared(cluster: Cluster, team: Namespace) -> None:
-    await team.create(pod("pair", templates={"left": "one", "right": "one"}))
-    await team.runs("pair")
-    node = cluster.node("node-b")
-    before, files = prepared(node), specifications(node)
-
-    cluster.component(f"{NODE_PLUGIN}-node-b").kill()
-    cluster.component(f"{NODE_PLUGIN}-node-b").start()
-
-    await team.create(pod("next", templates={"left": "one", "right": "one"}))
-    await team.waits("next", reasons.NOTHING_VIABLE)
-    assert (prepared(node), specifications(node)) == (before, files)
-    assert (await team.client.get(PODS, "pair", team.name)).status.phase == "Running"
-    await team.delete(PODS, "pair")
-    await team.runs("next")
-    assert not prepared(node).keys() & before.keys()
-
-
-async def test_a_restarted_kubelet_gives_running_pods_their_devices_back_to_keep(
-    cluster: Cluster, team: Namespace
-) -> None:
-    await team.create(pod("pair", templates={"left": "one", "right": "one"}))
-    await team.runs("pair")
-    node = cluster.node("node-b")
-    before = prepared(node)
-
-    cluster.component(node.kubelet).kill()
-    cluster.component(node.kubelet).start()
-
-    await team.create(pod("next", templates={"left": "one", "right": "one"}))
-    await team.waits("next", reasons.NOTHING_VIABLE)
-    assert prepared(node) == before
-    await team.delete(PODS, "pair")
-    await team.runs("next")
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["generated", "named"])
