@@ -6,13 +6,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import typer.main
 import yaml
+from typer.core import TyperGroup
+
+from parley.cli.main import app
+from parley.scheduler.extender.binding import BIND_SECONDS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 VARIANTS = ("extender", "extender-service")
-TIMEOUT_OF_A_BINDING = 45.0
-"""Seconds that the controller itself takes at most for a binding."""
-
 by_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -50,6 +52,20 @@ def seconds(duration: str) -> float:
 
 
 @by_variant
+def test_the_controller_takes_its_options(variant: str) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    given = [f"--{name}={value}" for name, value in arguments(variant).items()]
+
+    parameters = group.commands["controller"].make_context("controller", given).params
+
+    assert parameters["extender_address"] == arguments(variant)["extender-address"]
+    assert parameters["scheduler_name"] == [arguments(variant)["scheduler-name"]]
+    assert str(parameters["extender_client_ca"]) == arguments(variant).get("extender-client-ca", "None")
+    assert parameters["follow_lease"] == arguments(variant).get("follow-lease", "")
+
+
+@by_variant
 def test_pods_that_name_the_scheduler_are_those_that_the_controller_leaves_to_it(variant: str) -> None:
     (profile,) = configuration(variant)["profiles"]
 
@@ -80,7 +96,7 @@ def test_answers_are_waited_for_briefly_and_a_binding_longer_than_the_controller
     assert not {"filterVerb", "prioritizeVerb", "preemptVerb"} & binding.keys()
     assert answering["urlPrefix"] == binding["urlPrefix"]
     assert seconds(answering["httpTimeout"]) == 5
-    assert seconds(binding["httpTimeout"]) > TIMEOUT_OF_A_BINDING
+    assert seconds(binding["httpTimeout"]) > BIND_SECONDS
 
 
 @by_variant
