@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from parley.cli import extender, logs
+from parley.cli import extender, logs, web
 from parley.cli.drivers import driver_class
 from parley.cli.leading import (
     NAMESPACE,
+    Beside,
     FollowLease,
     Format,
     Identity,
@@ -20,6 +21,7 @@ from parley.cli.leading import (
     MetricsPort,
     Namespace,
     Options,
+    api_client,
     run,
     unique,
 )
@@ -58,6 +60,8 @@ def controller(
     candidates: Annotated[
         int, typer.Option(min=1, max=MAX_CANDIDATES, help="So many nodes drivers are asked about at a time.")
     ] = DEFAULT_CANDIDATES,
+    web_address: web.OfController = "",
+    web_host: web.Names = None,
     pod_schedulings: Annotated[
         PodSchedulings,
         typer.Option(help="Which pods get a PodScheduling: all, or those that had to wait; a write less."),
@@ -69,6 +73,7 @@ def controller(
     logs.configure(log_format, log_level.number)
     classes = [driver_class(name) for name in driver or BUILT_IN]
     entry = extender.entry(extender_address, extender_tls_cert, extender_tls_key, extender_client_ca)
+    page = web.place(web_address, web_host) if web_address else None
     options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration, follow_lease)
 
     settings = Settings(
@@ -87,5 +92,7 @@ def controller(
     def leading() -> ExtenderDoor | None:
         return made[0].extender if made and made[0].ready.is_set() else None
 
-    beside = [partial(entry.serving, leading)] if entry is not None else []
+    beside: list[Beside] = [partial(entry.serving, leading)] if entry is not None else []
+    if page is not None:
+        beside.append(partial(web.beside, partial(api_client, kubeconfig), page))
     run(kubeconfig, options, make, beside)

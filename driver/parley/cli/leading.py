@@ -112,7 +112,7 @@ def unique(identity: str) -> str:
 def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[Beside] = ()) -> None:
     """Serve until SIGTERM or SIGINT; exits with a status other than 0 if that cannot be."""
     try:
-        asyncio.run(_run(_client(kubeconfig), options, make, beside))
+        asyncio.run(_run(api_client(kubeconfig), options, make, beside))
     except NoConfiguration as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(WRONG_INPUT) from None
@@ -121,7 +121,8 @@ def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[
         raise typer.Exit(FAILED) from None
 
 
-def _client(kubeconfig: Path | None) -> HttpClient:
+def api_client(kubeconfig: Path | None) -> HttpClient:
+    """Of the pod's service account, or else of a kubeconfig."""
     if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return HttpClient.in_cluster()
     return HttpClient.from_kubeconfig(str(kubeconfig) if kubeconfig else None)

@@ -4,7 +4,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, controller, demo, driver, explain, get, simulate
+from parley.cli import cluster, controller, demo, driver, explain, get, simulate, web
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
@@ -29,3 +29,4 @@ for readers in (app, plugin):
     readers.command("explain")(explain.explain)
     readers.command("get")(get.get)
     readers.command("simulate")(simulate.simulate)
+    readers.command("web")(web.web)

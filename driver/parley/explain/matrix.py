@@ -16,7 +16,8 @@ from parley.explain.reading import World
 from parley.negotiation.answers import Answer
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
-_ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)
+ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)
+"""Of verdicts, the best first."""
 
 
 def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
@@ -54,7 +55,7 @@ def present(world: World, judge: Judge, scheduling: PodScheduling | None) -> tup
 
 
 def _sorted(rows: Sequence[NodeRow]) -> tuple[NodeRow, ...]:
-    return tuple(sorted(rows, key=lambda row: (_ORDER.index(row.verdict), not row.asked)))
+    return tuple(sorted(rows, key=lambda row: (ORDER.index(row.verdict), not row.asked)))
 
 
 Said = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]

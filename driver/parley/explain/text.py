@@ -60,14 +60,14 @@ def _stripped(line: Text) -> Text:
 
 
 def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
-    yield _headline(told)
+    yield headline(told)
     if told.message:
         yield Padding(Text(told.message), (0, 0, 0, 2))
     yield Text()
     yield _claims(told, narrow=narrow)
     if any(cell.viable is not None for row in told.nodes for cell in row.claims) or told.code == NO_CANDIDATES:
         yield Text()
-        yield _rounds(told)
+        yield rounds(told)
         yield _matrix_as_list(told) if narrow else _matrix(told)
     yield from _section("What would help", [remedy.text for remedy in told.remedies])
     yield from _section("Waits longer for the same", _shortened(told.ahead))
@@ -75,7 +75,8 @@ def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
     yield from _section("Not read", told.unread)
 
 
-def _headline(told: Explanation) -> Text:
+def headline(told: Explanation) -> Text:
+    """What the pod does, since when, and the code of its wait."""
     text = Text()
     text.append(f"Pod {told.title}", style="bold")
     since = ago(told.since, told.now)
@@ -96,13 +97,14 @@ def _headline(told: Explanation) -> Text:
 
 def _claims(told: Explanation, *, narrow: bool) -> RenderableType:
     if narrow:
-        lines = [Text(f"{c.entry}: class {c.class_name}, {_claim_state(c, told)}") for c in told.claims]
+        lines = [Text(f"{c.entry}: class {c.class_name}, {claim_state(c, told)}") for c in told.claims]
         return Group(Text("Claims", style="bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
-    rows = [(c.entry, c.source, c.class_name or "-", c.driver or "-", _claim_state(c, told)) for c in told.claims]
+    rows = [(c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, told)) for c in told.claims]
     return table(("CLAIM", "FROM", "CLASS", "DRIVER", "STATE"), rows)
 
 
-def _claim_state(claim: ClaimFacts, told: Explanation) -> str:
+def claim_state(claim: ClaimFacts, told: Explanation) -> str:
+    """What a claim holds and since when, or what stands in its way."""
     if claim.state == "allocated":
         since = ago(claim.since, told.now)
         what = f": {', '.join(claim.holds)}" if claim.holds else ""
@@ -110,12 +112,13 @@ def _claim_state(claim: ClaimFacts, told: Explanation) -> str:
     return f"{claim.state}: {claim.words}" if claim.words not in ("", told.message) else claim.state
 
 
-def _rounds(told: Explanation) -> Text:
+def rounds(told: Explanation) -> Text:
+    """The heading of the table of nodes: how many there are, and how many were asked about."""
     if told.state == "waits":
         asked = f"question {told.round} was about {told.candidates}" if told.round else "none was asked about yet"
         return Text(f"Nodes ({len(told.nodes)}; {asked})", style="bold")
-    rounds = f"{told.round} rounds" if told.round != 1 else "1 round"
-    return Text(f"Nodes ({rounds}; {told.candidates} candidates, {told.viable} viable)", style="bold")
+    count = f"{told.round} rounds" if told.round != 1 else "1 round"
+    return Text(f"Nodes ({count}; {told.candidates} candidates, {told.viable} viable)", style="bold")
 
 
 def _matrix(told: Explanation) -> Table:

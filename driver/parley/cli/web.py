@@ -1,0 +1,120 @@
+"""`parley web`, and the same page served by the controller."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import structlog
+import typer
+
+from parley.cli import logs
+from parley.cli.asking import FAILED, Context, Kubeconfig, Namespace, namespace_of
+from parley.cli.endpoints import served
+from parley.kube.client import Client
+from parley.kube.credentials import NoConfiguration
+from parley.kube.http import HttpClient
+from parley.web.server import application
+from parley.web.worlds import Thread, Worlds
+
+log = structlog.get_logger(__name__)
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the page is served. `names` are those that browsers may use, besides addresses and localhost."""
+
+    host: str
+    port: int
+    names: tuple[str, ...] = ()
+
+
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--web-host",
+        help="A name that browsers may call the page by, as a proxy before it has; can be repeated.",
+        show_default=False,
+    ),
+]
+OfController = Annotated[
+    str,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help=f"Serve the page of `parley web` there; HOST is {LOOPBACK} if left out. Default: nowhere. Whoever "
+        "can connect sees the names of all namespaces' pods (docs/web.md).",
+        show_default=False,
+    ),
+]
+
+
+def place(text: str, names: Sequence[str] | None = None) -> Place:
+    """Of [HOST:]PORT; an IPv6 address stands in brackets. Raises typer.BadParameter."""
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise typer.BadParameter(f"{text!r}: write PORT or HOST:PORT, such as 8080, 127.0.0.1:8080 or [::1]:8080")
+    return Place(host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port), tuple(names or ()))
+
+
+def web(
+    address: Annotated[str, typer.Option(metavar="[HOST:]PORT", help="Where to serve.")] = f"{LOOPBACK}:8080",
+    names: Names = None,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Serve a page that tells why pods wait and who holds what, and that follows the cluster.
+
+    Reads the API only, with your kubeconfig's rights: whoever can connect sees what you may see. The namespace is
+    the one that is read if you may not read all.
+    """
+    logs.silence()
+    where, own = place(address, names), namespace or namespace_of(kubeconfig, context)
+
+    async def main() -> None:
+        path = str(kubeconfig) if kubeconfig else None
+        async with (
+            HttpClient.from_kubeconfig(path, context or None) as client,
+            serving(client, where, own) as url,
+        ):
+            typer.echo(f"{url}  (ends with Ctrl-C)")
+            await asyncio.Event().wait()
+
+    _run(main)
+
+
+def _run(main: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Until Ctrl-C; what keeps it from running is told on stderr."""
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        pass  # how it is meant to end
+    except (NoConfiguration, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from None
+
+
+@asynccontextmanager
+async def serving(client: Client, where: Place, namespace: str = "default") -> AsyncIterator[str]:
+    """Serve the page within the block; gives its URL. Nothing is read before somebody looks."""
+    aside = Thread()
+    worlds = Worlds(client, namespace, aside=aside)
+    try:
+        async with served(application(worlds, where.names), where.port, where.host) as port:
+            host = f"[{where.host}]" if ":" in where.host else where.host
+            yield f"http://{host}:{port}/"
+    finally:
+        await worlds.close()
+        aside.close()
+
+
+@asynccontextmanager
+async def beside(client: Callable[[], HttpClient], where: Place) -> AsyncIterator[None]:
+    """Serve the page beside something else within the block, with connections and caches of its own: what it takes
+    to make a page is no part of that."""
+    async with client() as own, serving(own, where) as url:
+        log.info("the page is served", url=url)
+        yield

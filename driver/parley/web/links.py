@@ -1,0 +1,79 @@
+"""Addresses of pages: what an address asks for, and how pages name each other.
+
+Links are relative to the page that they stand on, so that it all may be served below any path.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlencode
+
+MOST_PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A page: its path in parts ("pods", namespace, name), what of the query it understands, and how many folders
+    below the first page's it seems to be."""
+
+    parts: tuple[str, ...]
+    query: Mapping[str, str] = field(default_factory=dict)
+    depth: int = 0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for the same page."""
+        return self.parts, tuple(sorted(self.query.items())), self.depth
+
+    @property
+    def page(self) -> int:
+        """Which page of a long table, from 1 on."""
+        text = self.query.get("page", "")
+        return min(max(1, int(text)), MOST_PAGE) if text.isascii() and text.isdigit() else 1
+
+
+_UNDERSTOOD = frozenset({"namespace", "state", "page", "nodes"})
+_LONGEST = 253
+
+
+def address(path: str, query: Mapping[str, str]) -> Address:
+    """Of an encoded path. What is not understood of the query is left out."""
+    known = {name: value[:_LONGEST] for name, value in query.items() if name in _UNDERSTOOD and value}
+    parts = path.split("/")[1:]
+    return Address(tuple(unquote(part) for part in parts if part), known, len(parts) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """How the page at an address names others."""
+
+    here: Address
+
+    def _to(self, *parts: str) -> str:
+        up = "../" * self.here.depth
+        return (up + "/".join(quote(part, safe="") for part in parts)) or "./"
+
+    @property
+    def home(self) -> str:
+        """All pods and classes."""
+        return self._to()
+
+    def static(self, name: str) -> str:
+        """A file beside the pages."""
+        return self._to("static", name)
+
+    def pod(self, namespace: str, name: str) -> str:
+        """A pod's page."""
+        return self._to("pods", namespace, name)
+
+    def class_(self, name: str) -> str:
+        """A class's page."""
+        return self._to("classes", name)
+
+    def node(self, name: str) -> str:
+        """A node's page."""
+        return self._to("nodes", name)
+
+    def changed(self, **query: str) -> str:
+        """This page with another query; a value "" is left out."""
+        left = {name: value for name, value in {**self.here.query, **query}.items() if value}
+        return f"?{urlencode(left)}"

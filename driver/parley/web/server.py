@@ -1,0 +1,178 @@
+"""The door: pages, data, streams and files over HTTP. GET and HEAD only, no cookies, nothing from elsewhere.
+
+Whoever may connect may read: there is no authentication here. A web page of somebody else that a reader's browser
+has open can't read this one: no other origin is allowed to, and a name that is not this server's own is refused,
+so that nobody's name can be made to point here.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from hashlib import sha256
+from importlib.resources import files
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from parley.web.links import Address, Links, address
+from parley.web.pages import UNAVAILABLE, data, page
+from parley.web.streams import MOST, Feed, Streams, TooMany
+from parley.web.worlds import Worlds
+
+MOST_PAGES = 32
+"""So many pages are made or wait to be made at once, besides those of streams."""
+
+ALIVE = 15.0
+"""Seconds after which a stream that has nothing to tell says that it is there."""
+
+_METHODS = ("GET", "HEAD")
+_AGAIN = {"Retry-After": "10"}
+_BUSY = "too many readers: try again in a moment"
+_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Server": "parley",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def application(worlds: Worlds, names: Collection[str] = (), most_streams: int = MOST) -> web.Application:
+    """The server. `names` are those by which it may be asked for, besides addresses and localhost. Whoever
+    made the worlds ends them, after the server."""
+    server = _Server(worlds, Streams(worlds, most_streams))
+    known = frozenset(name.lower() for name in names)
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method not in _METHODS:
+            raise web.HTTPMethodNotAllowed(request.method, _METHODS)
+        if not own_name(request.host, known):
+            text = f"this server is not known as {request.host!r}: name it with --web-host (docs/web.md)"
+            raise web.HTTPMisdirectedRequest(text=text)
+        return await handler(request)
+
+    app = web.Application(middlewares=[guarded])
+    app.on_response_prepare.append(_harden)
+    app.on_shutdown.append(server.end)
+    app.router.add_get("/static/{name}", server.file)
+    app.router.add_get("/{path:.*}", server.answer)
+    return app
+
+
+async def _harden(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in _HEADERS.items():
+        response.headers[name] = value
+
+
+def own_name(host: str, known: Collection[str]) -> bool:
+    """Whether a Host header is an address, localhost, or a known name. A name that an attacker's server resolves
+    to this machine is none of these."""
+    name = (urlsplit(f"//{host}").hostname or "").lower()
+    if name == "localhost" or name in known:
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class _Server:
+    def __init__(self, worlds: Worlds, streams: Streams) -> None:
+        self._worlds = worlds
+        self._streams = streams
+        self._pages = 0
+        self._open: set[asyncio.Task[object]] = set()
+        folder = files("parley.web") / "static"
+        self._files = {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    async def end(self, _: web.Application) -> None:
+        """End all streams: who stops a server does not wait for its readers."""
+        for task in self._open:
+            task.cancel()
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        """A file beside the pages."""
+        name = request.match_info["name"]
+        content = self._files.get(name)
+        if content is None:
+            raise web.HTTPNotFound
+        kind = _TYPES[name.rpartition(".")[2]]
+        return _tagged(request, content, kind, sha256(content).hexdigest()[:32])
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """A page, in the form that `format` names: HTML if it names none."""
+        wanted = address(request.rel_url.raw_path, request.query)
+        form = request.query.get("format", "html")
+        if form == "stream":
+            return await self._stream(request, wanted)
+        if form not in ("html", "json"):
+            raise web.HTTPBadRequest(text="format is html, json or stream")
+        if self._pages >= MOST_PAGES:
+            raise web.HTTPServiceUnavailable(text=_BUSY, headers=_AGAIN)
+        self._pages += 1
+        try:
+            return await (self._json(wanted) if form == "json" else self._html(request, wanted))
+        finally:
+            self._pages -= 1
+
+    async def _html(self, request: web.Request, wanted: Address) -> web.Response:
+        made = await page(self._worlds, wanted)
+        content = made.whole(Links(wanted)).encode()
+        response = _tagged(request, content, "text/html", made.version, made.status)
+        if made.status == UNAVAILABLE:
+            response.headers.update(_AGAIN)
+        return response
+
+    async def _json(self, wanted: Address) -> web.Response:
+        status, content = await data(self._worlds, wanted)
+        headers = {"Cache-Control": "no-store"}
+        return web.Response(body=content, status=status, content_type="application/json", headers=headers)
+
+    async def _stream(self, request: web.Request, wanted: Address) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        response.content_type = "text/event-stream"
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            async with self._streams.following(wanted) as feed:
+                await response.prepare(request)
+                self._open.add(task)
+                if request.method == "GET":
+                    await _told(response, feed, request.query.get("version", ""))
+        except TooMany:
+            raise web.HTTPServiceUnavailable(text=_BUSY, headers=_AGAIN) from None
+        finally:
+            self._open.discard(task)
+        return response
+
+
+async def _told(response: web.StreamResponse, feed: Feed, version: str) -> None:
+    """Until the reader goes, or the server ends."""
+    while True:
+        try:
+            async with asyncio.timeout(ALIVE):
+                made = await feed.other_than(version)
+        except TimeoutError:
+            await response.write(b":\n\n")
+            continue
+        version = made.version
+        event = orjson.dumps({"title": made.title, "main": made.main, "version": version})
+        await response.write(b"data: " + event + b"\n\n")
+
+
+def _tagged(request: web.Request, content: bytes, kind: str, tag: str, status: int = 200) -> web.Response:
+    """What a browser may keep, but asks about each time. An answer about trouble is always told anew."""
+    headers = {"Cache-Control": "private, no-cache", "ETag": f'"{tag}"'}
+    known = {found.value for found in request.if_none_match or ()}
+    if status == 200 and tag in known:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=content, status=status, content_type=kind, charset="utf-8", headers=headers)

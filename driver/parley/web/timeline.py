@@ -1,0 +1,101 @@
+"""What happened to a pod, and when: its negotiation from the first question to the start of its containers. Pure.
+
+Only what is recorded: conditions, the PodScheduling's times, allocations, events (the API server forgets those
+after an hour).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.names import FIELD_MANAGER
+from parley.explain.explaining import Told
+from parley.explain.findings import Event
+from parley.explain.model import Explanation
+from parley.explain.times import moment
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that `by` did, said or saw. `code` is its word for it, if it has one."""
+
+    at: str
+    by: str
+    code: str
+    text: str
+
+
+def timeline(told: Told, explained: Explanation) -> tuple[Moment, ...]:
+    """In order of time."""
+    found = [*_pod(told.raw), *_negotiation(told.scheduling or {}), *_claims(explained), *_events(told)]
+    timed = [(time, one) for one in found if (time := moment(one.at)) is not None]
+    return tuple(one for _, one in sorted(timed, key=lambda pair: pair[0]))
+
+
+def _pod(raw: Json) -> Iterator[Moment]:
+    meta, status = raw.get("metadata", {}), raw.get("status", {})
+    yield Moment(meta.get("creationTimestamp") or "", "API server", "", "the pod was made")
+    for condition in status.get("conditions") or ():
+        yield from _condition(condition, raw.get("spec", {}).get("nodeName", ""))
+    for container in status.get("containerStatuses") or ():
+        yield from _container(container)
+    if at := meta.get("deletionTimestamp"):
+        yield Moment(at, "API server", "", "the pod is to be deleted by this time")
+
+
+_GOOD = {
+    "PodReadyToStartContainers": "claims are prepared, and the pod's sandbox is ready",
+    "ContainersReady": "all containers are ready",
+}
+
+
+def _condition(condition: Json, node: str) -> Iterator[Moment]:
+    at, kind, good = condition.get("lastTransitionTime") or "", condition.get("type"), condition.get("status")
+    if kind == "PodScheduled" and good == "True":
+        yield Moment(at, "scheduler", "", f"bound the pod to node {node}")
+    elif kind == "PodScheduled":
+        yield Moment(at, "scheduler", condition.get("reason", ""), condition.get("message", ""))
+    elif kind in _GOOD and good == "True":
+        yield Moment(at, "kubelet", "", _GOOD[kind])
+
+
+def _container(status: Json) -> Iterator[Moment]:
+    name, state = status.get("name", ""), status.get("state") or {}
+    if running := state.get("running"):
+        yield Moment(running.get("startedAt") or "", "kubelet", "", f"container {name} runs")
+    if ended := state.get("terminated"):
+        yield Moment(ended.get("startedAt") or "", "kubelet", "", f"container {name} runs")
+        text = f"container {name} ended with status {ended.get('exitCode')}"
+        yield Moment(ended.get("finishedAt") or "", "kubelet", ended.get("reason") or "", text)
+
+
+def _negotiation(scheduling: Json) -> Iterator[Moment]:
+    meta = scheduling.get("metadata", {})
+    made = meta.get("creationTimestamp") or ""
+    yield Moment(made, "controller", "", "told for the first time how the negotiation stands")
+    for entry in meta.get("managedFields") or ():
+        at, manager = entry.get("time") or "", entry.get("manager", "")
+        if manager != FIELD_MANAGER:
+            yield Moment(at, f"driver ({manager})", "", "answered or allocated last")
+        elif at != made:
+            round_ = scheduling.get("spec", {}).get("round", 0)
+            yield Moment(at, "controller", "", f"told last how the negotiation stands (round {round_})")
+
+
+def _claims(explained: Explanation) -> Iterator[Moment]:
+    for claim in explained.claims:
+        held = f": {', '.join(claim.holds)}" if claim.holds else ""
+        yield Moment(claim.since, f"driver {claim.driver}", "", f"claim {claim.entry} was allocated{held}")
+
+
+def _events(told: Told) -> Iterator[Moment]:
+    uid = told.raw.get("metadata", {}).get("uid")
+    for event in told.events:
+        if (event.regarding or {}).get("uid") == uid:
+            yield Moment(event.at, _writer(event), event.reason, event.note)
+
+
+def _writer(event: Event) -> str:
+    return "controller" if event.writer == "parley.dev/controller" else event.writer or "somebody"

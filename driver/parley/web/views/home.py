@@ -1,0 +1,99 @@
+"""The first page: pods with claims, those that wait first in line, and what the classes have."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from parley.explain.overview import ClassRow
+from parley.web.facts import STATES, PodRow
+from parley.web.links import Links
+from parley.web.markup import Element, Node, h
+from parley.web.views.parts import link, mark, paged, pager, section, short, since, table
+
+PODS = 100
+"""So many are on a page."""
+
+_MESSAGE = 160
+
+
+def home(pods: Sequence[PodRow], classes: Sequence[ClassRow], now: str, links: Links) -> list[Node]:
+    """The sections."""
+    query = links.here.query
+    chosen = [pod for pod in pods if _chosen(pod, query.get("namespace", ""), query.get("state", ""))]
+    page, pages = paged(len(chosen), links.here.page, PODS)
+    rows = [_pod(pod, now, links) for pod in chosen[(page - 1) * PODS : page * PODS]]
+    headings = ("Pod", "State", "Waiting for", "Age", "Node", "Classes", "Ahead in line", "Message")
+    return [
+        h("h1", "Pods and classes"),
+        section(
+            "pods",
+            f"Pods with claims ({len(chosen)})",
+            _filter(pods, links),
+            table(headings, rows, "Pods with claims") if rows else h("p", "There are none."),
+            pager(links, page, pages, "pods"),
+        ),
+        section("classes", "Classes", _classes(classes, links)),
+    ]
+
+
+def _chosen(pod: PodRow, namespace: str, state: str) -> bool:
+    return namespace in ("", pod.namespace) and state in ("", pod.state)
+
+
+def _pod(pod: PodRow, now: str, links: Links) -> list[Node]:
+    classes = [[", " if number else "", link(name, links.class_(name))] for number, name in enumerate(pod.classes)]
+    return [
+        link(f"{pod.namespace}/{pod.name}", links.pod(pod.namespace, pod.name)),
+        mark(pod.state),
+        pod.code or "-",
+        since(pod.since, now),
+        link(pod.node, links.node(pod.node)) if pod.node else "-",
+        classes or "-",
+        str(pod.ahead) if pod.state == "waits" else "-",
+        short(pod.message, _MESSAGE) or "-",
+    ]
+
+
+def _filter(pods: Sequence[PodRow], links: Links) -> Element:
+    """A form that works without scripts."""
+    namespaces = sorted({pod.namespace for pod in pods})
+    states = Counter(pod.state for pod in pods)
+    named = [(state, f"{state} ({states[state]})") for state in STATES]
+    return h(
+        "form",
+        h("label", "Namespace ", _choice("namespace", [(name, name) for name in namespaces], links)),
+        " ",
+        h("label", "State ", _choice("state", named, links)),
+        " ",
+        h("button", "Show", type="submit"),
+        method="get",
+        action=links.home,
+    )
+
+
+def _choice(name: str, options: Sequence[tuple[str, str]], links: Links) -> Element:
+    chosen = links.here.query.get(name, "")
+    return h(
+        "select",
+        h("option", "all", value=""),
+        (h("option", words, value=value, selected=value == chosen) for value, words in options),
+        name=name,
+        id=f"choose-{name}",
+    )
+
+
+def _classes(classes: Sequence[ClassRow], links: Links) -> Element:
+    if not classes:
+        return h("p", "There are no classes.")
+    headings = ("Class", "Driver", "Suitable nodes", "What", "Total", "Free", "Claims", "Waiting")
+    return table(headings, [[link(row.name, links.class_(row.name)), *figures(row)] for row in classes], "Classes")
+
+
+def figures(row: ClassRow) -> list[Node]:
+    """What a class has, without its name."""
+    free = _number(row.free) + (f" (+{row.partly_free} partly)" if row.partly_free else "")
+    waiting = mark("waits", f"{row.waiting} waiting") if row.waiting else "0"
+    return [row.driver, str(row.nodes), row.what or "-", _number(row.total), free, str(row.claims), waiting]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,78 @@
+"""The claims of a pod by nodes: nodes of which the same is said in one row, or each in its own; in pages."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from parley.explain.matrix import ORDER, grouped
+from parley.explain.model import Cell, Explanation, NodeRow
+from parley.explain.text import rounds
+from parley.web.links import Links
+from parley.web.markup import Element, Node, h
+from parley.web.views.parts import few, link, mark, paged, pager, section, short, table
+
+GROUPS = 50
+NODES = 100
+"""So many rows are on a page."""
+
+WORDS = {
+    "selected": "selected",
+    "viable": "viable",
+    "unknown": "not known",
+    "notViable": "not viable",
+    "doesNotFit": "does not fit",
+}
+
+_Group = tuple[Sequence[str], NodeRow]
+
+
+def matrix(told: Explanation, links: Links) -> Element | None:
+    """The section; None for a pod of which nobody was asked about any node."""
+    if not told.nodes:
+        return None
+    each = links.here.query.get("nodes") == "each"
+    groups: list[_Group] = [((row.node,), row) for row in told.nodes] if each else list(grouped(told.nodes))
+    size = NODES if each else GROUPS
+    page, pages = paged(len(groups), links.here.page, size)
+    rows = [_row(names, row, links, told) for names, row in groups[(page - 1) * size : page * size]]
+    other = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
+    return section(
+        "nodes",
+        rounds(told).plain,
+        h("p", _counts(told.nodes), " ", link(other[0], links.changed(nodes=other[1], page="")), class_="counts"),
+        table(_headings(told), rows, "Claims by nodes"),
+        pager(links, page, pages, "nodes"),
+    )
+
+
+def _counts(nodes: Sequence[NodeRow]) -> Node:
+    counted = Counter(row.verdict for row in nodes)
+    return [
+        h("span", mark(verdict, f"{counted[verdict]} {WORDS[verdict]}"), " ")
+        for verdict in ORDER
+        if counted[verdict]
+    ]
+
+
+def _headings(told: Explanation) -> list[str]:
+    scheduler = ["Scheduler"] if told.state == "waits" else []
+    claims = [f"Claim {cell.claim}" for cell in told.nodes[0].claims]
+    return ["Nodes", "Verdict", "Asked", *scheduler, *claims]
+
+
+def _row(names: Sequence[str], row: NodeRow, links: Links, told: Explanation) -> list[Node]:
+    count = h("span", f" ({len(names)} nodes)", class_="count") if len(names) > 1 else None
+    fit: list[Node] = []
+    if told.state == "waits":
+        fit = [mark("doesNotFit", short(row.fit)) if row.fit else mark("viable", "fits")]
+    return [
+        [few(names, [links.node(name) for name in names]), count],
+        mark(row.verdict, WORDS[row.verdict]),
+        "yes" if row.asked else "no",
+        *fit,
+        *(_cell(cell) for cell in row.claims),
+    ]
+
+
+def _cell(cell: Cell) -> Element:
+    verdict = "unknown" if cell.viable is None else "viable" if cell.viable else "notViable"
+    return mark(verdict, short(cell.why or WORDS[verdict]))

@@ -1,0 +1,90 @@
+"""A pod's page: what it waits for or where it is, its claims by nodes, what would help, and what happened when."""
+
+from collections.abc import Sequence
+
+from parley.explain.model import ClaimFacts, Explanation, Finding, Remedy
+from parley.explain.text import claim_state, headline
+from parley.web.links import Links
+from parley.web.markup import Element, Node, h
+from parley.web.timeline import Moment
+from parley.web.views.matrix import matrix
+from parley.web.views.parts import few, link, mark, section, short, since, table
+
+MOMENTS = 200
+"""So many are on the page, the latest."""
+
+
+def pod(told: Explanation, moments: Sequence[Moment], links: Links) -> list[Node]:
+    """The sections."""
+    return [
+        _summary(told, links),
+        section("claims", "Claims", _claims(told, links)),
+        matrix(told, links),
+        _help(told, links),
+        section("said", "What was said", _said(told.findings, told.now)) if told.findings else None,
+        section("timeline", "Timeline", _timeline(moments, told.now)),
+    ]
+
+
+def _summary(told: Explanation, links: Links) -> Element:
+    place = h("p", "On node ", link(told.node, links.node(told.node))) if told.node else None
+    return h(
+        "section",
+        h("h1", f"Pod {told.title}"),
+        h("p", mark(told.state), " ", h("strong", headline(told).plain), id="headline"),
+        place,
+        h("p", told.message, class_="message") if told.message else None,
+        id="summary",
+    )
+
+
+def _claims(told: Explanation, links: Links) -> Element:
+    return table(
+        ("Claim", "From", "Class", "Driver", "State"), [_claim(c, told, links) for c in told.claims], "Claims"
+    )
+
+
+def _claim(claim: ClaimFacts, told: Explanation, links: Links) -> list[Node]:
+    state = {"allocated": "bound", "pending": "waits", "offered": "waits"}.get(claim.state, "notViable")
+    return [
+        claim.entry,
+        claim.source,
+        link(claim.class_name, links.class_(claim.class_name)) if claim.class_name else "-",
+        claim.driver or "-",
+        mark(state, short(claim_state(claim, told))),
+    ]
+
+
+def _help(told: Explanation, links: Links) -> Element | None:
+    if not told.remedies and not told.ahead:
+        return None
+    ahead = None
+    if told.ahead:
+        names = few(told.ahead, [links.pod(*title.split("/", 1)) for title in told.ahead])
+        ahead = h("p", "Waits longer for the same: ", names)
+    return section("help", "What would help", h("ul", (_remedy(one, links) for one in told.remedies)), ahead)
+
+
+def _remedy(remedy: Remedy, links: Links) -> Element:
+    pods = few(remedy.pods, [links.pod(*title.split("/", 1)) for title in remedy.pods])
+    nodes = few(remedy.nodes, [links.node(name) for name in remedy.nodes])
+    return h(
+        "li",
+        remedy.text,
+        h("span", " Pods: ", pods, class_="more") if remedy.pods else None,
+        h("span", " Nodes: ", nodes, class_="more") if remedy.nodes else None,
+    )
+
+
+def _said(findings: Sequence[Finding], now: str) -> Element:
+    rows: list[list[Node]] = [[one.by, since(one.at, now), one.code or "-", one.text] for one in findings]
+    return table(("By", "Since", "Code", "Words"), rows, "What was said")
+
+
+def _timeline(moments: Sequence[Moment], now: str) -> Node:
+    left = len(moments) - MOMENTS
+    rows: list[list[Node]] = [
+        [since(one.at, now), one.by, one.code or "-", one.text] for one in moments[-MOMENTS:]
+    ]
+    earlier = h("p", f"{left} earlier moments are left out.") if left > 0 else None
+    return [earlier, table(("Ago", "By", "Code", "What"), rows, "Timeline")]
