@@ -18,6 +18,7 @@ from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller, Settings
 from parley.sdk import Driver
 from parley.simulate.claim_controller import ClaimController
+from parley.simulate.extender_link import ExtenderLink, leading
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.manifests import Manifest
@@ -38,22 +39,27 @@ def loop_clock() -> Clock:
 
 
 class SimulatedCluster:
-    """Runs within `async with`. A part that fails ends the block with an ExceptionGroup."""
+    """Runs within `async with`. A part that fails ends the block with an ExceptionGroup.
+
+    For each of the settings' `scheduler_names` there is one more scheduler, which speaks to the extender door.
+    """
 
     def __init__(
         self, drivers: Sequence[Driver[Any, Any]] | None = None, settings: Settings | None = None
     ) -> None:
+        settings = settings or Settings()
         clock = loop_clock()
         self._server = MemoryServer(clock=clock)
         self.client: Client = self._server.client()
         self.recording = Recording(self.client)
-        self.controller = Controller(
-            self.client, drivers if drivers is not None else built_in(), settings or Settings(), clock
-        )
+        self.controller = Controller(self.client, drivers if drivers is not None else built_in(), settings, clock)
+        self._link = ExtenderLink()
+        self._link.connect(leading(self.controller))
         kubelets = Kubelets(self.client, clock)
         self._parts: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             ClaimController(self.client).run,
             KubeScheduler(self.client, clock).run,
+            *(KubeScheduler(self.client, clock, name, self._link).run for name in settings.scheduler_names),
             kubelets.run,
             NodePlugins(self.client, kubelets).run,
             self.controller.run,
@@ -78,6 +84,7 @@ class SimulatedCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._link.cut()
         for task in self._running:
             task.cancel()
         await self._tasks.__aexit__(kind, error, traceback)

@@ -7,8 +7,10 @@ same course. The controller talks through a client of its own, so that a test ca
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import pytest
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -31,23 +33,72 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
-from parley.scheduler.controller import Controller
+from parley.scheduler.controller import Controller, Settings
 from parley.sdk import Driver
 from parley.sdk.standalone import StandaloneDriver
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
+from parley.simulate.extender_link import Door, ExtenderLink, leading
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.node_plugins import NodePlugins
 from parley.simulate.virtual_time import run
 
 NAMESPACE = "default"
+SECOND_SCHEDULER = "parley"
+"""The scheduler that speaks to the extender door."""
+
+
+@dataclass
+class Calls:
+    """What schedulers asked the extender door, and the binds that it did not do."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    failed_binds: list[tuple[str, str]] = field(default_factory=list)
+
+    def ended(self, verb: str, body: bytes, answer: bytes) -> None:
+        """A call was answered."""
+        if verb == "bind" and (error := orjson.loads(answer)["Error"]):
+            self.failed_binds.append((orjson.loads(body)["PodName"], error))
+
+
+class Listener:
+    """A controller's door as its scheduler meets it: every call is counted, and a killed process answers none."""
+
+    def __init__(self, controller: Controller, process: asyncio.Task[None], calls: Calls) -> None:
+        self._leading = leading(controller)
+        self._process = process
+        self._calls = calls
+
+    def leads(self) -> Door | None:
+        """Itself, once the controller is ready."""
+        return self if self._leading() is not None else None
+
+    async def answer(self, verb: str, body: bytes) -> bytes:
+        door = self._leading()
+        assert door is not None
+        self._calls.count[verb] += 1
+        try:
+            answer = await door.answer(verb, body)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException:
+            self._process.cancel()
+            raise asyncio.CancelledError from None
+        self._calls.ended(verb, body, answer)
+        return answer
 
 
 class World:
-    """The cluster, as a user and its administrator see it."""
+    """The cluster, as a user and its administrator see it.
 
-    def __init__(self) -> None:
+    `door` is "native" or "extender": whose scheduler places the pods that do not say.
+    """
+
+    def __init__(self, door: str = "native") -> None:
+        self.door = door
+        self.link = ExtenderLink()
+        self.calls = Calls()
         self.clock = loop_clock()
         self.server = MemoryServer(clock=self.clock)
         self.client: Client = self.server.client()
@@ -61,22 +112,40 @@ class World:
         for part in (
             ClaimController(self.client),
             KubeScheduler(self.client, self.clock),
+            KubeScheduler(self.client, self.clock, SECOND_SCHEDULER, self.link),
             self.kubelets,
             NodePlugins(self.client, self.kubelets),
         ):
             self._tasks.append(asyncio.create_task(part.run()))
 
     def start_parley(
-        self, client: Client | None = None, drivers: Sequence[Driver[Any, Any]] | None = None
+        self,
+        client: Client | None = None,
+        drivers: Sequence[Driver[Any, Any]] | None = None,
+        **settings: Any,
     ) -> asyncio.Task[None]:
         """A new controller, with drivers that know nothing yet."""
         self.controller = Controller(
-            client or self.server.client(), drivers if drivers is not None else [DeviceDriver()], clock=self.clock
+            client or self.server.client(),
+            drivers if drivers is not None else [DeviceDriver()],
+            Settings(scheduler_names=(SECOND_SCHEDULER,), **settings),
+            clock=self.clock,
         )
         task = asyncio.create_task(self.controller.run())
+        self.link.connect(Listener(self.controller, task, self.calls).leads)
+        task.add_done_callback(lambda _: self.link.cut())
         self._tasks.append(task)
         self._parley = task
         return task
+
+    async def ask(self, verb: str, question: Any) -> Any:
+        """Ask the extender door as a scheduler does."""
+        return orjson.loads(await self.link(verb, orjson.dumps(question)))
+
+    async def question(self, pod: str, *nodes: str) -> dict[str, Any]:
+        """What a scheduler asks about the pod."""
+        whole = await self.client.get(PODS.untyped(), pod, NAMESPACE)
+        return {"Pod": whole, "Nodes": None, "NodeNames": list(nodes)}
 
     async def crash(self) -> None:
         """The controller is gone, with all that it had in memory."""
@@ -173,6 +242,8 @@ class World:
         """Entries are named gpu-0, gpu-1, ... for templates and as the claim for named claims."""
         entries = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
         entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
+        if self.door == "extender":
+            spec = {"schedulerName": SECOND_SCHEDULER, **spec}
         body = {
             "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "test"}},
             "spec": {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec},
@@ -267,12 +338,30 @@ class Watcher:
 Scenario = Callable[[World], Awaitable[None]]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "doors(*names): whose behaviour a test speaks about, native or extender; else the native door's"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("doors")
+    if marker is not None and "door" in metafunc.fixturenames:
+        metafunc.parametrize("door", marker.args, indirect=True)
+
+
 @pytest.fixture
-def play() -> Callable[[Scenario], None]:
+def door(request: pytest.FixtureRequest) -> str:
+    """Whose scheduler places the world's pods."""
+    return str(getattr(request, "param", "native"))
+
+
+@pytest.fixture
+def play(door: str) -> Callable[[Scenario], None]:
     """Runs a scenario against a new world with Kubernetes' parts, in virtual time."""
 
     async def main(scenario: Scenario) -> None:
-        world = World()
+        world = World(door)
         world.start_kubernetes()
         try:
             await scenario(world)
