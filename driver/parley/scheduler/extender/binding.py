@@ -116,10 +116,20 @@ class Binder:
                     waits = await self._step(key, pod, claims, node)
                 except (Conflict, Busy):
                     waits = "a claim is changing"
-                if not waits:
-                    return pod, claims
+                if not waits and (named := self._named(key, user)) is not None:
+                    return named, claims
             await self._news.wait(key, min(until, now() + _LOOK_SECONDS))
         raise Refused(f"not done within {BIND_SECONDS:g} s: {waits}")
+
+    def _named(self, key: Key, user: PodReference) -> Pod | None:
+        """The pod, once its status names all of its claims: the kubelet reads that, and it is a change of the pod,
+        which a binding of the version before would run into."""
+        pod = self._cluster.pod(key)
+        if pod is None or pod.metadata.uid != user.uid:
+            return None
+        known = {status.name for status in pod.status.resource_claim_statuses}
+        generated = (e.name for e in pod.spec.resource_claims if e.resource_claim_template_name)
+        return pod if known.issuperset(generated) else None
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         """Do what can be done; returns what is waited for, "" if everything is allocated and recorded."""

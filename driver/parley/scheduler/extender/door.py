@@ -24,7 +24,7 @@ from parley.scheduler.extender.rejected import Rejection
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods
-from parley.scheduler.questions import scores
+from parley.scheduler.questions import have_preferences, scores
 from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -91,7 +91,8 @@ class ExtenderDoor:
         known = self._rejected.get(head.uid)
         if known is not None and known.still_holds(names, self._pods):
             return known.answer
-        pod, nodes = wire.pod_and_nodes(body)
+        asked = wire.proposed(body)
+        pod, nodes = asked.pod, asked.nodes
         having = self._with_extended_resources(pod, nodes)
         if not having:
             return self._reject(pod, nodes, names, _unbacked(self._backed.of(pod)))
@@ -99,7 +100,7 @@ class ExtenderDoor:
             return wire.all_pass(names) if len(having) == len(nodes) else wire.passed(having, (), "")
         if chosen := self._binder.node_of(pod.metadata.uid):
             return wire.passed([node for node in nodes if node == chosen], nodes, _SOON)
-        verdict = self._judge.judge(pod, having)
+        verdict = self._judge.judge(pod, having, choosy=asked.choosy)
         if not verdict.viable:
             return self._reject(pod, nodes, names, verdict)
         if verdict.hold is not None:
@@ -127,11 +128,10 @@ class ExtenderDoor:
         return answer
 
     async def _prioritize(self, body: bytes) -> bytes:
-        pod, nodes = wire.pod_and_nodes(body)
-        hold = self._holds.of(pod.metadata.uid)
-        if hold is None:
+        hold = self._holds.of(wire.head(body).uid)
+        if hold is None or not have_preferences(self._drivers, hold.asked):
             return wire.scores({})
-        said = scores(self._drivers, hold.asked, nodes, {})
+        said = scores(self._drivers, hold.asked, wire.proposed(body).nodes, {})
         most = sum(hold.asked.weights.values())
         return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
 

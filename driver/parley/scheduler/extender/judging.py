@@ -9,7 +9,7 @@ from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Ledger
 from parley.control.limits import topic as limit_topic
 from parley.control.podclaims import PodClaim, Problem, Topic
-from parley.negotiation.rounds import Outcome, negotiate
+from parley.negotiation.rounds import FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
@@ -19,7 +19,7 @@ from parley.scheduler.extender.holds import Hold, Holds
 from parley.scheduler.extender.rivals import PROMISED, beside
 from parley.scheduler.extender.scope import REMEDY, foreign_topics, unserved
 from parley.scheduler.pods import Pods
-from parley.scheduler.questions import Question, ask, excess, question, scores, units
+from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
 from parley.scheduler.unviable import class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
@@ -68,8 +68,11 @@ class Judge:
         self._holds = holds
         self._candidates = candidates
 
-    def judge(self, pod: Pod, names: Sequence[str]) -> Verdict:
-        """Which of the nodes will do for the pod, beside what other pods were told."""
+    def judge(self, pod: Pod, names: Sequence[str], *, choosy: bool) -> Verdict:
+        """Which of the nodes will do for the pod, beside what other pods were told.
+
+        `choosy`: its scheduler has preferences, so that it is worth asking about more than the first few nodes.
+        """
         claims = expected_claims(self._cluster, self._ledger, self._drivers, pod)
         if why := unserved(pod, claims):
             topics = foreign_topics(pod, claims)
@@ -81,7 +84,7 @@ class Judge:
         if unusable(pod, claims):
             problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being given back", (), True)
             return Verdict(problem=problem, line=pod.metadata.uid, undo=True)
-        verdict = self._negotiate(pod, claims, names)
+        verdict = self._negotiate(pod, claims, names, choosy=choosy)
         if verdict.problem is not None and holds_some:
             return Verdict(problem=verdict.problem, line=verdict.line, undo=True)
         return verdict
@@ -107,7 +110,7 @@ class Judge:
     ) -> ProposedNodes:
         return ProposedNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], only, names)
 
-    def _negotiate(self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str]) -> Verdict:
+    def _negotiate(self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool) -> Verdict:
         attempt, only = self._pods.attempt(pod), common_nodes(claims)
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         if not pending:
@@ -128,7 +131,8 @@ class Judge:
                 if claim.class_ is None or not claim.class_.shareable:
                     return _in_use(claim, other)
                 only = frozenset([node]) if only is None else only & {node}
-        return self._asked(pod, claims, pending, asked, self._nodes(pod, claims, only, names), attempt)
+        nodes = self._nodes(pod, claims, only, names)
+        return self._asked(pod, claims, pending, asked, nodes, attempt, choosy=choosy)
 
     def _beyond(self, pod: Pod, asked: Question, pending: Sequence[PodClaim]) -> Verdict | None:
         namespace = pod.metadata.namespace
@@ -155,12 +159,15 @@ class Judge:
         asked: Question,
         nodes: ProposedNodes,
         attempt: Attempt,
+        *,
+        choosy: bool,
     ) -> Verdict:
         plain = ask(self._drivers, asked, attempt.excluded)
+        choosy = choosy or have_preferences(self._drivers, asked)
         outcome = negotiate(
             nodes,
             beside(self._drivers, self._holds, reference(pod), asked, plain),
-            first=self._candidates,
+            first=self._candidates if choosy else FIRST_CANDIDATES,
             limit=self._candidates,
             enough=1 + len(attempt.left),
         )

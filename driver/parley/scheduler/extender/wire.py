@@ -4,6 +4,7 @@ Source of the shapes: k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.37, `nod
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,6 +47,42 @@ class _Nodes(_Pascal, frozen=True):
     node_names: list[str] | None = None
 
 
+class _Wish(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    preferred_during_scheduling_ignored_during_execution: list[msgspec.Raw] | None = None
+
+
+class _Wishes(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    node_affinity: _Wish | None = None
+    pod_affinity: _Wish | None = None
+    pod_anti_affinity: _Wish | None = None
+
+
+class _WishingSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    affinity: _Wishes | None = None
+    topology_spread_constraints: list[msgspec.Raw] | None = None
+
+
+class _Wishing(msgspec.Struct, frozen=True, gc=False):
+    spec: _WishingSpec
+
+    @property
+    def choosy(self) -> bool:
+        affinity = self.spec.affinity or _Wishes()
+        wishes = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
+        return bool(self.spec.topology_spread_constraints) or any(
+            wish is not None and wish.preferred_during_scheduling_ignored_during_execution for wish in wishes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A pod and the nodes that pass its scheduler's filters. `choosy`: it would rather have some of them."""
+
+    pod: Pod
+    nodes: Sequence[str]
+    choosy: bool
+
+
 class Bind(_Pascal, frozen=True):
     """Bind the pod to the node."""
 
@@ -62,6 +99,7 @@ class _Preemption(_Pascal, frozen=True):
 
 _HEAD = msgspec.json.Decoder(Head)
 _NODES = msgspec.json.Decoder(_Nodes)
+_WISHING = msgspec.json.Decoder(_Wishing)
 _BIND = msgspec.json.Decoder(Bind)
 _PREEMPTION = msgspec.json.Decoder(_Preemption)
 
@@ -72,12 +110,13 @@ def head(body: bytes) -> Head:
     return found
 
 
-def pod_and_nodes(body: bytes) -> tuple[Pod, Sequence[str]]:
+def proposed(body: bytes) -> Proposed:
     """What filter and prioritize ask about. Raises BadCall, also for whole nodes instead of names."""
     asked = _decoded(_NODES, body)
     if asked.node_names is None:
         raise BadCall("NodeNames is missing: set nodeCacheCapable: true for this extender")
-    return PODS.decode(bytes(asked.pod)), asked.node_names
+    pod = bytes(asked.pod)
+    return Proposed(PODS.decode(pod), asked.node_names, _decoded(_WISHING, pod).choosy)
 
 
 def bind(body: bytes) -> Bind:
