@@ -8,6 +8,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+pytest.register_assert_rewrite("tests.cluster", "tests.unit.kills")  # a failed assert there shows its values, too
+
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI") == "true":
     # A checkout passes or fails; new examples are looked for by everybody else.

@@ -73,6 +73,10 @@ class Program:
         assert said is not None, f"{self.name} ended without saying {event!r}:\n{self.last_lines()}"
         return said
 
+    def has_said(self, event: str) -> bool:
+        """Whether there is an entry of that event so far."""
+        return any(entry["event"] == event for entry in self.entries)
+
     async def ended(self, *, within: float = LIMIT) -> int:
         """Its exit code, as soon as it has ended."""
         async with asyncio.timeout(within):

@@ -8,27 +8,52 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.cluster.programs import Program
+from tests.cluster.watching import LIMIT
 
 from parley.devcluster import Cluster
 
+BRIEF = 8
+"""Seconds of a lease: a leader of which nothing is heard gives up after five of them."""
+
 _UNLIMITED = 3600.0
+_PAUSE = 0.05
 
 
 class Replicas:
     """`parley <command>` any number of times, with a lease that nobody else has; `ready` is the event that a
-    leader logs when it begins to act."""
+    leader logs when it begins to act.
 
-    def __init__(self, cluster: Cluster, account: Path, command: Sequence[str], ready: str) -> None:
+    None runs at first, and none any more when the block ends. `lease_seconds` is shorter than usual, so that
+    tests of what a leader's end brings about wait less; `None` leaves it as users have it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        account: Path,
+        command: Sequence[str],
+        ready: str,
+        *,
+        lease_seconds: int | None = BRIEF,
+    ) -> None:
         self._cluster = cluster
         self._account = account
         self._command = command
         self._ready = ready
+        self.lease_seconds = lease_seconds
         self._lease = f"lease-{uuid.uuid4().hex[:6]}"
         self._keeping: list[asyncio.Task[None]] = []
         self.programs: list[Program] = []
         """All that ever ran."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def start(self, kubeconfig: Path | None = None) -> Program:
         """One more. It may not lead yet when this returns."""
@@ -41,6 +66,15 @@ class Replicas:
         program = await self.start(kubeconfig)
         await program.said(self._ready)
         return program
+
+    async def next_leader(self, than: Program) -> Program:
+        """Whichever of the others acts first, those that are still to be started included."""
+        async with asyncio.timeout(LIMIT):
+            while True:
+                for program in self.programs:
+                    if program is not than and program.has_said(self._ready):
+                        return program
+                await asyncio.sleep(_PAUSE)
 
     async def follow(self) -> Program:
         """End all of them; returns a new one that acts, with nothing but what the API server tells it."""
@@ -66,7 +100,9 @@ class Replicas:
 
     async def _launch(self, kubeconfig: Path | None) -> Program:
         name = f"{self._lease}-{len(self.programs)}"
-        options = ("--kubeconfig", str(kubeconfig or self._account), "--lease-name", self._lease)
+        options = ["--kubeconfig", str(kubeconfig or self._account), "--lease-name", self._lease]
+        if self.lease_seconds is not None:
+            options += ["--lease-duration", str(self.lease_seconds)]
         program = await Program.start(self._cluster, name, *self._command, *options, "--identity", name)
         self.programs.append(program)
         await program.said("started")

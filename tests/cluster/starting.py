@@ -12,6 +12,7 @@ import pytest
 
 from parley.devcluster import Cluster, ClusterError, clean
 from parley.devcluster.control_plane import CONTROLLER_MANAGER
+from parley.devcluster.parley import install
 from parley.devcluster.requirements import unmet
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -43,6 +44,31 @@ def directory() -> Generator[Path, None, None]:
     finally:
         clean(place / "c")
         shutil.rmtree(place)
+
+
+@contextmanager
+def workplace() -> Generator[Cluster, None, None]:
+    """A control plane with Parley's kinds, accounts and guards, and no node; Parley's programs are the tests' own.
+
+    Skips with the reasons where no cluster can run; under CI that is a failure.
+    """
+    require_machine(real_nodes=False)
+    with directory() as place, Cluster.start(place, node_lifecycle=False) as cluster:
+        install(cluster, DEPLOY)
+        settle(cluster)
+        yield cluster
+
+
+@contextmanager
+def fake_nodes(cluster: Cluster, count: int, *, prefix: str = "fake-") -> Generator[tuple[str, ...], None, None]:
+    """Nodes without kubelets, numbered from 0, as long as the block runs."""
+    names = tuple(cluster.add_fake_nodes(count, prefix=prefix))
+    assert names[0] == f"{prefix}0", "the nodes of an earlier block are still there"
+    try:
+        yield names
+    finally:
+        for name in names:
+            cluster.api.request("DELETE", f"/api/v1/nodes/{name}")
 
 
 def settle(cluster: Cluster) -> None:

@@ -1,12 +1,22 @@
-"""One real control plane for all integration tests of a run that need no nodes of their own."""
+"""The two real control planes of a run of the integration tests, and what programs need that work in one.
 
-from collections.abc import Iterator
+One is for tests of objects, which may leave some behind. In the other one Parley works, and every test leaves it
+empty. Nodes without kubelets come and go with the modules that want them.
+"""
+
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.starting import directory, require_machine
+from tests.cluster import starting
+from tests.cluster.patience import PatientClient
+from tests.cluster.proxy import Proxy
+from tests.cluster.starting import DEPLOY, directory, require_machine
 
 from parley.devcluster import Cluster
+from parley.devcluster.parley import CONTROLLER, NAMESPACE, install
+from parley.kube.client import Client
+from parley.kube.http import HttpClient
 
 CRDS = Path(__file__).parents[2] / "crds"
 
@@ -24,3 +34,37 @@ def control_plane() -> Iterator[Cluster]:
         # Established is not yet served: kubectl waits while the server says 429.
         cluster.kubectl("get", "--all-namespaces", "podschedulings,prclaims,prtemplates,prclasses")
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def installed(control_plane: Cluster) -> Cluster:
+    """The first one, with Parley's accounts, permissions and admission policies."""
+    install(control_plane, DEPLOY)
+    return control_plane
+
+
+@pytest.fixture(scope="session")
+def workplace() -> Iterator[Cluster]:
+    """The second one, with Parley's kinds, accounts and guards, and no node."""
+    with starting.workplace() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def controller_account(workplace: Cluster) -> Path:
+    """The kubeconfig of the controller's service account."""
+    return workplace.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+
+
+@pytest.fixture
+async def admin(workplace: Cluster) -> AsyncIterator[Client]:
+    """The API server as the tests' user sees it, who waits while it is down."""
+    async with HttpClient.from_kubeconfig(str(workplace.kubeconfig)) as client:
+        yield PatientClient(client)
+
+
+@pytest.fixture
+async def proxy(controller_account: Path) -> AsyncIterator[Proxy]:
+    """A way of a controller to the API server that can be cut."""
+    async with Proxy.serve(controller_account) as serving:
+        yield serving

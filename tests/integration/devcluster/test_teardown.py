@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,16 +63,13 @@ def links_into(link: Path, node: Node) -> bool:
     return link.is_symlink() and node.pod_logs_dir in link.readlink().parents
 
 
-def network_namespaces() -> set[str]:
-    """The network namespaces that processes are in."""
-    links = (process / "ns" / "net" for process in Path("/proc").glob("[0-9]*"))
+def network_namespaces(pids: Iterable[int | str]) -> set[str]:
+    """The network namespaces that these processes are in, this machine's own left out."""
     found = set()
-    for link in links:
-        try:
-            found.add(str(link.readlink()))
-        except OSError:
-            continue
-    return found
+    for pid in pids:
+        with suppress(OSError):
+            found.add(str(Path(f"/proc/{pid}/ns/net").readlink()))
+    return found - {str(Path("/proc/self/ns/net").readlink())}
 
 
 def start_owner(directory: Path) -> subprocess.Popen[str]:
@@ -83,7 +82,6 @@ def start_owner(directory: Path) -> subprocess.Popen[str]:
 
 
 def test_a_stopped_cluster_leaves_nothing_but_files(directory: Path) -> None:
-    before = network_namespaces()
     cluster = Cluster.start(directory / "c", nodes=[NodeOptions("n1"), NodeOptions("n2")])
     for node in cluster.nodes:
         overrides = f'{{"spec": {{"nodeName": "{node.name}"}}}}'
@@ -93,12 +91,14 @@ def test_a_stopped_cluster_leaves_nothing_but_files(directory: Path) -> None:
         )
     cluster.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")
     running = remains(cluster.directory, cluster.nodes)
+    namespaces = network_namespaces(pid for node in cluster.nodes for pid in machine.cgroup_processes(node.scope))
 
     cluster.stop()
 
     assert {kind.split()[0] for kind in running} == {"process", "mount", "interface", "cgroup", "network", "log"}
     assert remains(cluster.directory, cluster.nodes) == []
-    assert network_namespaces() <= before
+    assert len(namespaces) == 2, "one of each pod"
+    assert not namespaces & network_namespaces(process.name for process in Path("/proc").glob("[0-9]*"))
     assert (cluster.directory / "logs" / "kubelet-n1.log").exists()
 
 

@@ -14,10 +14,9 @@ import pytest
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.manifests import resource_class, resource_slice
 from tests.cluster.namespace import Namespace
-from tests.cluster.starting import DEPLOY, directory, require_machine, settle
+from tests.cluster.starting import fake_nodes
 
 from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, NAMESPACE, install
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
@@ -26,28 +25,12 @@ from parley.scheduler.controller import Controller
 NODES = ("node-0", "node-1", "node-2")
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A control plane with Parley's kinds, accounts and guards, and three nodes without kubelets."""
-    require_machine(real_nodes=False)
-    with directory() as place, Cluster.start(place, node_lifecycle=False) as started:
-        install(started, DEPLOY)
-        settle(started)
-        assert tuple(started.add_fake_nodes(len(NODES), prefix="node-")) == NODES
-        yield started
-
-
-@pytest.fixture(scope="session")
-def account(cluster: Cluster) -> Path:
-    """The kubeconfig of the controller's service account."""
-    return cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
-
-
-@pytest.fixture
-async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    """The API server as the tests' user sees it."""
-    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client:
-        yield client
+@pytest.fixture(scope="module")
+def cluster(workplace: Cluster) -> Iterator[Cluster]:
+    """The control plane, with nodes."""
+    with fake_nodes(workplace, len(NODES), prefix="node-") as names:
+        assert names == NODES
+        yield workplace
 
 
 class Parley:
@@ -83,9 +66,9 @@ class Parley:
 
 
 @pytest.fixture
-async def parley(account: Path) -> AsyncIterator[Parley]:
+async def parley(cluster: Cluster, controller_account: Path) -> AsyncIterator[Parley]:
     """Parley, running."""
-    controller = Parley(account)
+    controller = Parley(controller_account)
     await controller.start()
     try:
         yield controller

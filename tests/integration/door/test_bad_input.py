@@ -10,7 +10,7 @@ from tests.integration.door.conftest import Devices
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, CLASSES, PODS, TEMPLATES
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES
 
 pytestmark = pytest.mark.cluster
 
@@ -67,23 +67,6 @@ async def test_an_unknown_class(shop: Namespace) -> None:
     await shop.create(resource_class("gpux"))
 
     assert await accepted(shop, "mine", reasons.ACCEPTED) == "class, driver and parameters are known"
-
-
-async def test_a_class_of_an_unknown_driver(shop: Namespace) -> None:
-    await shop.create(resource_class("strange", "gpu.example.com"), template("one", "strange"))
-    await shop.create(claim("mine", "strange"), pod("bad", templates={"gpu": "one"}))
-
-    assert await complaint(shop, reasons.DRIVER_NOT_ANSWERING) == (
-        "no answer within 30 s from driver gpu.example.com, outside of this controller: "
-        "start it, or correct driverName of class strange"
-    )
-    assert await accepted(shop, "mine", reasons.ACCEPTED) == (
-        "class is known; driver gpu.example.com will judge the parameters"
-    )
-
-    await shop.client.patch(CLASSES, "strange", {"driverName": "device.parley.dev"})
-
-    await shop.bound("bad")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def seats(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
-    """The driver, running."""
+    """The driver, running until the team has gone: its claims wait for it."""
     built = tmp_path / "seats"
     subprocess.run([require_go(), "build", "-o", str(built), "."], cwd=SOURCES, check=True)
     with through_a_proxy(cluster, built, tmp_path) as running:
@@ -30,7 +30,7 @@ def seats(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
 
 
 async def test_pods_get_their_seats_and_the_next_one_what_is_given_back(
-    team: Namespace, bindings: Bindings, controllers: Replicas, seats: None
+    seats: None, team: Namespace, bindings: Bindings, controllers: Replicas
 ) -> None:
     await controllers.lead()
     await team.create(resource_class("seat", NAME, nodePart="None", parameters={"seats": 1}))

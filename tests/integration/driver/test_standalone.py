@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 from tests.cluster.load import Bindings, mixed, remove_pods
-from tests.cluster.manifests import claim, pod, resource_class, template
+from tests.cluster.manifests import claim, pod, resource_class, resource_slice, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.proxy import FAIR, Fate, Proxy
 from tests.cluster.replicas import Replicas
@@ -15,13 +15,14 @@ from tests.cluster.watching import collections, until
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
 from parley.control.mirror import owner_pod_uid
 from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
 
 TOKENS = "tokens.parley.dev"
+STRANGER = "gpu.example.com"
 ONE, TWO = "one", "two"
 
 
@@ -82,21 +83,36 @@ async def assert_all_is_free(team: Namespace, bindings: Bindings, drivers: Repli
     assert (await (await drivers.follow()).said("driver restored"))["claims"] == 0
 
 
-async def test_pods_wait_for_a_driver_that_does_not_run_and_go_on_when_it_does(
+async def assert_told(team: Namespace, name: str, driver: str, class_name: str) -> None:
+    """The pod waits, and its event and its PodScheduling say for whom, and what would help."""
+    words = (
+        f"no answer within 30 s from driver {driver}, outside of this controller: "
+        f"start it, or correct driverName of class {class_name}"
+    )
+    assert await team.told(name, reasons.DRIVER_NOT_ANSWERING) == words
+    assert await team.waits(name, reasons.DRIVER_NOT_ANSWERING) == words
+
+
+async def test_pods_wait_for_a_driver_that_does_not_run_and_go_on_when_it_does_or_its_name_is_corrected(
     admin: Client, team: Namespace, bindings: Bindings, controllers: Replicas, drivers: Replicas
 ) -> None:
     await controllers.lead()
     await make_pool(team, 3)
-    await team.create(pod("first", templates={"licence": TWO}), pod("plain"))
-
-    words = (
-        f"no answer within 30 s from driver {TOKENS}, outside of this controller: "
-        "start it, or correct driverName of class licences"
+    await team.create(resource_class("strange", STRANGER), template("odd", "strange"), claim("mine", "strange"))
+    await team.create(resource_slice("fake-0", ["gpu-0"]))
+    await team.create(
+        pod("first", templates={"licence": TWO}), pod("misled", templates={"gpu": "odd"}), pod("plain")
     )
-    assert await team.told("first", reasons.DRIVER_NOT_ANSWERING) == words
-    assert await team.waits("first", reasons.DRIVER_NOT_ANSWERING) == words
-    await bindings.all_of(["plain"])
 
+    await assert_told(team, "first", TOKENS, "licences")
+    await assert_told(team, "misled", STRANGER, "strange")
+    await bindings.all_of(["plain"])
+    mine = await team.parley_claim("mine", lambda found: bool(found.status.conditions), "was looked at")
+    told = [(c.type, c.status, c.message) for c in mine.status.conditions]
+    assert told == [(reasons.ACCEPTED, "True", f"class is known; driver {STRANGER} will judge the parameters")]
+
+    await admin.patch(CLASSES, "strange", {"driverName": "device.parley.dev"})
+    await bindings.all_of(["misled"])
     async with never_more_than(admin, team, 3):
         await drivers.lead()
         await bindings.all_of(["first"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster import starting
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.manifests import Manifest, pod, resource_class, resource_slice
 from tests.cluster.namespace import Namespace
@@ -18,7 +19,7 @@ from tests.cluster.starting import DEPLOY, fake_nodes
 from tests.integration.extender.service import Service
 
 from parley.devcluster import Cluster, Component
-from parley.devcluster.parley import CONTROLLER
+from parley.devcluster.parley import CONTROLLER, NAMESPACE
 from parley.devcluster.second_scheduler import (
     SCHEDULER_NAME,
     free_address,
@@ -36,14 +37,27 @@ MANAGED = "parley.dev/negotiated"
 OPTIONS = ("--scheduler-name", SCHEDULER_NAME, "--managed-resource", MANAGED, "--lease-duration", "6")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def service() -> Iterator[Service]:
     """Where schedulers call."""
     with Service.run() as running:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
+def workplace() -> Iterator[Cluster]:
+    """A control plane of its own: its controller runs until all tests of the run have ended."""
+    with starting.workplace() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def controller_account(workplace: Cluster) -> Path:
+    """The kubeconfig of the controller's service account there."""
+    return workplace.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+
+
+@pytest.fixture(scope="session")
 def cluster(workplace: Cluster, service: Service) -> Iterator[Cluster]:
     """The control plane with nodes and the second scheduler."""
     grant(workplace, DEPLOY)
@@ -56,7 +70,7 @@ def cluster(workplace: Cluster, service: Service) -> Iterator[Cluster]:
             scheduler.stop()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def shared(cluster: Cluster, controller_account: Path) -> Iterator[tuple[Component, str]]:
     """The controller that most tests share, and its address."""
     address = free_address()

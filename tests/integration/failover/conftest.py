@@ -13,15 +13,12 @@ from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.load import Bindings, assert_all_is_free
 from tests.cluster.manifests import resource_class, resource_slice, template
 from tests.cluster.namespace import Namespace
-from tests.cluster.patience import PatientClient
 from tests.cluster.proxy import Proxy
 from tests.cluster.replicas import Replicas
-from tests.cluster.starting import DEPLOY, directory, require_machine, settle
+from tests.cluster.starting import fake_nodes
 
 from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, NAMESPACE, install
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
 
 NODES = 20
 DEVICES = 12
@@ -29,45 +26,18 @@ ONE = "one"
 WHOLE = "whole"
 
 
-@pytest.fixture(scope="package")
-def cluster() -> Iterator[Cluster]:
-    """A control plane with Parley's kinds, accounts and guards, and nodes without kubelets."""
-    require_machine(real_nodes=False)
-    with directory() as place, Cluster.start(place, node_lifecycle=False) as started:
-        install(started, DEPLOY)
-        settle(started)
-        started.add_fake_nodes(NODES)
-        yield started
-
-
-@pytest.fixture(scope="package")
-def account(cluster: Cluster) -> Path:
-    """The kubeconfig of the controller's service account."""
-    return cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+@pytest.fixture(scope="module")
+def cluster(workplace: Cluster) -> Iterator[Cluster]:
+    """The control plane, with nodes."""
+    with fake_nodes(workplace, NODES):
+        yield workplace
 
 
 @pytest.fixture
-async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    """The API server as the tests' user sees it, who waits while it is down."""
-    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig)) as client:
-        yield PatientClient(client)
-
-
-@pytest.fixture
-async def proxy(account: Path) -> AsyncIterator[Proxy]:
-    """A way to the API server that can be cut."""
-    async with Proxy.serve(account) as serving:
-        yield serving
-
-
-@pytest.fixture
-async def controllers(cluster: Cluster, account: Path, proxy: Proxy) -> AsyncIterator[Replicas]:
-    """No controller yet. The proxy outlives those that use it."""
-    competing = Replicas(cluster, account, ("controller",), "restored")
-    try:
-        yield competing
-    finally:
-        await competing.stop()
+async def controllers(cluster: Cluster, controller_account: Path, proxy: Proxy) -> AsyncIterator[Replicas]:
+    """The proxy outlives those that use it."""
+    async with Replicas(cluster, controller_account, ("controller",), "restored") as none_yet:
+        yield none_yet
 
 
 @pytest.fixture

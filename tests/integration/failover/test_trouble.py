@@ -47,6 +47,7 @@ def unlucky(chance: random.Random) -> Callable[[str, str], Fate]:
 async def test_requests_that_are_late_lost_refused_or_carried_out_unheard(
     team: Namespace, bindings: Bindings, controllers: Replicas, proxy: Proxy
 ) -> None:
+    controllers.lease_seconds = None
     await controllers.lead(proxy.kubeconfig)
     await controllers.start(proxy.kubeconfig)
     proxy.judge = unlucky(random.Random(7))
@@ -85,6 +86,7 @@ async def test_a_control_plane_that_ends_dies_and_loses_its_history_while_pods_a
     cluster: Cluster, team: Namespace, bindings: Bindings, controllers: Replicas
 ) -> None:
     server, store = cluster.component(API_SERVER), cluster.component(ETCD)
+    controllers.lease_seconds = None
     await controllers.lead()
     await controllers.start()
     load = mixed(150, ONE, every=0.08)

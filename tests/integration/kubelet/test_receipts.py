@@ -18,7 +18,7 @@ from parley.api.names import (
 )
 from parley.api.resources import CLAIMS, CLASSES
 from parley.devcluster import Cluster, ClusterError
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN, install
+from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client, NotFound
 from parley.kube.http import HttpClient
 from parley_kubelet.configuration import Configuration
@@ -29,16 +29,8 @@ from parley_kubelet.releases import Receipts
 
 pytestmark = pytest.mark.cluster
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NODE_PLUGIN}"
 CLASS = "of-devices"
-
-
-@pytest.fixture(scope="session")
-def installed(control_plane: Cluster) -> Cluster:
-    """Accounts, permissions and admission policies are there."""
-    install(control_plane, DEPLOY)
-    return control_plane
 
 
 @pytest.fixture
