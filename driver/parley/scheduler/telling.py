@@ -92,7 +92,7 @@ class Telling:
         if (seconds := self._figures.bound(user.uid, rounds)) is not None:
             log.info("bound", pod=_name(pod), node=node, rounds=rounds, seconds=round(seconds, 3))
         known_before = self._publisher.known(user)
-        if known_before if attempt is None else self._only_waiting and not known_before:
+        if (attempt is None and known_before) or (self._only_waiting and not known_before):
             return
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))

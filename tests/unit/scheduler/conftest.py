@@ -47,6 +47,8 @@ from parley.simulate.virtual_time import run
 NAMESPACE = "default"
 SECOND_SCHEDULER = "parley"
 """The scheduler that speaks to the extender door."""
+AWAY = "parley-away"
+"""A scheduler of the extender door that does nothing: a test says what it would."""
 
 
 @dataclass
@@ -128,7 +130,7 @@ class World:
         self.controller = Controller(
             client or self.server.client(),
             drivers if drivers is not None else [DeviceDriver()],
-            Settings(scheduler_names=(SECOND_SCHEDULER,), **settings),
+            Settings(scheduler_names=(SECOND_SCHEDULER, AWAY), **settings),
             clock=self.clock,
         )
         task = asyncio.create_task(self.controller.run())

@@ -73,6 +73,8 @@ class Binder:
         """Bind the pod to the node; returns why it is not bound, "" if it is."""
         if busy := self.node_of(user.uid):
             return f"the pod is being bound to node {busy}"
+        if self._cluster.node(node) is None:
+            return f"node {node} does not exist"  # the API server would take the binding
         self._under_way[user.uid] = node
         self._holds.narrow(user.uid, node)
         try:

@@ -98,8 +98,8 @@ class ExtenderDoor:
             return self._reject(pod, nodes, names, _unbacked(self._backed.of(pod)))
         if not pod.spec.resource_claims:
             return wire.all_pass(names) if len(having) == len(nodes) else wire.passed(having, (), "")
-        if chosen := self._binder.node_of(pod.metadata.uid):
-            return wire.passed([node for node in nodes if node == chosen], nodes, _SOON)
+        if self._binder.node_of(pod.metadata.uid):
+            return self._being_bound(pod, nodes, names)
         verdict = self._judge.judge(pod, having, choosy=asked.choosy)
         if not verdict.viable:
             return self._reject(pod, nodes, names, verdict)
@@ -127,6 +127,13 @@ class ExtenderDoor:
         self._pods.look_again(_key(pod))
         return answer
 
+    def _being_bound(self, pod: Pod, nodes: Sequence[str], names: bytes) -> bytes:
+        """The scheduler gave a bind up that goes on here, and another would fail: it is told when that has ended."""
+        answer = wire.passed((), nodes, _SOON)
+        problem = Problem(reasons.BINDING, "the pod is being bound", (), transient=True)
+        self._rejected[pod.metadata.uid] = Rejection(names, answer, problem, (), undo=False)
+        return answer
+
     async def _prioritize(self, body: bytes) -> bytes:
         hold = self._holds.of(wire.head(body).uid)
         if hold is None or not have_preferences(self._drivers, hold.asked):
@@ -146,7 +153,10 @@ class ExtenderDoor:
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)
         pod = PodReference(asked.pod_namespace, asked.pod_name, asked.pod_uid)
-        return wire.bound(await self._binder.bind(pod, asked.node))
+        why_not = await self._binder.bind(pod, asked.node)
+        if not why_not:
+            self._rejected.pop(pod.uid, None)
+        return wire.bound(why_not)
 
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Something about the unbound pod may have changed. Never called twice at a time for the same pod."""

@@ -12,7 +12,6 @@ from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.negotiation.rounds import FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
-from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.holds import Hold, Holds
@@ -111,13 +110,15 @@ class Judge:
         return ProposedNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], only, names)
 
     def _negotiate(self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool) -> Verdict:
-        attempt, only = self._pods.attempt(pod), common_nodes(claims)
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        meant = {c.uid: who for c in pending if (who := self._holds.node_of(c.uid, but=pod.metadata.uid))}
+        for claim in pending:
+            if claim.uid in meant and (claim.class_ is None or not claim.class_.shareable):
+                return _in_use(claim, meant[claim.uid][0])
+        nodes = self._nodes(pod, claims, _only(claims, meant), names)
+        pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
-            nodes = self._nodes(pod, claims, only, names)
-            if viable := tuple(nodes):
-                return Verdict(viable)
-            return self._nothing(pod, claims, None, nodes, Outcome())
+            return self._joining(pod, claims, nodes, frozenset(meant))
         try:
             asked = question(self._drivers, reference(pod), pending)
         except BadParameters as error:
@@ -125,14 +126,20 @@ class Judge:
             return Verdict(problem=Problem(reasons.PARAMETERS_INVALID, str(error), topics), line=str(error))
         if verdict := self._beyond(pod, asked, pending) or self._outside(asked):
             return verdict
-        for claim in pending:
-            if (meant := self._holds.node_of(claim.uid, but=pod.metadata.uid)) is not None:
-                other, node = meant
-                if claim.class_ is None or not claim.class_.shareable:
-                    return _in_use(claim, other)
-                only = frozenset([node]) if only is None else only & {node}
-        nodes = self._nodes(pod, claims, only, names)
-        return self._asked(pod, claims, pending, asked, nodes, attempt, choosy=choosy)
+        return self._asked(pod, claims, pending, asked, nodes, frozenset(meant), choosy=choosy)
+
+    def _joining(
+        self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, meant: frozenset[str]
+    ) -> Verdict:
+        """Nothing is to be allocated for the pod, but for the claims in `meant` if those that they are meant for
+        come to nothing."""
+        viable = tuple(nodes)
+        if not viable:
+            return self._nothing(pod, claims, None, nodes, Outcome(), soon=bool(meant))
+        if not meant:
+            return Verdict(viable)
+        user = reference(pod)
+        return Verdict(viable, Hold(user, question(self._drivers, user, ()), frozenset(viable), {}, meant))
 
     def _beyond(self, pod: Pod, asked: Question, pending: Sequence[PodClaim]) -> Verdict | None:
         namespace = pod.metadata.namespace
@@ -158,10 +165,11 @@ class Judge:
         pending: Sequence[PodClaim],
         asked: Question,
         nodes: ProposedNodes,
-        attempt: Attempt,
+        meant: frozenset[str],
         *,
         choosy: bool,
     ) -> Verdict:
+        attempt = self._pods.attempt(pod)
         plain = ask(self._drivers, asked, attempt.excluded)
         choosy = choosy or have_preferences(self._drivers, asked)
         outcome = negotiate(
@@ -173,9 +181,10 @@ class Judge:
         )
         attempt.outcome, attempt.drivers = outcome, asked.drivers
         if not outcome.viable:
-            return self._nothing(pod, claims, asked, nodes, outcome)
+            soon = bool(meant) or any(PROMISED in words for words in outcome.refused.values())
+            return self._nothing(pod, claims, asked, nodes, outcome, soon=soon)
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
-        named = frozenset(claim.uid for claim in pending if claim.claim is not None)
+        named = meant.union(claim.uid for claim in pending if claim.claim is not None)
         if named:
             preferences = scores(self._drivers, asked, viable, {})
             viable = tuple(filter(None, [select(viable, preferences, pods=self._cluster.usage.pods)]))
@@ -197,16 +206,27 @@ class Judge:
         asked: Question | None,
         nodes: ProposedNodes,
         outcome: Outcome,
+        *,
+        soon: bool,
     ) -> Verdict:
+        """`soon`: because of what other pods were told, which may be otherwise in a moment."""
         total = len(self._cluster.node_names())
         drivers = asked.requests if asked is not None else ()
         found = nothing_viable(total, claims, drivers, nodes.misfits, outcome)
-        if any(PROMISED in words for words in outcome.refused.values()):
+        if soon:
             topics = (*found.topics, HELD)
             return Verdict(problem=Problem(found.code, found.message, topics, True), line=pod.metadata.uid)
         attempt = self._pods.attempt(pod)
         line = waiting_line(pod, asked, attempt, nodes.only) if asked is not None else pod.metadata.uid
         return Verdict(problem=found, line=line)
+
+
+def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[Hold, str]]) -> frozenset[str] | None:
+    """Where all is that is allocated, or is being allocated for other pods; None if nothing limits the nodes."""
+    only = common_nodes(claims)
+    for _, node in meant.values():
+        only = frozenset([node]) if only is None else only & {node}
+    return only
 
 
 def _in_use(claim: PodClaim, other: Hold) -> Verdict:

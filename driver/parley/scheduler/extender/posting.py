@@ -8,8 +8,8 @@ from parley.api.builtin import Pod
 from parley.api.names import GROUP
 from parley.api.resources import PODS
 from parley.control.cluster import done
-from parley.kube.client import Client, Conflict, NotFound, OutcomeUnknown
-from parley.kube.clock import Clock, rfc3339
+from parley.kube.client import Client, Conflict, Invalid, NotFound, OutcomeUnknown
+from parley.kube.clock import Clock, rfc3339_micro
 from parley.sdk import PodReference
 
 LOOK_AGAIN = f"{GROUP}/look-again"
@@ -30,6 +30,7 @@ class Posting:
         self._client = client
         self._clock = clock
         self._doubtful: set[str] = set()
+        self._touched = 0
 
     async def bind(self, pod: Pod, node: str, *, exactly: bool) -> None:
         """Bind the pod. `exactly`: only as given, since something is allocated for it. Raises NotBound.
@@ -92,14 +93,13 @@ class Posting:
 
     async def touch(self, pod: PodReference) -> None:
         """Change the pod, which makes its scheduler try it again."""
-        marked = {LOOK_AGAIN: rfc3339(self._clock())}
+        self._touched += 1  # a second change within one tick of the clock has to be one, too
+        marked = {LOOK_AGAIN: f"{rfc3339_micro(self._clock())} {self._touched}"}
         body = {"metadata": {"uid": pod.uid, "annotations": marked}}
         try:
             await self._client.patch(PODS, pod.name, body, pod.namespace)
-        except NotFound:
-            pass  # nothing can be bound any more
-        except Conflict:
-            pass  # another pod of that name; this one is gone
+        except (NotFound, Invalid):
+            pass  # it is gone, or another pod has its name: nothing can be bound any more
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or it is known to be bound."""

@@ -1,0 +1,351 @@
+"""A bind: everything is allocated and recorded before the pod is bound, once, and in time or not at all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
+
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.kube.around import AroundClient, Call
+from parley.kube.client import NotFound, OutcomeUnknown
+from parley.kube.faults import FaultClient
+from parley.kube.reflector import Reflector
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+T = TypeVar("T")
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+async def begin(world: World, nodes: int = 2, client: Any = None, **behaviour: Any) -> Behaviour:
+    """Nodes with a shelf of one place each."""
+    shelf = Behaviour(**{"other": 1, **behaviour})
+    for i in range(nodes):
+        await world.add_node(f"n{i}")
+    await add_shelf_class(world)
+    world.start_parley(client, drivers=[ShelfDriver(shelf)])
+    return shelf
+
+
+async def recorded_for(world: World, pod: Pod) -> list[bool]:
+    """Whether each of the pod's claims is allocated and reserved for it."""
+    names = [s.resource_claim_name for s in pod.status.resource_claim_statuses]
+    mirrors = [await world.mirror(str(name)) for name in names]
+    return [
+        m is not None
+        and m.status.allocation is not None
+        and pod.metadata.uid in {user.uid for user in m.status.reserved_for}
+        for m in mirrors
+    ]
+
+
+@pytest.mark.parametrize("claims", [1, 4])
+def test_everything_is_recorded_before_the_pod_is_bound(play: Any, claims: int) -> None:
+    async def scenario(world: World) -> None:
+        at_binding: list[Any] = []
+
+        def seen(old: Pod | None, new: Pod | None) -> None:
+            if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):
+                at_binding.append(asyncio.ensure_future(recorded_for(world, new)))
+
+        watching = asyncio.create_task(Reflector(world.client, PODS, on_change=seen).run())
+        await begin(world, other=4)
+        await world.add_pod("p", *["shelf"] * claims)
+        await world.settle()
+        assert await world.node_of("p")
+        assert [await found for found in at_binding] == [[True] * claims]
+        watching.cancel()
+
+    play(scenario)
+
+
+def writes_of(client: FaultClient) -> list[str]:
+    writing = {"create", "patch", "delete"}
+    return [
+        f"{call.verb} {call.resource.plural}{'/' if call.subresource else ''}{call.subresource}"
+        for call in client.calls
+        if call.verb in writing
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "writes"),
+    [
+        ({}, ["create podschedulings", "create pods/binding", "patch resourceclaims/status"]),
+        ({"pod_schedulings": "WhenWaiting"}, ["create pods/binding", "patch resourceclaims/status"]),
+    ],
+    ids=["", "when-waiting"],
+)
+def test_a_pod_that_is_placed_at_once_costs_three_writes_or_two(
+    play: Any, settings: dict[str, Any], writes: list[str]
+) -> None:
+    async def scenario(world: World) -> None:
+        client = FaultClient(world.server.client())
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(client, **settings)
+        await world.settle()
+        client.calls.clear()
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == "a"
+        found = [write.replace("patch podschedulings", "create podschedulings") for write in writes_of(client)]
+        assert sorted(found) == sorted(writes)
+
+    play(scenario)
+
+
+def test_a_pod_without_claims_costs_its_binding_alone(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = FaultClient(world.server.client())
+        await begin(world, client=client)
+        await world.settle()
+        client.calls.clear()
+        await world.add_pod("plain")
+        await world.settle()
+        assert await world.node_of("plain")
+        assert writes_of(client) == ["create pods/binding"]
+
+    play(scenario)
+
+
+def test_what_takes_longer_than_a_bind_may_is_given_back_and_nothing_is_posted_late(play: Any) -> None:
+    """The scheduler tries again, perhaps elsewhere: it must never find the pod bound by an attempt it gave up."""
+
+    async def scenario(world: World) -> None:
+        client = FaultClient(SlowRecords(world.server.client(), 70))
+        shelf = await begin(world, client=client)
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(59)
+        assert shelf.calls["allocate"] == 1
+        assert world.calls.count["bind"] == 1
+        assert await world.node_of("p") == ""
+        assert "create pods/binding" not in writes_of(client)
+        await world.settle()
+        assert world.calls.failed_binds == [("p", "not done within 45 s")]
+        assert await world.node_of("p")
+        assert len(world.ledger) == 1
+        assert world.calls.count["filter"] < 10
+
+    play(scenario)
+
+
+def test_a_pod_is_bound_by_one_attempt_at_a_time(play: Any) -> None:
+    """The scheduler gives a call up after a while and asks again, for another node, while the first goes on."""
+
+    async def scenario(world: World) -> None:
+        under_way, most = 0, 0
+
+        async def count(_: str) -> None:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            try:
+                await asyncio.sleep(20)
+            finally:
+                under_way -= 1
+
+        await begin(world, nodes=3, trouble=count)
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(5)
+        assert world.controller is not None
+        pod = await world.pod("p")
+        asked = {"PodName": "p", "PodNamespace": "default", "PodUID": pod.metadata.uid}
+        for node in ("n0", "n1", "n2"):
+            answer = await world.ask("bind", {**asked, "Node": node})
+            assert answer["Error"]
+        await world.settle()
+        assert most == 1
+        assert await world.node_of("p")
+        assert world.ledger.of_pod_name("default", "p")[0].node == await world.node_of("p")
+
+    play(scenario)
+
+
+class SlowRecords(AroundClient):
+    """An API server that takes its time for the first record of an allocation."""
+
+    def __init__(self, client: Any, seconds: float) -> None:
+        super().__init__(client)
+        self.seconds = seconds
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        if call.resource == BUILTIN_CLAIMS and call.subresource == "status":
+            seconds, self.seconds = self.seconds, 0.0
+            await asyncio.sleep(seconds)
+        return await request()
+
+
+class LostBindings(AroundClient):
+    """The first `times` bindings get no answer: they never happen, happened, or happen `late` seconds later."""
+
+    def __init__(self, client: Any, way: str, times: int = 1, late: float = 3.0) -> None:
+        super().__init__(client)
+        self._way = way
+        self._left = times
+        self._late = late
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        if call.subresource != "binding" or not self._left:
+            return await request()
+        self._left -= 1
+        if self._way == "happened":
+            await request()
+        elif self._way == "late":
+            self._tasks.append(asyncio.create_task(self._later(request)))
+        raise OutcomeUnknown(f"{call}: connection lost")
+
+    async def _later(self, request: Callable[[], Awaitable[Any]]) -> None:
+        await asyncio.sleep(self._late)
+        try:
+            await request()
+        except Exception:
+            pass  # nobody hears the answer
+
+
+@pytest.mark.parametrize("way", ["never", "happened", "late"])
+@pytest.mark.parametrize("times", [1, 7])
+def test_a_binding_of_unknown_outcome_is_read_back_before_anything_is_given_to_others(
+    play: Any, watcher: Any, way: str, times: int
+) -> None:
+    async def scenario(world: World) -> None:
+        watching = watcher(world)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(LostBindings(world.server.client(), way, times))
+        for name in ("p", "q"):
+            await world.add_pod(name, "one")
+        await world.settle()
+        bound = [name for name in ("p", "q") if await world.node_of(name)]
+        assert len(bound) == 1
+        assert await world.devices() == {("a", "gpu-0"): 1}
+        assert (await world.pod(bound[0])).status.phase == "Running"
+        await world.delete_pod(bound[0])
+        await world.settle()
+        (other,) = {"p", "q"} - set(bound)
+        assert (await world.pod(other)).status.phase == "Running"
+        watching.stop()
+        assert watching.faults == []
+
+    play(scenario)
+
+
+def test_a_binding_that_lands_while_the_controller_is_being_replaced_is_respected(play: Any, watcher: Any) -> None:
+    async def scenario(world: World) -> None:
+        watching = watcher(world)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(LostBindings(world.server.client(), "late", late=2.0))
+        await world.add_pod("p", "one")
+        await asyncio.sleep(0.5)
+        await world.crash()
+        world.start_parley()
+        await world.add_pod("q", "one")
+        await world.settle()
+        assert sorted([await world.node_of("p"), await world.node_of("q")]) == ["", "a"]
+        assert await world.devices() == {("a", "gpu-0"): 1}
+        watching.stop()
+        assert watching.faults == []
+
+    play(scenario)
+
+
+def test_a_controller_that_starts_anew_between_allocation_and_binding_goes_on(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        def die(call: Call) -> None:
+            if call.subresource == "binding":
+                raise KilledError
+
+        shelf = await begin(world, nodes=1, client=FaultClient(world.server.client(), before=die))
+        await asyncio.sleep(2)
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(0.2)
+        assert shelf.calls["allocate"] == 1
+        assert await world.node_of("p") == ""
+        await world.crash()
+        world.start_parley(drivers=[ShelfDriver(shelf)])
+        await world.settle()
+        assert await world.node_of("p") == "n0"
+        (mirror,) = await world.mirrors()
+        assert [user.name for user in mirror.status.reserved_for] == ["p"]
+
+    play(scenario)
+
+
+def test_a_pod_that_goes_while_it_is_being_bound_leaves_nothing(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        shelf = await begin(world, trouble=slow(10))
+        for after in (0.0, 0.01, 5.0, 9.99, 10.0, 10.01):
+            await world.add_pod("p", "shelf")
+            await asyncio.sleep(after)
+            await world.force_delete("p")
+            await world.settle()
+            assert list(await world.mirrors()) == []
+            assert len(world.ledger) == 0
+        assert shelf.calls["allocate"] >= 4
+
+    play(scenario)
+
+
+def test_a_pod_of_the_same_name_gets_nothing_of_the_one_before(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, nodes=1, trouble=slow(10))
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(5)
+        await world.force_delete("p")
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        pod = await world.pod("p")
+        assert pod.status.phase == "Running"
+        (mirror,) = await world.mirrors()
+        assert [user.uid for user in mirror.status.reserved_for] == [pod.metadata.uid]
+
+    play(scenario)
+
+
+def test_a_bind_to_a_node_that_is_not_there_binds_nothing(play: Any) -> None:
+    """The API server would accept it."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_pod("p", "shelf", schedulerName="parley-away")
+        await world.add_pod("plain", schedulerName="parley-away")
+        await world.settle()
+        for name in ("p", "plain"):
+            meta = (await world.pod(name)).metadata
+            asked = {"PodName": name, "PodNamespace": "default", "PodUID": meta.uid, "Node": "gone"}
+            assert (await world.ask("bind", asked))["Error"]
+            assert await world.node_of(name) == ""
+
+    play(scenario)
+
+
+def test_a_mirror_that_vanishes_while_its_pod_is_being_bound_keeps_the_pod_from_it(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, trouble=slow(5))
+        await world.add_pod("p", "shelf")
+        await asyncio.sleep(2)
+        for mirror in await world.mirrors():
+            try:
+                await world.client.delete(BUILTIN_CLAIMS, mirror.metadata.name, "default")
+            except NotFound:
+                pass
+        await world.settle()
+        pod = await world.pod("p")
+        assert pod.status.phase == "Running"
+        assert await recorded_for(world, pod) == [True]
+
+    play(scenario)

@@ -1,0 +1,117 @@
+"""Nobody is evicted for a pod that could not run on the node afterwards."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
+
+from parley.api.resources import NODES, PODS
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+def cpu(amount: str) -> Any:
+    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": amount}}}]
+
+
+async def begin(world: World, places: dict[str, int]) -> None:
+    """Nodes whose CPUs are all in use by a pod of low priority."""
+    for node in places:
+        await world.add_node(node)
+    await add_shelf_class(world)
+    world.start_parley(drivers=[ShelfDriver(Behaviour(places=places))])
+    for node in places:
+        await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=cpu("8"))
+    await world.settle()
+
+
+async def there(world: World) -> list[str]:
+    return sorted(pod.metadata.name for pod in (await world.client.list(PODS)).items)
+
+
+def test_an_important_pod_that_is_viable_nowhere_evicts_nobody(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 0, "b": 0})
+        await world.add_pod("important", "shelf", priority=1000, containers=cpu("4"))
+        await world.settle()
+        assert world.calls.count["preempt"] >= 1
+        assert await there(world) == ["important", "weak-a", "weak-b"]
+        assert (await world.pod("important")).status.nominated_node_name == ""
+        before = world.calls.count["preempt"]
+        await world.settle(600)
+        assert world.calls.count["preempt"] == before
+
+    play(scenario)
+
+
+def test_an_important_pod_evicts_where_it_is_viable_and_runs_there(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 0, "b": 1, "c": 0})
+        await world.add_pod("important", "shelf", priority=1000, containers=cpu("4"))
+        await world.settle()
+        assert await there(world) == ["important", "weak-a", "weak-c"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
+
+
+def test_where_a_claim_is_allocated_elsewhere_nobody_is_evicted(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 0, "b": 1})
+        await world.add_node("c")
+        await world.add_class("common", driverName=ShelfDriver.name, shareable=True)
+        await world.add_claim("disk", "common")
+        await world.add_pod("user", claims=["disk"], priority=2000, nodeName="b", containers=cpu("0"))
+        await world.settle()
+        await world.client.patch(NODES, "c", {"spec": {"unschedulable": True}})
+        await world.add_pod("important", claims=["disk"], priority=1000, containers=cpu("4"))
+        await world.settle()
+        assert await there(world) == ["important", "user", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("claims", [(), ("shelf",)])
+def test_an_important_pod_that_fits_somewhere_evicts_nobody(play: Any, claims: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 1, "b": 1})
+        await world.client.delete(PODS, "weak-b", "default")
+        await world.settle()
+        await world.add_pod("important", *claims, priority=1000, containers=cpu("4"))
+        await world.settle()
+        assert await world.node_of("important") == "b"
+        assert await there(world) == ["important", "weak-a"]
+
+    play(scenario)
+
+
+def test_pods_without_claims_evict_as_ever(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {"a": 0, "b": 0})
+        await world.add_pod("important", priority=1000, containers=cpu("4"))
+        await world.settle()
+        assert await world.node_of("important") in ("a", "b")
+        assert len(await there(world)) == 2
+
+    play(scenario)
+
+
+def test_a_device_that_a_less_important_pod_holds_is_no_reason_to_evict_it(play: Any) -> None:
+    """Which devices would be free after it nobody knows before: Parley says no node would help."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await add_shelf_class(world)
+        world.start_parley(drivers=[ShelfDriver(Behaviour(places={"a": 1}))])
+        await world.add_pod("weak", "shelf", priority=1)
+        await world.settle()
+        await world.add_pod("important", "shelf", priority=1000)
+        await world.settle()
+        assert await there(world) == ["important", "weak"]
+        assert await world.node_of("weak") == "a"
+
+    play(scenario)

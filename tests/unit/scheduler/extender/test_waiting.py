@@ -1,0 +1,135 @@
+"""Pods that wait cost nothing: verdicts are kept as long as nothing changes, and words as long as the phase is."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
+
+from parley.api.resources import CLAIMS, NODES
+from parley.kube.faults import FaultClient
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+async def begin(world: World, nodes: int = 3, client: Any = None, **behaviour: Any) -> Behaviour:
+    shelf = Behaviour(**{"other": 1, **behaviour})
+    for i in range(nodes):
+        await world.add_node(f"n{i}")
+    await add_shelf_class(world)
+    world.start_parley(client, drivers=[ShelfDriver(shelf)])
+    return shelf
+
+
+async def fill(world: World, nodes: int = 3) -> None:
+    for i in range(nodes):
+        await world.add_pod(f"user{i}", "shelf")
+        await world.settle()
+
+
+def condition(pod: Any) -> tuple[str, str]:
+    return next((c.reason, c.message) for c in pod.status.conditions if c.type == "PodScheduled")
+
+
+def test_300_waiting_pods_and_unrelated_changes_ask_no_driver(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = FaultClient(world.server.client())
+        shelf = await begin(world, client=client)
+        await fill(world)
+        for i in range(300):
+            await world.add_pod(f"p{i:03}", "shelf")
+        await world.settle()
+        asked, filtered, writes = shelf.calls["viable"], world.calls.count["filter"], client.writes
+        for i in range(50):
+            await world.add_pod(f"other{i}", schedulerName="default-scheduler")
+            await asyncio.sleep(0.1)
+        await world.settle()
+        assert world.calls.count["filter"] - filtered > 300 * 50
+        assert shelf.calls["viable"] - asked <= 10
+        assert client.writes - writes <= 10
+
+    play(scenario)
+
+
+def test_a_waiting_pod_is_not_asked_about_again_while_nothing_happens(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await fill(world)
+        for i in range(20):
+            await world.add_pod(f"p{i}", "shelf")
+        await world.settle()
+        assert 20 <= world.calls.count["filter"] <= 20 * 8
+        before, version = world.calls.count["filter"], world.server.resource_version
+        await asyncio.sleep(600)
+        assert world.calls.count["filter"] == before
+        assert world.server.resource_version == version
+
+    play(scenario)
+
+
+def test_the_words_in_a_pods_condition_stay_the_same_for_a_phase(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await fill(world)
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        said = condition(await world.pod("p"))
+        assert said[0] == "Unschedulable"
+        assert "Parley" in said[1]
+        for i in range(10):
+            await world.add_node(f"full{i}")
+            await world.client.patch(NODES, f"full{i}", {"spec": {"unschedulable": True}})
+            await world.settle()
+        now = condition(await world.pod("p"))
+        assert (now[0], now[1].partition("node(s) is cordoned")[0][:20]) == (said[0], now[1][:20])
+        assert world.calls.count["filter"] < 150
+
+    play(scenario)
+
+
+def test_a_pod_gets_in_within_a_second_once_a_device_is_free(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await fill(world)
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        await world.finish_pod("user1")
+        await asyncio.sleep(1.5)
+        assert await world.node_of("p") == "n1"
+
+    play(scenario)
+
+
+def test_a_pod_gets_in_when_only_its_driver_knows_that_something_changed(play: Any) -> None:
+    """No event of a pod or node tells the scheduler: the door has to."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, nodes=1)
+        await world.add_claim("disk", "shelf", "Immediate")
+        await world.settle()
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        assert await world.node_of("p") == ""
+        await world.client.delete(CLAIMS, "disk", "default")
+        await asyncio.sleep(2)
+        assert await world.node_of("p") == "n0"
+
+    play(scenario)
+
+
+def test_pods_that_wait_find_their_place_after_a_restart_of_the_controller(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        shelf = await begin(world)
+        await fill(world)
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        await restart(world, [ShelfDriver(shelf)], after=5)
+        await world.settle()
+        assert await world.node_of("p") == ""
+        await world.finish_pod("user2")
+        await asyncio.sleep(3)
+        assert await world.node_of("p") == "n2"
+
+    play(scenario)
