@@ -1,82 +1,31 @@
-"""The program `parley-kubelet`: settings, logging, signals, and one sentence where it cannot start.
+"""The start of the program `parley-kubelet`. What it does is in `program`; here is what comes before its imports.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot start or go on, 2 for wrong options; of `doctor` 1 if
 something has to be mended.
 """
 
-import asyncio
-import os
-import signal
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-
-import structlog
-
-from parley.kube.credentials import NoConfiguration
-from parley.kube.http import HttpClient
-from parley_kubelet.checkpoint import CheckpointError
-from parley_kubelet.configuration import ConfigurationError, load
-from parley_kubelet.devices import NameTaken
-from parley_kubelet.doctor import diagnose
-from parley_kubelet.loading import LoadError
-from parley_kubelet.plugin import run_plugin
-from parley_kubelet.settings import DOCTOR, Settings, parse_arguments
-from parley_kubelet.sockets import SocketRefused
-
-_CANNOT_START = (
-    ConfigurationError,
-    LoadError,
-    NameTaken,
-    CheckpointError,
-    SocketRefused,
-    NoConfiguration,
-    OSError,
-)
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit status."""
-    settings = parse_arguments(sys.argv[1:] if arguments is None else arguments, os.environ)
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-    )
-    if settings.command == DOCTOR:
-        return asyncio.run(_diagnose(settings))
+    with _absent("rich"):  # structlog loads it for colours; log lines here are JSON, and it takes 3 MB
+        import structlog  # noqa: F401
+    from parley_kubelet.program import run
+
+    return run(sys.argv[1:] if arguments is None else arguments)
+
+
+@contextmanager
+def _absent(module: str) -> Iterator[None]:
+    """Inside, that optional module cannot be imported; those of drivers may need it later."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # so the import system is told
     try:
-        asyncio.run(_run(settings))
-    except _CANNOT_START as error:
-        print(f"parley-kubelet: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-async def _run(settings: Settings) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # the disk serves one at a time anyway, and every further thread costs memory
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2, "disk"))
-    configuration = load(settings.config)
-    async with _client(settings) as client:
-        await run_plugin(settings, configuration, client, stop)
-
-
-async def _diagnose(settings: Settings) -> int:
-    findings = await diagnose(settings, _client)
-    for finding in findings:
-        print(finding)
-    return 0 if all(finding.well for finding in findings) else 1
-
-
-def _client(settings: Settings) -> HttpClient:
-    if settings.kubeconfig is None:
-        return HttpClient.in_cluster(user_agent="parley-kubelet")
-    return HttpClient.from_kubeconfig(str(settings.kubeconfig), user_agent="parley-kubelet")
+        yield
+    finally:
+        del sys.modules[module]

@@ -169,3 +169,17 @@ async def test_what_it_says_when_it_cannot_start(folder: Path, options: dict[str
         _, errors = await process.communicate()
         assert process.returncode == 1
     assert errors.decode() == (f"parley-kubelet: {folder}/devices.yaml: devices[0].model is missing: add it\n")
+
+
+async def test_a_start_loads_nothing_that_only_others_need_and_leaves_it_to_drivers(tmp_path: Path) -> None:
+    program = (
+        "import sys; from parley_kubelet.main import main;"
+        f"ended = main(['--node-name', 'n1', '--config', {str(tmp_path / 'absent')!r}]);"
+        "print(ended, sorted({'rich', 'kubernetes', 'parley_kubelet.doctor'} & sys.modules.keys()));"
+        "import rich"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert (out.decode(), process.returncode) == ("1 []\n", 0)
