@@ -107,7 +107,10 @@ class Checkpoint:
         known = self._encoded.get(entry.uid)
         if known is not None and known[0] is entry:
             return known
-        return entry, orjson.dumps(entry.model_dump(mode="json", by_alias=True), option=orjson.OPT_SORT_KEYS)
+        encoded = orjson.dumps(entry.model_dump(mode="json", by_alias=True), option=orjson.OPT_SORT_KEYS)
+        return entry, bytes(
+            memoryview(encoded)
+        )  # a copy: what orjson returns holds on to 8 KB, however short it is
 
     def _entries(self, data: bytes) -> Entries:
         content = self._decode(data)

@@ -185,9 +185,13 @@ class Preparation:
         done = entry.model_copy(
             update={"phase": "prepared", "edits": prepared.edits, "state": dict(prepared.state)}
         )
-        await asyncio.to_thread(self._specifications.write, done)
-        await self._records.change(claim.uid, lambda _: done)
+        await self._records.change(claim.uid, partial(self._with_file, done))
         return done
+
+    def _with_file(self, entry: Entry, _: Entries) -> Entry:
+        """Decides that the entry stands once its file is there."""
+        self._specifications.write(entry)
+        return entry
 
     async def _intended(self, claim: ClaimName, before: Entry | None) -> Entry:
         """The entry to prepare, recorded. What was prepared before the machine restarted needs no API."""
@@ -198,7 +202,7 @@ class Preparation:
             entry = self._entry(claim, found, before)
             self._typed.check(entry, found.field)
             if before is not None and before.handle != entry.handle:
-                await self._undo(before)
+                await self._unprepare(claim)
                 entry = entry.model_copy(update={"state": None})
 
         def admitted(entries: Entries) -> Entry:
@@ -222,18 +226,14 @@ class Preparation:
         )
 
     async def _unprepare(self, claim: ClaimName) -> None:
-        entry = (await self._records.read()).get(claim.uid)
-        if entry is None:
-            await asyncio.to_thread(self._specifications.remove, claim.uid)
-        else:
-            await self._undo(entry)
+        leaving = await self._records.change(claim.uid, partial(_leaving, claim.uid))
+        if leaving is not None:
+            await self.driver.unprepare(self._typed.held(leaving))
+        await self._records.change(claim.uid, partial(self._without_file, claim.uid))
 
-    async def _undo(self, entry: Entry) -> None:
-        leaving = entry.model_copy(update={"phase": "unpreparing"})
-        await self._records.change(entry.uid, lambda _: leaving)
-        await self.driver.unprepare(self._typed.held(leaving))
-        await asyncio.to_thread(self._specifications.remove, entry.uid)
-        await self._records.change(entry.uid, lambda _: None)
+    def _without_file(self, uid: str, _: Entries) -> None:
+        """Decides that nothing is held once the file is gone."""
+        self._specifications.remove(uid)
 
     async def _read(self, claim: ClaimName) -> BuiltinClaim:
         try:
@@ -248,6 +248,11 @@ class Preparation:
             raise Refused(
                 f"claim {claim}: cannot be read from the API server ({why}): the kubelet will try again"
             ) from None
+
+
+def _leaving(uid: str, entries: Entries) -> Entry | None:
+    entry = entries.get(uid)
+    return None if entry is None else entry.model_copy(update={"phase": "unpreparing"})
 
 
 def _check_state(claim: ClaimName, state: Any) -> None:

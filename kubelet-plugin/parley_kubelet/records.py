@@ -16,7 +16,7 @@ from parley_kubelet.durable import Folder
 
 Decision = Callable[[Entries], Entry | None]
 """Returns what the checkpoint shall hold for the claim, None for nothing; an exception leaves it as it is. Runs in
-a thread, and is called once."""
+a thread, where it may see to files of the claim, and is called once."""
 
 
 @dataclass(slots=True)
