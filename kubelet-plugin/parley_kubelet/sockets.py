@@ -1,20 +1,33 @@
-"""Where the plugin's two unix sockets are, and how a gRPC server comes to serve on one and leaves it.
+"""Where the plugin's two unix sockets are, how a gRPC server comes to serve on one, stays there, and leaves it.
 
 A second server would silently take over a path that is in use, and the first one remove it later. So two
 plugins of a rolling update have different names, by their pod's UID, and a path where somebody answers is
 refused. A socket without anybody behind it is left from a crash and removed.
+
+A socket that somebody removes is made again: the kubelet takes a removed registration socket for the plugin's end,
+and pods with claims would fail on the node until somebody restarts the plugin.
 """
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import grpc.aio
+import structlog
 
 LONGEST = 107
 """Bytes of a unix socket's path, without the final zero (struct sockaddr_un)."""
+
+LOOK_AGAIN: Final = 2.0
+"""Seconds after which it is seen that a socket is gone."""
+
+Add = Callable[[grpc.aio.Server], None]
+
+log = structlog.get_logger(__name__)
 
 
 class SocketRefused(Exception):
@@ -42,21 +55,48 @@ def socket_paths(plugins: Path, registry: Path, driver: str, instance: str) -> S
 
 
 @asynccontextmanager
-async def serving(path: Path, add: Callable[[grpc.aio.Server], None], grace: float) -> AsyncIterator[None]:
+async def serving(path: Path, add: Add, grace: float, look_again: float = LOOK_AGAIN) -> AsyncIterator[None]:
     """Serve on the socket what `add` adds to a server. In the end calls in progress have `grace` seconds; gRPC
     removes the socket before it waits for them, so that no new ones come.
 
     Raises SocketRefused if another process serves there, OSError if the folder cannot be made.
     """
+    servers: list[grpc.aio.Server] = []
+    await _start(path, add, servers)
+    keeping = asyncio.create_task(_keep(path, add, servers, look_again))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await asyncio.gather(*(server.stop(grace) for server in servers))
+
+
+async def _start(path: Path, add: Add, servers: list[grpc.aio.Server]) -> None:
     _clear(path)
     server = grpc.aio.server()
     add(server)
     server.add_insecure_port(f"unix:{path}")
+    servers.append(server)
     await server.start()
-    try:
-        yield
-    finally:
-        await server.stop(grace)
+
+
+async def _keep(path: Path, add: Add, servers: list[grpc.aio.Server], look_again: float) -> None:
+    """Start a further server when the socket is gone. Earlier ones go on with the connections that they have, and
+    must not be stopped alone: that would remove the new socket."""
+    while True:
+        await asyncio.sleep(look_again)
+        if _is_gone(path):
+            try:
+                await _start(path, add, servers)
+                log.warning("a removed socket was made again", socket=str(path))
+            except (SocketRefused, OSError, RuntimeError) as error:
+                log.warning("a removed socket is not made again yet", socket=str(path), reason=str(error))
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether there is nothing of that name."""
+    return not path.exists()
 
 
 def is_served(path: Path) -> bool:

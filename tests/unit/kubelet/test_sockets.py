@@ -4,10 +4,11 @@ import asyncio
 import socket
 from pathlib import Path
 
+import grpc
 import grpc.aio
 import pytest
 
-from parley_kubelet.sockets import SocketRefused, Sockets, serving, socket_paths
+from parley_kubelet.sockets import SocketRefused, Sockets, is_served, serving, socket_paths
 
 
 def nothing(server: grpc.aio.Server) -> None:
@@ -67,3 +68,30 @@ async def test_a_socket_that_a_crash_left_is_replaced(folder: Path) -> None:
         left.bind(str(path))
     async with serving(path, nothing, grace=1), grpc.aio.insecure_channel(f"unix:{path}") as channel:
         await asyncio.wait_for(channel.channel_ready(), 5)
+
+
+async def test_a_socket_that_was_removed_is_made_again_and_connections_stay(folder: Path) -> None:
+    path = folder / "made" / "dra.sock"
+    channel = grpc.aio.insecure_channel(f"unix:{path}")
+    async with channel, serving(path, nothing, grace=1, look_again=0.01):
+        await asyncio.wait_for(channel.channel_ready(), 5)
+        for _ in range(2):
+            path.unlink()
+            path.parent.rmdir()
+            async with asyncio.timeout(5):
+                while not is_served(path):  # noqa: ASYNC110 - nobody tells when a socket is there
+                    await asyncio.sleep(0.01)
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+    assert not path.exists()
+
+
+async def test_a_socket_that_was_removed_is_left_to_another_plugin_that_came(folder: Path) -> None:
+    path = folder / "dra.sock"
+    async with serving(path, nothing, grace=1, look_again=0.01):
+        path.unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+            other.listen()
+            theirs = path.stat().st_ino
+            await asyncio.sleep(0.1)
+            assert path.stat().st_ino == theirs
