@@ -128,7 +128,7 @@ class ExtenderDoor:
         return answer
 
     def _being_bound(self, pod: Pod, nodes: Sequence[str], names: bytes) -> bytes:
-        """The scheduler gave a bind up that goes on here, and another would fail: it is told when that has ended."""
+        """The scheduler gave a bind up that goes on here, another would fail: it is told once that has ended."""
         answer = wire.passed((), nodes, _SOON)
         problem = Problem(reasons.BINDING, "the pod is being bound", (), transient=True)
         self._rejected[pod.metadata.uid] = Rejection(names, answer, problem, (), undo=False)

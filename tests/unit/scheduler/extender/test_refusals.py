@@ -14,8 +14,8 @@ else:
     World = Any
 
 REMEDY = "leave schedulerName out"
-GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
-EXTENDED = {
+GROUP: Mapping[str, Any] = {"schedulingGroup": {"podGroupName": "gang"}}
+EXTENDED: Mapping[str, Any] = {
     "containers": [
         {"name": "main", "image": "none", "resources": {"limits": {"example.com/fpga": "1"}}},
     ]
