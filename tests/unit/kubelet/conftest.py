@@ -26,3 +26,15 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="pk-", dir="/tmp"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory, where the machine has such a place: for tests that write thousands of files."""
+    place = Path("/dev/shm")
+    if not place.is_dir():
+        yield tmp_path
+        return
+    path = Path(tempfile.mkdtemp(prefix="pk-", dir=place))
+    yield path
+    shutil.rmtree(path)
