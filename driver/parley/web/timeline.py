@@ -28,21 +28,25 @@ class Moment:
 
 
 def timeline(told: Told, explained: Explanation) -> tuple[Moment, ...]:
-    """In order of time."""
-    found = [*_pod(told.raw), *_negotiation(told.scheduling or {}), *_claims(explained), *_events(told)]
+    """In order of time; of what happened within a second, in the usual order."""
+    raw, scheduling = told.raw, told.scheduling or {}
+    found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(told)]
     timed = [(time, one) for one in found if (time := moment(one.at)) is not None]
     return tuple(one for _, one in sorted(timed, key=lambda pair: pair[0]))
 
 
-def _pod(raw: Json) -> Iterator[Moment]:
-    meta, status = raw.get("metadata", {}), raw.get("status", {})
+def _made(raw: Json) -> Iterator[Moment]:
+    meta = raw.get("metadata", {})
     yield Moment(meta.get("creationTimestamp") or "", "API server", "", "the pod was made")
+    yield Moment(meta.get("deletionTimestamp") or "", "API server", "", "the pod is to be gone by then")
+
+
+def _states(raw: Json) -> Iterator[Moment]:
+    status = raw.get("status", {})
     for condition in status.get("conditions") or ():
         yield from _condition(condition, raw.get("spec", {}).get("nodeName", ""))
     for container in status.get("containerStatuses") or ():
         yield from _container(container)
-    if at := meta.get("deletionTimestamp"):
-        yield Moment(at, "API server", "", "the pod is to be deleted by this time")
 
 
 _GOOD = {

@@ -7,7 +7,7 @@ from parley.web.facts import ClassFacts, DeviceRow, NodeFacts
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
 from parley.web.views.home import figures
-from parley.web.views.parts import few, link, mark, paged, pager, section, short, since, table
+from parley.web.views.parts import few, link, mark, paged, pager, section, short, since, state, table
 
 ROWS = 100
 """So many are on a page."""
@@ -93,7 +93,7 @@ def _device(row: DeviceRow, links: Links) -> list[Node]:
     return [
         f"{row.pool}/{row.device}",
         row.driver,
-        mark("bound", "held") if row.claims else mark("viable", "free"),
+        state("bound", "held") if row.claims else state("viable", "free"),
         few(pods, [links.pod(*title.split("/", 1)) for title in pods]) or "-",
         few(row.claims) or "-",
     ]

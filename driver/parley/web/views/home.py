@@ -7,7 +7,7 @@ from parley.explain.overview import ClassRow
 from parley.web.facts import STATES, PodRow
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
-from parley.web.views.parts import link, mark, paged, pager, section, short, since, table
+from parley.web.views.parts import link, paged, pager, section, short, since, state, table
 
 PODS = 100
 """So many are on a page."""
@@ -35,15 +35,15 @@ def home(pods: Sequence[PodRow], classes: Sequence[ClassRow], now: str, links: L
     ]
 
 
-def _chosen(pod: PodRow, namespace: str, state: str) -> bool:
-    return namespace in ("", pod.namespace) and state in ("", pod.state)
+def _chosen(pod: PodRow, namespace: str, wanted: str) -> bool:
+    return namespace in ("", pod.namespace) and wanted in ("", pod.state)
 
 
 def _pod(pod: PodRow, now: str, links: Links) -> list[Node]:
     classes = [[", " if number else "", link(name, links.class_(name))] for number, name in enumerate(pod.classes)]
     return [
         link(f"{pod.namespace}/{pod.name}", links.pod(pod.namespace, pod.name)),
-        mark(pod.state),
+        state(pod.state),
         pod.code or "-",
         since(pod.since, now),
         link(pod.node, links.node(pod.node)) if pod.node else "-",
@@ -57,7 +57,7 @@ def _filter(pods: Sequence[PodRow], links: Links) -> Element:
     """A form that works without scripts."""
     namespaces = sorted({pod.namespace for pod in pods})
     states = Counter(pod.state for pod in pods)
-    named = [(state, f"{state} ({states[state]})") for state in STATES]
+    named = [(name, f"{name} ({states[name]})") for name in STATES]
     return h(
         "form",
         h("label", "Namespace ", _choice("namespace", [(name, name) for name in namespaces], links)),
@@ -91,7 +91,7 @@ def _classes(classes: Sequence[ClassRow], links: Links) -> Element:
 def figures(row: ClassRow) -> list[Node]:
     """What a class has, without its name."""
     free = _number(row.free) + (f" (+{row.partly_free} partly)" if row.partly_free else "")
-    waiting = mark("waits", f"{row.waiting} waiting") if row.waiting else "0"
+    waiting = state("waits", f"{row.waiting} waiting") if row.waiting else "0"
     return [row.driver, str(row.nodes), row.what or "-", _number(row.total), free, str(row.claims), waiting]
 
 

@@ -8,7 +8,7 @@ from parley.explain.model import Cell, Explanation, NodeRow
 from parley.explain.text import rounds
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
-from parley.web.views.parts import few, link, mark, paged, pager, section, short, table
+from parley.web.views.parts import few, link, mark, paged, pager, section, short, state, table
 
 GROUPS = 50
 NODES = 100
@@ -30,18 +30,25 @@ def matrix(told: Explanation, links: Links) -> Element | None:
     if not told.nodes:
         return None
     each = links.here.query.get("nodes") == "each"
-    groups: list[_Group] = [((row.node,), row) for row in told.nodes] if each else list(grouped(told.nodes))
+    alike = list(grouped(told.nodes))
+    groups: list[_Group] = [((row.node,), row) for row in told.nodes] if each else alike
     size = NODES if each else GROUPS
     page, pages = paged(len(groups), links.here.page, size)
     rows = [_row(names, row, links, told) for names, row in groups[(page - 1) * size : page * size]]
-    other = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
+    other = _other(links, each=each) if len(alike) < len(told.nodes) else None
     return section(
         "nodes",
         rounds(told).plain,
-        h("p", _counts(told.nodes), " ", link(other[0], links.changed(nodes=other[1], page="")), class_="counts"),
+        h("p", _counts(told.nodes), " ", other, class_="counts"),
         table(_headings(told), rows, "Claims by nodes"),
         pager(links, page, pages, "nodes"),
     )
+
+
+def _other(links: Links, *, each: bool) -> Element:
+    """To the same, arranged in the other way."""
+    words, nodes = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
+    return link(words, links.changed(nodes=nodes, page=""))
 
 
 def _counts(nodes: Sequence[NodeRow]) -> Node:
@@ -66,7 +73,7 @@ def _row(names: Sequence[str], row: NodeRow, links: Links, told: Explanation) ->
         fit = [mark("doesNotFit", short(row.fit)) if row.fit else mark("viable", "fits")]
     return [
         [few(names, [links.node(name) for name in names]), count],
-        mark(row.verdict, WORDS[row.verdict]),
+        state(row.verdict, WORDS[row.verdict]),
         "yes" if row.asked else "no",
         *fit,
         *(_cell(cell) for cell in row.claims),

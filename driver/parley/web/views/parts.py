@@ -82,6 +82,11 @@ def mark(state: str, words: str = "") -> Element:
     )
 
 
+def state(of: str, words: str = "") -> Element:
+    """A state in a word or two, which stay in one line."""
+    return h("span", mark(of, words), class_="state")
+
+
 def since(time: str, now: str) -> Node:
     """How long ago a time of the API was; the time itself is its title."""
     told = ago(time, now)

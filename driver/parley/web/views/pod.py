@@ -31,7 +31,7 @@ def _summary(told: Explanation, links: Links) -> Element:
     return h(
         "section",
         h("h1", f"Pod {told.title}"),
-        h("p", mark(told.state), " ", h("strong", headline(told).plain), id="headline"),
+        h("p", h("strong", mark(told.state, headline(told).plain)), id="headline"),
         place,
         h("p", told.message, class_="message") if told.message else None,
         id="summary",

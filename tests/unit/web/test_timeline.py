@@ -1,0 +1,108 @@
+"""What is told of a pod's past, in which order, and by whom."""
+
+from typing import Any
+
+from parley.explain.explaining import Told
+from parley.explain.findings import Event, EventSource
+from parley.explain.model import ClaimFacts, Explanation
+from parley.web.timeline import timeline
+
+
+def explained(*claims: ClaimFacts) -> Explanation:
+    return Explanation(
+        *("default", "p", "bound", "Running", "a", "", "", "", 1, 1, 1),
+        claims,
+        (),
+        (),
+        (),
+        (),
+        (),
+        "2026-01-01T01:00:00Z",
+    )
+
+
+def time(second: int, fraction: str = "") -> str:
+    return f"2026-01-01T00:00:{second:02}{fraction}Z"
+
+
+RAW: dict[str, Any] = {
+    "metadata": {"uid": "u", "creationTimestamp": time(1), "deletionTimestamp": time(59)},
+    "spec": {"nodeName": "a"},
+    "status": {
+        "conditions": [
+            {"type": "PodReadyToStartContainers", "status": "True", "lastTransitionTime": time(12)},
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": time(10)},
+            {"type": "ContainersReady", "status": "False", "lastTransitionTime": time(11)},
+        ],
+        "containerStatuses": [
+            {"name": "main", "state": {"running": {"startedAt": time(14)}}},
+            {
+                "name": "side",
+                "state": {
+                    "terminated": {"startedAt": time(15), "finishedAt": time(16), "exitCode": 3, "reason": "Error"}
+                },
+            },
+        ],
+    },
+}
+SCHEDULING: dict[str, Any] = {
+    "metadata": {
+        "creationTimestamp": time(2),
+        "managedFields": [
+            {"manager": "parley-controller", "time": time(9)},
+            {"manager": "disk.example.com", "time": time(5)},
+        ],
+    },
+    "spec": {"round": 2},
+}
+EVENTS = (
+    Event(
+        regarding={"uid": "u"}, reason="Pulled", note="image is there", event_time=time(13, ".5"), type="Normal"
+    ),
+    Event(regarding={"uid": "other"}, reason="Pulled", note="of another pod", event_time=time(13)),
+    Event(
+        regarding={"uid": "u"},
+        reason="NothingViable",
+        note="no node",
+        deprecated_last_timestamp=time(3),
+        deprecated_source=EventSource(component="parley.dev/controller"),
+    ),
+)
+CLAIM = ClaimFacts(
+    "gpu", "template one", "p-gpu", "gpu", "device.parley.dev", "allocated", holds=("a/0",), since=time(8)
+)
+
+
+def test_a_whole_life_in_order() -> None:
+    told = timeline(Told(RAW, SCHEDULING, EVENTS), explained(CLAIM))
+
+    assert [(moment.at, moment.by, moment.code, moment.text) for moment in told] == [
+        (time(1), "API server", "", "the pod was made"),
+        (time(2), "controller", "", "told for the first time how the negotiation stands"),
+        (time(3), "controller", "NothingViable", "no node"),
+        (time(5), "driver (disk.example.com)", "", "answered or allocated last"),
+        (time(8), "driver device.parley.dev", "", "claim gpu was allocated: a/0"),
+        (time(9), "controller", "", "told last how the negotiation stands (round 2)"),
+        (time(10), "scheduler", "", "bound the pod to node a"),
+        (time(12), "kubelet", "", "claims are prepared, and the pod's sandbox is ready"),
+        (time(13, ".5"), "somebody", "Pulled", "image is there"),
+        (time(14), "kubelet", "", "container main runs"),
+        (time(15), "kubelet", "", "container side runs"),
+        (time(16), "kubelet", "Error", "container side ended with status 3"),
+        (time(59), "API server", "", "the pod is to be gone by then"),
+    ]
+
+
+def test_a_pod_that_the_scheduler_refused() -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes",
+        "lastTransitionTime": time(4),
+    }
+    raw = {"metadata": {"uid": "u"}, "spec": {}, "status": {"conditions": [condition]}}
+
+    (moment,) = timeline(Told(raw, None, ()), explained())
+
+    assert (moment.by, moment.code, moment.text) == ("scheduler", "Unschedulable", "0/3 nodes")
