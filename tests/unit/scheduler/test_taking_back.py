@@ -216,3 +216,23 @@ def test_an_allocation_that_the_api_server_refuses_is_given_back_and_tried_ever_
         assert told == ["the API server refused the allocation: injected: no such driver"]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("claims", [1, 2, 3])
+def test_an_offer_that_the_scheduler_takes_back_claim_by_claim_is_made_again(play: Any, claims: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_class(placement="Exact")
+        await world.add_template()
+        for node in "ab":
+            await world.add_node(node, devices=3)
+            await add_grump(world, node)
+        await world.add_node("without")
+        world.start_parley()
+        await world.add_pod("p", *["one"] * claims, affinity=APART)
+        await asyncio.sleep(300)
+        assert await world.node_of("p") == ""
+        await world.delete_pod("grump-b")
+        await world.settle(400)
+        assert await world.node_of("p") == "b"
+
+    play(scenario)

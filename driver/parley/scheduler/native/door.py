@@ -165,6 +165,7 @@ class NativeDoor:
             case Step.NEGOTIATE:
                 await self._negotiator.negotiate(key, pod, claims)
             case Step.FOLLOW_OFFER if self._half_offered(pod, claims):
+                self._pods.attempt(pod).offer_ended()
                 await self._take_back(key, pod, claims)
             case Step.FOLLOW_OFFER:
                 await self._placing.follow_offer(key, pod, claims)
@@ -181,10 +182,11 @@ class NativeDoor:
                 await self._take_back(key, pod, claims)
 
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
-        """Whether the offer of some claims was written and that of others failed: nobody can follow it."""
-        if pod.spec.node_name or self._pods.attempt(pod).offered:
-            return False
-        return any(claim.state(pod) is ClaimState.PENDING for claim in claims)
+        """Whether some claims are offered and others are not, so that nobody can follow: the others' write failed,
+        or they were cleared. The scheduler clears one claim only."""
+        attempt = self._pods.attempt(pod)
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        return not pod.spec.node_name and any(not attempt.unseen(c.name, c.version) for c in pending)
 
     async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
         if not pod.spec.node_name:

@@ -50,7 +50,7 @@ class Negotiator:
         if self._pods.blocked(key, pod):
             return
         if attempt.offered:
-            if any(claim.version < attempt.offer_version for claim in claims):
+            if any(attempt.unseen(claim.name, claim.version) for claim in claims):
                 return
             attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
