@@ -1,7 +1,6 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from itertools import islice
 from typing import Annotated, Any, ClassVar
 
@@ -11,7 +10,7 @@ from parley.api.builtin import ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import RESOURCE_SLICES, Resource
 from parley.drivers.device.inventory import Inventory
-from parley.drivers.device.packing import Demand, Stock, pack
+from parley.drivers.device.packing import Demand, Stock, exact, pack
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
 
@@ -78,12 +77,11 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes))
         with_room = frozenset(viable)
         refused = [node for node in nodes if node not in with_room]
-        return {
-            claim.name: Answer(
-                viable, alternatives, {node: self._reason(demand, demands, node) for node in refused}
-            )
-            for claim, demand in zip(request.claims, demands, strict=True)
+        answers = {
+            demand: Answer(viable, alternatives, {node: self._reason(demand, demands, node) for node in refused})
+            for demand in set(demands)
         }
+        return {claim.name: answers[demand] for claim, demand in zip(request.claims, demands, strict=True)}
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""
@@ -145,8 +143,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
 
 def _demands(request: DeviceRequest) -> tuple[Demand, ...]:
     return tuple(
-        Demand(p.count, p.model, Fraction(parse(p.memory)), p.shared)
-        for p in (c.parameters for c in request.claims)
+        Demand(p.count, p.model, exact(parse(p.memory)), p.shared) for p in (c.parameters for c in request.claims)
     )
 
 

@@ -8,11 +8,10 @@ counts, as in Kubernetes. What a claim holds stays counted when its device is no
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from parley.api.builtin import ResourceSlice, SliceDevice
 from parley.api.quantity import parse
-from parley.drivers.device.packing import Kind, Stock
+from parley.drivers.device.packing import Kind, Stock, exact
 from parley.sdk import Device
 
 
@@ -130,7 +129,7 @@ def _kind(device: SliceDevice) -> Kind:
     model = device.attributes.get("model")
     memory, slices = device.capacity.get("memory"), device.capacity.get("slices")
     return Kind(
-        memory=parse(memory.value) if memory else Fraction(0),
+        memory=exact(parse(memory.value)) if memory else 0,
         slices=max(1, int(parse(slices.value))) if slices else 1,
         model=(model.string if model else None) or "",
     )

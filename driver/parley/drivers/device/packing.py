@@ -9,12 +9,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+Bytes = int | Fraction
+"""Exact; whole numbers as such, since they are compared all the time."""
+
+
+def exact(amount: Fraction) -> Bytes:
+    """The same amount of memory."""
+    return amount.numerator if amount.denominator == 1 else amount
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
     """What tells devices apart for a claim: memory in bytes, and the number of shares it is split into."""
 
-    memory: Fraction
+    memory: Bytes
     slices: int
     model: str
 
@@ -29,15 +37,14 @@ class Demand:
 
     count: int
     model: str | None
-    memory: Fraction
+    memory: Bytes
     shared: bool
 
     def suits(self, kind: Kind) -> bool:
         """Whether a free device of that kind would do."""
         if self.model is not None and self.model != kind.model:
             return False
-        available = kind.memory / kind.slices if self.shared else kind.memory
-        return available >= self.memory
+        return kind.memory >= (self.memory * kind.slices if self.shared else self.memory)
 
 
 Group = tuple[Kind, int]

@@ -158,11 +158,15 @@ class ExtenderDoor:
             self._rejected.pop(pod.uid, None)
         return wire.bound(why_not)
 
+    def busy_with(self, pod: Pod) -> bool:
+        """Whether the pod is just being bound; if so, that hears of the news."""
+        if not self._binder.node_of(pod.metadata.uid):
+            return False
+        self._news.tell(_key(pod))
+        return True
+
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Something about the unbound pod may have changed. Never called twice at a time for the same pod."""
-        self._news.tell(key)
-        if self._binder.node_of(pod.metadata.uid):
-            return
         rejection = self._rejected.get(pod.metadata.uid)
         if unusable(pod, claims) or (rejection is not None and rejection.undo):
             await self._give_back(pod, rejection)

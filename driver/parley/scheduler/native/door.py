@@ -33,6 +33,7 @@ class OtherDoor(Protocol):
     """Negotiates for some of the pods, until they are bound; what follows is the same for all."""
 
     def owns(self, pod: Pod) -> bool: ...
+    def busy_with(self, pod: Pod) -> bool: ...
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None: ...
     def gone(self, pod: PodReference) -> None: ...
 
@@ -98,6 +99,8 @@ class NativeDoor:
                 self._telling.ended(pod)
                 self._talks.end(pod)
                 await self._giving_back.pod_ended(reference(pod))
+            return
+        if self._other is not None and self._other.busy_with(pod):
             return
         claims = gather(self._cluster, self._ledger, self._drivers, pod)
         self._telling.looked_at(pod, ours=bool(claims))
