@@ -36,6 +36,11 @@ ALLOWED = [
     (DRIVER, "update", "leases.coordination.k8s.io", "parley-system"),
     (NODE_PLUGIN, "get", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "create", "resourceslices.resource.k8s.io", ""),
+    (NODE_PLUGIN, "patch", "resourceslices.resource.k8s.io", ""),
+    (NODE_PLUGIN, "watch", "resourceclaims.parley.dev", ""),
+    (NODE_PLUGIN, "patch", "resourceclaims.parley.dev", "default"),
+    (NODE_PLUGIN, "delete", "resourceclaims.parley.dev", "default"),
+    (NODE_PLUGIN, "get", "resourceclasses.parley.dev", ""),
     (NODE_PLUGIN, "get", "nodes", ""),
 ]
 
@@ -62,6 +67,14 @@ DENIED = [
     (DRIVER, "allocate", "resourceclaims.parley.dev", "default"),
     (NODE_PLUGIN, "list", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "patch", "resourceclaims.resource.k8s.io/status", "default"),
+    (NODE_PLUGIN, "patch", "resourceclaims.resource.k8s.io", "default"),
+    (NODE_PLUGIN, "update", "resourceslices.resource.k8s.io", ""),
+    (NODE_PLUGIN, "create", "resourceclaims.parley.dev", "default"),
+    (NODE_PLUGIN, "patch", "resourceclaims.parley.dev/status", "default"),
+    (NODE_PLUGIN, "list", "resourceclasses.parley.dev", ""),
+    (NODE_PLUGIN, "get", "podschedulings.parley.dev", "default"),
+    (NODE_PLUGIN, "get", "secrets", "default"),
+    (NODE_PLUGIN, "list", "nodes", ""),
     (NODE_PLUGIN, "list", "pods", "default"),
     (NODE_PLUGIN, "get", "leases.coordination.k8s.io", "parley-system"),
     (NODE_PLUGIN, "allocate", "resourceclaims.parley.dev", "default"),
@@ -134,7 +147,8 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
 
 
 @pytest.mark.parametrize(
-    "policy", ["deleted-claims", "device-class", "exclusive-mirrors", "mirror-allocations", "node-slices"]
+    "policy",
+    ["deleted-claims", "device-class", "exclusive-mirrors", "mirror-allocations", "node-slices", "node-receipts"],
 )
 def test_every_policy_is_understood(installed: Cluster, policy: str) -> None:
     name = f"{policy}.parley.dev"

@@ -1,7 +1,6 @@
 """Receipts on a real API server: with the account, the permissions and the policy that the node plugin has."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS, CLASSES
-from parley.devcluster import Cluster, ClusterError
+from parley.devcluster import Cluster
 from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client, NotFound
 from parley.kube.http import HttpClient
@@ -29,7 +28,6 @@ from parley_kubelet.releases import Receipts
 
 pytestmark = pytest.mark.cluster
 
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NODE_PLUGIN}"
 CLASS = "of-devices"
 
 
@@ -90,35 +88,3 @@ async def given(admin: Client, namespace: str) -> bool:
     except NotFound:
         return not (claim.labels or claim.annotations)
     return False
-
-
-def on_node(node: str) -> tuple[str, ...]:
-    return (f"--as={ACCOUNT}", f"--as-user-extra=authentication.kubernetes.io/node-name={node}")
-
-
-async def test_the_policy_lets_a_node_plugin_answer_for_its_own_node_and_do_nothing_else(
-    installed: Cluster, admin: Client, namespace: str
-) -> None:
-    await asked(admin, namespace, "claim", "n1")
-
-    def patched(node: str, **metadata: Any) -> str:
-        body = json.dumps({"metadata": metadata})
-        options = (f"--namespace={namespace}", "--type=merge", f"--patch={body}", *on_node(node))
-        return installed.kubectl("patch", "prclaim", "claim", *options)
-
-    receipt = {"labels": {RELEASING_LABEL: None}, "annotations": {RELEASING_FROM_ANNOTATION: None}}
-    for node, change, why in (
-        ("n2", receipt, "waits for no receipt of this node: the node plugin leaves it alone"),
-        (
-            "n1",
-            {"finalizers": ["a.b/c"]},
-            "removes the request for a receipt, or an object that exists for one, and",
-        ),
-    ):
-        with pytest.raises(ClusterError, match=why):
-            patched(node, **change)
-    with pytest.raises(ClusterError, match="removes the request for a receipt"):
-        installed.kubectl("delete", "prclaim", "claim", f"--namespace={namespace}", *on_node("n1"))
-    patched("n1", **receipt)
-    with pytest.raises(ClusterError, match="waits for no receipt of this node"):
-        patched("n1", labels={"more": "yes"})

@@ -1,0 +1,236 @@
+"""What the node plugin's account may do, with the token that a pod of its DaemonSet has: what it needs only."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from parley.api.names import (
+    CLAIM_UID_ANNOTATION,
+    RELEASE_RECORD_LABEL,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
+from parley.devcluster import Cluster
+from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
+from parley.kube.around import AroundClient, Call
+from parley.kube.client import Client, Forbidden, WatchEvent
+from parley.kube.http import HttpClient
+from parley_kubelet.configuration import Configuration
+from parley_kubelet.device_driver import DeviceDriver
+from parley_kubelet.durable import Folder
+from parley_kubelet.hooks import Offer
+from parley_kubelet.orphans import clean
+from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.releases import Receipts
+from parley_kubelet.slices import SlicePublisher, slice_specs
+from parley_kubelet.testing import allocated_status, create_claim
+
+pytestmark = pytest.mark.cluster
+
+DRIVER = "device.parley.dev"
+ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_PLUGIN}"
+
+T = TypeVar("T")
+
+
+class Recorder(AroundClient):
+    """Notes which rights a client needs: group, resource and verb."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.used: set[tuple[str, str, str]] = set()
+
+    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        self._note(call)
+        return await request()
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        self._note(call)
+        return await request()
+
+    def follow(
+        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
+    ) -> AsyncIterator[WatchEvent[T]]:
+        self._note(call)
+        return request()
+
+    def _note(self, call: Call) -> None:
+        self.used.add((call.resource.group, call.resource.plural, call.verb))
+
+
+@pytest.fixture
+async def admin(installed: Cluster) -> AsyncIterator[Client]:
+    async with HttpClient.from_kubeconfig(str(installed.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+async def nodes(admin: Client) -> AsyncIterator[tuple[str, str]]:
+    """The plugin's own node, and another one."""
+    names = tuple(f"n-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    for name in names:
+        await admin.create(NODES, {"metadata": {"name": name}})
+    yield names[0], names[1]
+    for name in names:
+        await admin.delete(NODES, name)
+
+
+@pytest.fixture
+async def plugin(
+    installed: Cluster, admin: Client, nodes: tuple[str, str], tmp_path: Path
+) -> AsyncIterator[Recorder]:
+    """The API server as a plugin on the first node sees it: its pod's token tells the node."""
+    container = {"name": "plugin", "image": "none"}
+    spec = {"nodeName": nodes[0], "serviceAccountName": NODE_PLUGIN, "containers": [container]}
+    pod = await admin.create(PODS, {"metadata": {"name": f"plugin-{nodes[0]}"}, "spec": spec}, NAMESPACE)
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NODE_PLUGIN}/token"
+    document = json.loads(installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN).read_text())
+    document["users"][0]["user"]["token"] = installed.api.post(path, request)["status"]["token"]
+    (tmp_path / "kubeconfig").write_text(json.dumps(document))
+    async with HttpClient.from_kubeconfig(str(tmp_path / "kubeconfig")) as client:
+        yield Recorder(client)
+    await admin.delete(PODS, pod.metadata.name, NAMESPACE, grace_period_seconds=0)
+
+
+async def owed(admin: Client, namespace: str, name: str, node: str, class_: str = "any", **labels: str) -> None:
+    """A claim for which the node owes a receipt."""
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "labels": {RELEASING_LABEL: "true", "kept": "", **labels},
+            "annotations": {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: "u1", "kept": ""},
+        },
+        "spec": {"resourceClassName": class_},
+    }
+    await admin.create(CLAIMS, body, namespace)
+
+
+async def remaining(admin: Client, namespace: str) -> Mapping[str, Mapping[str, str]]:
+    """The labels of each claim."""
+    return {claim.metadata.name: claim.metadata.labels for claim in (await admin.list(CLAIMS, namespace)).items}
+
+
+async def test_all_that_the_role_allows_is_used_and_nothing_else(
+    installed: Cluster, admin: Client, plugin: Recorder, nodes: tuple[str, str], namespace: str, tmp_path: Path
+) -> None:
+    node, _ = nodes
+    driver = DeviceDriver(node, Configuration.model_validate({"devices": [{"name": "gpu-0", "model": "a100"}]}))
+    state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
+    preparation = Preparation(driver, plugin, state=state, cdi=cdi, boot="b")
+    container = {"name": "main", "image": "none"}
+    body = {"metadata": {"name": "user"}, "spec": {"schedulerName": "nobody", "containers": [container]}}
+    user = (await admin.create(PODS, body, namespace)).metadata.uid
+    reserved = [{"resource": "pods", "name": "user", "uid": user}]
+    status = {**allocated_status(node, ["gpu-0"]), "reservedFor": reserved}
+    claim = await create_claim(admin, "claim", status, namespace)
+    await preparation.prepare(ClaimName(namespace, "claim", claim.metadata.uid))
+    await clean(preparation, plugin)
+
+    offers = [Offer(f"gpu-{number}") for number in range(65)]
+    publisher = SlicePublisher(plugin, driver=DRIVER, node=node, devices=lambda: tuple(offers))
+    await publisher.publish()
+    del offers[3:]
+    await publisher.publish()
+
+    await admin.create(CLASSES, {"metadata": {"name": f"of-{node}"}, "driverName": DRIVER})
+    await owed(admin, namespace, "kept", node, f"of-{node}")
+    await owed(admin, namespace, "record", node, f"of-{node}", **{RELEASE_RECORD_LABEL: "true"})
+    running = [asyncio.create_task(publisher.run())]
+    running += [asyncio.create_task(Receipts(plugin, node, {DRIVER: preparation}).run())]
+    async with asyncio.timeout(30):
+        while await remaining(admin, namespace) != {"kept": {"kept": ""}}:  # noqa: ASYNC110 - of two objects
+            await asyncio.sleep(0.05)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await admin.delete(CLASSES, f"of-{node}")
+
+    granted = {
+        (group, resource, verb)
+        for rule in installed.api.get(ROLE)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert plugin.used == granted
+
+
+def a_slice(node: str, **spec: Any) -> dict[str, Any]:
+    (made,) = slice_specs(DRIVER, node, [], 1)
+    return {"metadata": {"generateName": "s-"}, "spec": {**made, **spec}}
+
+
+async def test_slices_of_its_own_node_only(admin: Client, plugin: Client, nodes: tuple[str, str]) -> None:
+    own, other = nodes
+    theirs = (await admin.create(RESOURCE_SLICES, a_slice(other))).metadata
+    for body in (a_slice(other), {**a_slice(own), "spec": {**a_slice(own)["spec"], "allNodes": True}}):
+        if "allNodes" in body["spec"]:
+            del body["spec"]["nodeName"]
+        with pytest.raises(Forbidden, match=f"the node plugin on {own} can write slices of its own node only"):
+            await plugin.create(RESOURCE_SLICES, body)
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+        await plugin.patch(RESOURCE_SLICES, theirs.name, {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+        await plugin.delete(RESOURCE_SLICES, theirs.name)
+
+
+RECEIPT = {
+    "labels": {RELEASING_LABEL: None},
+    "annotations": {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None},
+}
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}
+MORE_THAN_A_RECEIPT: Mapping[str, Mapping[str, Any]] = {
+    "the label stays": {"metadata": {**RECEIPT, "labels": {}}},
+    "a label goes, too": {"metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "kept": None}}},
+    "a label comes": {"metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "more": ""}}},
+    "a label changes": {"metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "kept": "no"}}},
+    "one label for another": {
+        "metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "kept": None, "more": ""}}
+    },
+    "another node": {"metadata": {**RECEIPT, "annotations": {RELEASING_FROM_ANNOTATION: "n2"}}},
+    "an annotation goes, too": {"metadata": {**RECEIPT, "annotations": {"kept": None}}},
+    "an annotation comes": {"metadata": {**RECEIPT, "annotations": {"more": ""}}},
+    "a finalizer": {"metadata": {**RECEIPT, "finalizers": ["parley.dev/in-use"]}},
+    "an owner": {"metadata": {**RECEIPT, "ownerReferences": [OWNER]}},
+}
+
+
+async def test_receipts_of_its_own_node_and_nothing_beside_them(
+    admin: Client, plugin: Client, nodes: tuple[str, str], namespace: str
+) -> None:
+    own, other = nodes
+    record = {RELEASE_RECORD_LABEL: "true"}
+    await owed(admin, namespace, "own", own)
+    await owed(admin, namespace, "other", other)
+    await owed(admin, namespace, "record-of-other", other, **record)
+    await owed(admin, namespace, "record", own, **record)
+
+    for what, body in MORE_THAN_A_RECEIPT.items():
+        with pytest.raises(Forbidden, match="removes the request for a receipt"):
+            pytest.fail(f"{what}: {await plugin.patch(CLAIMS, 'own', body, namespace)}")
+    with pytest.raises(Forbidden, match="removes the request for a receipt"):
+        await plugin.delete(CLAIMS, "own", namespace)
+    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+        await plugin.patch(CLAIMS, "other", {"metadata": RECEIPT}, namespace)
+    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+        await plugin.delete(CLAIMS, "record-of-other", namespace)
+    with pytest.raises(Forbidden, match="cannot patch resource"):
+        await plugin.patch(CLAIMS, "own", {"status": {}}, namespace, subresource="status")
+
+    await plugin.patch(CLAIMS, "own", {"metadata": RECEIPT}, namespace)
+    await plugin.delete(CLAIMS, "record", namespace)
+    assert await remaining(admin, namespace) == {
+        "own": {"kept": ""},
+        "other": {RELEASING_LABEL: "true", "kept": ""},
+        "record-of-other": {RELEASING_LABEL: "true", "kept": "", **record},
+    }
+    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+        await plugin.patch(CLAIMS, "own", {"metadata": {"labels": {"more": ""}}}, namespace)
