@@ -100,6 +100,7 @@ class LeaseElector:
         self._seen_at = 0.0
         self._renewed_at: float | None = None
         self._settled_at = -math.inf
+        self._told = False
         self.times = times or LeaseTimes()
 
     def held(self) -> bool:
@@ -107,9 +108,14 @@ class LeaseElector:
         return self._remaining() > 0
 
     def check(self) -> None:
-        """Raises LeaseLost unless a write may begin now."""
-        if not self.held():
-            raise LeaseLost(self._why_not())
+        """Raises LeaseLost unless a write may begin now; the first time it is logged."""
+        if self.held():
+            return
+        why = self._why_not()
+        if not self._told:
+            self._told = True
+            log.info("not the leader: nothing is written", reason=why)
+        raise LeaseLost(why)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then run `lead` as long as it holds.
@@ -139,7 +145,8 @@ class LeaseElector:
             await asyncio.wait((leading,), timeout=pause)
             if leading.done():
                 return
-            self.check()
+            if not self.held():
+                raise LeaseLost(self._why_not())
             await self._attempt()
 
     async def _attempt(self) -> bool:
@@ -192,6 +199,7 @@ class LeaseElector:
             return False  # somebody else wrote: look again
         self._seen_at = self._monotonic()
         self._renewed_at = sent
+        self._told = False
         return True
 
     def _spec(self, holder: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import structlog
 
 from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, OutcomeUnknown
+from parley.kube.lease import LeaseLost
 
 K = TypeVar("K", bound=Hashable)
 
@@ -138,7 +139,8 @@ async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None
     """Let `count` workers call the handler for each key, until cancelled.
 
     A handler that raises is logged and its key retried; one that returns without having called `retry` itself
-    has its key forgotten. What is no Exception (a cancellation, an interrupt) ends all workers.
+    has its key forgotten. A lost lease is told by the elector, once for all keys. What is no Exception (a
+    cancellation, an interrupt) ends all workers.
     """
     async with asyncio.TaskGroup() as workers:
         for _ in range(count):
@@ -151,6 +153,8 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) ->
         before = queue.failures(key)
         try:
             await handler(key)
+        except LeaseLost:
+            queue.retry(key)  # the elector has told so, and is about to end the work
         except Exception as error:
             queue.retry(key)
             # A server's refusal is everyday life and tells itself; anything else is our own mistake.

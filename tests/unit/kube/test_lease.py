@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS
@@ -236,6 +237,22 @@ async def test_a_process_that_was_stopped_does_not_write_when_it_wakes(server: M
     assert len((await a.writer.list(PODS)).items) == 1
     with pytest.raises(LeaseLost):
         await leader
+
+
+async def test_that_nothing_is_written_any_more_is_told_once(server: MemoryServer, start: Start) -> None:
+    a = Process(server, "a")
+    leader = start(a)
+    await asyncio.sleep(1)
+    a.asleep = 11
+    with structlog.testing.capture_logs() as entries:
+        for name in ("a", "b", "c"):
+            with pytest.raises(LeaseLost):
+                await a.writer.delete(PODS, name, "default")
+        with pytest.raises(LeaseLost):
+            await leader
+
+    why = "lease parley/controller: a did not renew it for 12.0 s of at most 10 s"
+    assert entries == [{"event": "not the leader: nothing is written", "log_level": "info", "reason": why}]
 
 
 async def test_a_renewal_counts_from_when_it_was_sent(server: MemoryServer, start: Start) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from parley.kube.backoff import Backoff
 from parley.kube.client import ServerError
+from parley.kube.lease import LeaseLost
 from parley.kube.queue import QueueStatistics, WorkQueue, run_workers
 
 pytestmark = pytest.mark.looptime
@@ -222,6 +223,23 @@ async def test_a_failure_is_logged_with_what_the_key_stands_for() -> None:
     assert [(entry["event"], entry["pod"], entry["error"]) for entry in entries] == [
         ("work failed", "team/a", "500 InternalError: out of order")
     ]
+
+
+async def test_a_lost_lease_is_not_told_for_each_key_which_are_kept() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=0.1, longest=0.1, jitter=0))
+    done: list[str] = []
+
+    async def write(key: str) -> None:
+        if now() < 1:
+            raise LeaseLost("held by another")
+        done.append(key)
+
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    with structlog.testing.capture_logs() as entries:
+        await work(queue, write, 2, count=2)
+
+    assert (entries, sorted(done)) == ([], ["a", "b", "c"])
 
 
 @given(failures=st.integers(1, 10_000), random=st.floats(0, 1, exclude_max=True))
