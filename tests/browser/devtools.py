@@ -64,7 +64,9 @@ class Browser:
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         command = {"id": number, "method": method, "params": parameters}
-        await self._socket.send_str(orjson.dumps({**command, **({"sessionId": session} if session else {})}).decode())
+        await self._socket.send_str(
+            orjson.dumps({**command, **({"sessionId": session} if session else {})}).decode()
+        )
         async with asyncio.timeout(_SECONDS):
             told = await answer
         if "error" in told:
@@ -170,7 +172,9 @@ class Page:
 async def browser(program: Path) -> AsyncIterator[Browser]:
     """A browser, which ends with the block."""
     async with AsyncExitStack() as stack:
-        profile = stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-browser-", ignore_cleanup_errors=True))
+        profile = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="parley-browser-", ignore_cleanup_errors=True)
+        )
         flags = [*_FLAGS, f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         process = await asyncio.create_subprocess_exec(
             program, *flags, "about:blank", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE

@@ -1,4 +1,4 @@
-"""The Debian packages that real nodes need, and their installation where that is allowed.
+"""The Debian packages that real nodes and tests in a browser need, and their installation where that is allowed.
 
 containerd starts containers with runc, connects pods with the CNI plugins and `ip`, and the images that need
 no registry are made from busybox-static. Debian's runc has seccomp built in; one built from Go without
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from parley.devcluster.gobuild import Report, say
@@ -26,40 +26,49 @@ PACKAGES = {
 }
 """Each package with a file that is there once it is installed."""
 
+BROWSER = {
+    "chromium": Path("/usr/bin/chromium"),
+    "fonts-dejavu-core": Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
+}
+"""What tests in a browser need."""
+
+NODES = "real nodes need"
+TESTS = "tests in a browser need"
+
 _LIMIT = 300.0  # seconds for one apt-get
 
 
 class PackagesMissing(RuntimeError):
-    """Packages that real nodes need are not installed and could not be installed."""
+    """Packages that something needs are not installed and could not be installed."""
 
 
-def missing(exists: Callable[[Path], bool] = Path.exists) -> list[str]:
+def missing(exists: Callable[[Path], bool] = Path.exists, packages: Mapping[str, Path] = PACKAGES) -> list[str]:
     """The names of the packages whose file is absent."""
-    return [package for package, file in PACKAGES.items() if not exists(file)]
+    return [package for package, file in packages.items() if not exists(file)]
 
 
-def install_missing(report: Report = say) -> None:
+def install_missing(report: Report = say, packages: Mapping[str, Path] = PACKAGES, who_needs: str = NODES) -> None:
     """Install what is missing when root on Debian; raises `PackagesMissing` with the command to run otherwise."""
-    absent = missing()
+    absent = missing(packages=packages)
     if not absent:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise PackagesMissing(absence(absent))
+        raise PackagesMissing(absence(absent, who_needs=who_needs))
     report(f"installing {', '.join(absent)}")
-    _apt(["update"], absent)
-    _apt(["install", "-y", "--no-install-recommends", *absent], absent)
+    _apt(["update"], absent, who_needs)
+    _apt(["install", "-y", "--no-install-recommends", *absent], absent, who_needs)
 
 
-def absence(packages: list[str], said: str = "") -> str:
+def absence(packages: list[str], said: str = "", who_needs: str = NODES) -> str:
     """The message that names the packages, the command to run and, if there was an attempt, what apt-get said."""
     message = (
-        f"real nodes need the packages {', '.join(packages)}, which are not installed: run"
+        f"{who_needs} the packages {', '.join(packages)}, which are not installed: run"
         f" `apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)}` as root"
     )
     return f"{message}\n{said}" if said else message
 
 
-def _apt(arguments: list[str], packages: list[str]) -> None:
+def _apt(arguments: list[str], packages: list[str], who_needs: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
         ["apt-get", "-q", *arguments],
@@ -71,4 +80,4 @@ def _apt(arguments: list[str], packages: list[str]) -> None:
     )
     if done.returncode != 0:
         said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
-        raise PackagesMissing(absence(packages, f"apt-get {arguments[0]} failed: {said}"))
+        raise PackagesMissing(absence(packages, f"apt-get {arguments[0]} failed: {said}", who_needs))

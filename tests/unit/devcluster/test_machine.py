@@ -234,3 +234,14 @@ def test_there_is_nothing_to_take_down_where_nothing_was_started(tmp_path: Path)
 
 def test_the_default_directory_is_short_and_the_users_own() -> None:
     assert default_directory() == Path(f"/tmp/parley-{os.geteuid()}")
+
+
+def test_a_machine_without_a_browser_is_told_what_its_tests_need(tmp_path: Path) -> None:
+    packages = {"chromium": tmp_path / "none", "there": tmp_path}
+
+    missing = debian.missing(packages=packages)
+
+    assert debian.absence(missing, who_needs=debian.TESTS) == (
+        "tests in a browser need the packages chromium, which are not installed: run"
+        " `apt-get update && apt-get install -y --no-install-recommends chromium` as root"
+    )

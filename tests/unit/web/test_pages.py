@@ -50,8 +50,9 @@ def test_pods_can_be_chosen_by_namespace_and_state(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
 
-        async def chosen(**query: str) -> set[str]:
-            return set(re.findall(r"default/\w+", words((await shown(world, "/", **query)).main)))
+        async def chosen(state: str = "", namespace: str = "") -> set[str]:
+            page = await shown(world, "/", state=state, namespace=namespace)
+            return set(re.findall(r"default/\w+", words(page.main)))
 
         assert await chosen(state="waits") == {"default/wants"}
         assert await chosen(state="bound", namespace="default") == {"default/runs"}

@@ -30,7 +30,7 @@ def matrix(told: Explanation, links: Links) -> Element | None:
     if not told.nodes:
         return None
     each = links.here.query.get("nodes") == "each"
-    alike = list(grouped(told.nodes))
+    alike: list[_Group] = list(grouped(told.nodes))
     groups: list[_Group] = [((row.node,), row) for row in told.nodes] if each else alike
     size = NODES if each else GROUPS
     page, pages = paged(len(groups), links.here.page, size)
