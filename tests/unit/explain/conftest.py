@@ -5,13 +5,12 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.conftest import World, played
 
 from parley.cli import logs
 from parley.explain.explaining import explain
 from parley.explain.model import Explanation
 from parley.explain.text import console, show
-from parley.simulate.virtual_time import run
 
 Scenario = Callable[[World], Awaitable[None]]
 Play = Callable[[Scenario], None]
@@ -21,16 +20,7 @@ Play = Callable[[Scenario], None]
 def play() -> Play:
     """Runs a scenario in virtual time, with Parley's controller and its own drivers but for tokens'."""
     logs.silence()
-
-    async def main(scenario: Scenario) -> None:
-        world = World()
-        world.start_kubernetes()
-        try:
-            await scenario(world)
-        finally:
-            await world.stop()
-
-    return lambda scenario: run(main(scenario))
+    return played
 
 
 async def explained(world: World, pod: str) -> Explanation:

@@ -340,6 +340,20 @@ class Watcher:
 Scenario = Callable[[World], Awaitable[None]]
 
 
+def played(scenario: Scenario, door: str = "native") -> None:
+    """Run the scenario against a new world with Kubernetes' parts, in virtual time."""
+
+    async def main() -> None:
+        world = World(door)
+        world.start_kubernetes()
+        try:
+            await scenario(world)
+        finally:
+            await world.stop()
+
+    run(main())
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "doors(*names): whose behaviour a test speaks about, native or extender; else the native door's"
@@ -361,16 +375,7 @@ def door(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def play(door: str) -> Callable[[Scenario], None]:
     """Runs a scenario against a new world with Kubernetes' parts, in virtual time."""
-
-    async def main(scenario: Scenario) -> None:
-        world = World(door)
-        world.start_kubernetes()
-        try:
-            await scenario(world)
-        finally:
-            await world.stop()
-
-    return lambda scenario: run(main(scenario))
+    return lambda scenario: played(scenario, door)
 
 
 @pytest.fixture

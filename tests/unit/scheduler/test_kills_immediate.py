@@ -4,21 +4,11 @@ A new one starts with nothing in memory. What was allocated without a pod stays 
 twice at any moment, pods use the claims as if nothing had happened, and nothing is left when all is deleted.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from tests.unit.kills import Death, Executioner, at_every_write
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play, Watch, killed_at_every_write
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-
-if TYPE_CHECKING:
-    from tests.unit.scheduler.conftest import Watcher, World
-else:
-    World = Watcher = Any
-
-Watch = Callable[[World], Watcher]
-Play = Callable[[Callable[[World], Any]], None]
 
 
 async def story(world: World) -> None:
@@ -83,13 +73,4 @@ async def check(world: World) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, watcher: Watch, after: bool) -> None:
-    async def life(world: World, death: Death) -> int:
-        watching = watcher(world)
-        async with Executioner(world, world.start_parley, death) as executioner:
-            await story(world)
-            await check(world)
-        watching.stop()
-        assert watching.faults == []
-        return executioner.writes
-
-    at_every_write(play, life, after=after, at_least=31)
+    killed_at_every_write(play, watcher, story, check, after=after, at_least=31)

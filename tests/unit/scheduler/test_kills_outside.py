@@ -5,23 +5,16 @@ token is held twice, and nothing is left over when the pods are gone: neither in
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.unit.kills import Death, Executioner, at_every_write
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play, Watch
 
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS
 from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Client
-
-if TYPE_CHECKING:
-    from tests.unit.scheduler.conftest import Watcher, World
-else:
-    World = Watcher = Any
-
-Watch = Callable[[World], Watcher]
-Play = Callable[[Callable[[World], Any]], None]
 
 
 class Tokens(TokensDriver):

@@ -7,11 +7,11 @@ claim, on the same node, when the claim controller has taken out the one that is
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.kills import Death, Executioner, at_every_write
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT
@@ -20,14 +20,7 @@ from parley.control.mirror import allocated, driver_of
 from parley.kube.reflector import Reflector
 from parley.sdk import Device
 
-if TYPE_CHECKING:
-    from tests.unit.scheduler.conftest import World
-else:
-    World = Any
-
 SLOW = "tests.parley.dev/slow-collector"
-
-Play = Callable[[Callable[[World], Any]], None]
 
 
 class Prepared:
