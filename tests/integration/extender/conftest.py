@@ -98,6 +98,7 @@ async def team(admin: Client, controller: Component) -> AsyncIterator[Namespace]
     async with nothing_handed_out_twice(admin), Namespace(admin, f"team-{uuid.uuid4().hex[:6]}", grace=0) as mine:
         await mine.create(resource_class("gpu"))
         yield mine
+        print(f"the controller said last:\n{controller.last_lines()}")
 
 
 Devices = Callable[..., Awaitable[None]]

@@ -73,6 +73,10 @@ class Service:
             return status, answer
         return 503, b""
 
+    def forget(self) -> None:
+        """Whoever was the leader."""
+        self._leader = ""
+
     def wait_ready(self) -> None:
         """Return when a backend is ready. Raises AssertionError."""
         deadline = time.monotonic() + LIMIT
