@@ -242,7 +242,11 @@ class Machine:
 
 
 class _NoThreads(ThreadPoolExecutor):
-    """Does everything at once."""
+    """Does everything at once, and calls `meanwhile` after it."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__(1)
+        self._meanwhile = meanwhile
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -250,15 +254,16 @@ class _NoThreads(ThreadPoolExecutor):
             done.set_result(fn(*args, **kwargs))
         except BaseException as error:
             done.set_exception(error)
+        self._meanwhile()
         return done
 
 
-def play(story: Callable[[], Awaitable[None]]) -> None:
-    """Run a story to its end."""
+def play(story: Callable[[], Awaitable[None]], meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Run a story to its end. `meanwhile` is called whenever something was done on the disk."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(_NoThreads(1))
+        loop.set_default_executor(_NoThreads(meanwhile))
         loop.set_exception_handler(_unless_killed)
         await story()
 

@@ -4,10 +4,11 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from parley_kubelet.durable import Folder
+from parley_kubelet.durable import Disk, Folder
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -34,6 +35,31 @@ def test_what_a_crash_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / "of-another-vendor.json").write_bytes(b"{}")
     folder.sweep()
     assert folder.names("") == ("a", "of-another-vendor.json")
+
+
+def test_what_another_process_is_just_writing_is_not_swept(tmp_path: Path) -> None:
+    sweeping = Thread(target=Folder(tmp_path).sweep)
+
+    class SlowDisk(Disk):
+        def rename(self, path: Path, target: Path) -> None:
+            sweeping.start()
+            sweeping.join(0.05)
+            super().rename(path, target)
+
+    Folder(tmp_path, disk=SlowDisk()).write("a", b"whole")
+    sweeping.join()
+    assert Folder(tmp_path).read("a") == b"whole"
+
+
+def test_names_that_are_free_are_locked_the_others_left_out(tmp_path: Path) -> None:
+    first, second, third = Folder(tmp_path), Folder(tmp_path), Folder(tmp_path)
+    with (
+        first.free_names_locked(["a"]) as mine,
+        second.free_names_locked(["a", "b"]) as theirs,
+        third.free_names_locked(["a", "b", "c"]) as rest,
+    ):
+        assert (*mine, *theirs, *rest) == ("a", "b", "c")
+    assert not first.is_name_locked("a")
 
 
 def test_a_file_that_is_gone_is_read_as_none_and_removed_without_error(tmp_path: Path) -> None:
