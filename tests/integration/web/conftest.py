@@ -4,7 +4,7 @@ Parley's controller and drivers are the real ones, as are the server and the thr
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -33,10 +33,9 @@ async def chromium(program: Path) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-def quiet() -> Iterator[None]:
+def quiet() -> None:
     """Nothing is logged."""
     logs.silence()
-    return
 
 
 @pytest_asyncio.fixture(loop_scope="module")
