@@ -65,6 +65,11 @@ class Links:
         """A pod's page."""
         return self._to("pods", namespace, name)
 
+    def titled(self, title: str) -> str:
+        """The page of a pod that is named as "namespace/name"."""
+        namespace, _, name = title.partition("/")
+        return self.pod(namespace, name)
+
     def class_(self, name: str) -> str:
         """A class's page."""
         return self._to("classes", name)

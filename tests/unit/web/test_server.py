@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import orjson
@@ -37,18 +37,28 @@ def cluster() -> MemoryServer:
 
 
 @asynccontextmanager
-async def serving(
+async def served_at(
     cluster: MemoryServer, names: tuple[str, ...] = (), most_streams: int = 4
-) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client of the page, made in a thread as everywhere."""
+) -> AsyncIterator[str]:
+    """Where the page is, made in a thread as everywhere."""
     aside = Thread()
     worlds = Worlds(cluster.client(), "default", aside=aside)
     async with served(application(worlds, names, most_streams), 0, "127.0.0.1") as port:
-        url = f"http://127.0.0.1:{port}"
-        async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(20)) as session:
-            yield session
+        yield f"http://127.0.0.1:{port}"
     await worlds.close()
     aside.close()
+
+
+@asynccontextmanager
+async def serving(
+    cluster: MemoryServer, names: tuple[str, ...] = (), most_streams: int = 4
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the page."""
+    async with (
+        served_at(cluster, names, most_streams) as url,
+        aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(20)) as session,
+    ):
+        yield session
 
 
 async def test_a_page_and_its_headers(cluster: MemoryServer) -> None:
@@ -186,10 +196,12 @@ async def test_only_so_many_streams(cluster: MemoryServer) -> None:
 
 async def test_a_server_ends_at_once_whoever_reads(cluster: MemoryServer) -> None:
     loop = asyncio.get_running_loop()
-    async with serving(cluster) as session:
-        answers = [await session.get(f"/?format=stream&page={number}") for number in (1, 2, 3)]
-        for answer in answers:
-            await anext(events(answer))
-        started = loop.time()
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        async with served_at(cluster) as url:
+            for number in (1, 2, 3):
+                answer = await stack.enter_async_context(session.get(f"{url}/?format=stream&page={number}"))
+                await anext(events(answer))
+            started = loop.time()
 
-    assert loop.time() - started < 5
+        assert loop.time() - started < 5

@@ -94,6 +94,6 @@ def _device(row: DeviceRow, links: Links) -> list[Node]:
         f"{row.pool}/{row.device}",
         row.driver,
         state("bound", "held") if row.claims else state("viable", "free"),
-        few(pods, [links.pod(*title.split("/", 1)) for title in pods]) or "-",
+        few(pods, links.titled) or "-",
         few(row.claims) or "-",
     ]

@@ -72,7 +72,7 @@ def _row(names: Sequence[str], row: NodeRow, links: Links, told: Explanation) ->
     if told.state == "waits":
         fit = [mark("doesNotFit", short(row.fit)) if row.fit else mark("viable", "fits")]
     return [
-        [few(names, [links.node(name) for name in names]), count],
+        [few(names, links.node), count],
         state(row.verdict, WORDS[row.verdict]),
         "yes" if row.asked else "no",
         *fit,

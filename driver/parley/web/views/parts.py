@@ -3,7 +3,7 @@
 No state is told by its colour alone: each has a word, and a sign in front of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parley.explain.times import ago
 from parley.web.links import Links
@@ -98,11 +98,11 @@ def short(text: str, most: int = _LONGEST) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def few(items: Sequence[str], href: "Sequence[str] | None" = None, most: int = 5) -> list[Node]:
-    """Names, as links if there are any, and how many more there are."""
+def few(items: Sequence[str], href: Callable[[str], str] | None = None, most: int = 5) -> list[Node]:
+    """Names, as links if it is said where to, and how many more there are."""
     shown: list[Node] = []
-    for number, item in enumerate(items[:most]):
-        shown += [", " if number else "", link(item, href[number]) if href is not None else item]
+    for item in items[:most]:
+        shown += [", " if shown else "", link(item, href(item)) if href is not None else item]
     return [*shown, f" and {len(items) - most} more"] if len(items) > most else shown
 
 

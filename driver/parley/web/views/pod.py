@@ -60,14 +60,14 @@ def _help(told: Explanation, links: Links) -> Element | None:
         return None
     ahead = None
     if told.ahead:
-        names = few(told.ahead, [links.pod(*title.split("/", 1)) for title in told.ahead])
+        names = few(told.ahead, links.titled)
         ahead = h("p", "Waits longer for the same: ", names)
     return section("help", "What would help", h("ul", (_remedy(one, links) for one in told.remedies)), ahead)
 
 
 def _remedy(remedy: Remedy, links: Links) -> Element:
-    pods = few(remedy.pods, [links.pod(*title.split("/", 1)) for title in remedy.pods])
-    nodes = few(remedy.nodes, [links.node(name) for name in remedy.nodes])
+    pods = few(remedy.pods, links.titled)
+    nodes = few(remedy.nodes, links.node)
     return h(
         "li",
         remedy.text,
