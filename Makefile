@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STEPS ?= 1000000
+JOBS ?= 2
+APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: help env machine demo test check lint types unit soak integration e2e crds protos lock bench cluster cluster-down clean
 
@@ -52,7 +54,9 @@ integration: machine ## on a real control plane
 e2e: machine ## with real nodes
 	$(BIN)/pytest tests/e2e
 
-test: env check unit machine integration e2e ## everything
+# Tests on a real cluster mostly wait, the others mostly compute.
+test: machine ## everything, JOBS=2 parts at once; what a part said is shown when it has ended
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e
 
 crds: env ## generate crds/ from the models
 	$(BIN)/python -m parley.api.crd crds

@@ -1,7 +1,7 @@
 """A pod is deleted by force while its kubelet is away: its device is handed on when the node has unprepared it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 from tests.cluster.manifests import claim, pod
@@ -13,36 +13,42 @@ from parley.api import reasons
 from parley.api.models import ResourceClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT, RELEASE_RECORD_LABEL, RELEASING_FROM_ANNOTATION
 from parley.api.resources import CLAIMS, NODES, PODS
-from parley.devcluster import Cluster
+from parley.devcluster import Cluster, Node
+from parley.devcluster.component import Component
 from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
 
-NODE = "node-a"
-ON_NODE = {"kubernetes.io/hostname": NODE}
+LEAVES, RETURNS = "node-a", "node-b"
+"""Of the one the administrator says that it is out of service; of the other nobody says anything."""
+
+
+def on(node: str) -> dict[str, str]:
+    return {"kubernetes.io/hostname": node}
 
 
 @pytest.fixture
-def kubelet(cluster: Cluster) -> Iterator[str]:
-    """The kubelet of node-a; however the test ends, it runs afterwards."""
-    name = f"kubelet-{NODE}"
-    yield name
-    cluster.component(name).launch()
+def kubelets(cluster: Cluster) -> Iterator[Mapping[str, Component]]:
+    """By node; however the test ends, they run afterwards."""
+    found = {name: cluster.component(f"kubelet-{name}") for name in (LEAVES, RETURNS)}
+    yield found
+    for kubelet in found.values():
+        kubelet.launch()
 
 
 @pytest.fixture
 async def in_service(admin: Client) -> AsyncIterator[None]:
-    """However the test ends, node-a is in service afterwards."""
+    """However the test ends, the node is in service afterwards."""
     yield
     await taint(admin)
 
 
 async def taint(admin: Client, *keys: str) -> None:
     """The node has these taints, for effect NoSchedule, and no others of ours."""
-    node = await admin.get(NODES.untyped(), NODE)
+    node = await admin.get(NODES.untyped(), LEAVES)
     others = [t for t in node["spec"].get("taints", []) if t["key"] != OUT_OF_SERVICE_TAINT]
     taints = [*others, *({"key": key, "value": "nodeshutdown", "effect": "NoSchedule"} for key in keys)]
-    await admin.patch(NODES.untyped(), NODE, {"spec": {"taints": taints or None}})
+    await admin.patch(NODES.untyped(), LEAVES, {"spec": {"taints": taints or None}})
 
 
 async def record(team: Namespace) -> ResourceClaim:
@@ -68,61 +74,70 @@ async def delete_by_force(team: Namespace, name: str) -> None:
     await team.gone(PODS, name)
 
 
-async def test_a_device_is_handed_on_when_the_kubelet_is_back_and_not_before(
-    cluster: Cluster, team: Namespace, kubelet: str
-) -> None:
-    await team.create(pod("lost", templates={"gpu": "one"}, nodeSelector=ON_NODE))
-    await team.runs("lost")
-    (uid,) = prepared(cluster.node(NODE))
-
-    cluster.component(kubelet).stop()
-    await delete_by_force(team, "lost")
-    await team.create(pod("next", templates={"gpu": "one"}, nodeSelector=ON_NODE))
-
-    assert (await record(team)).metadata.annotations[RELEASING_FROM_ANNOTATION] == NODE
-    await team.waits("next", reasons.NOTHING_VIABLE)
-    await asyncio.sleep(5)
-    assert not (await team.client.get(PODS, "next", team.name)).spec.node_name
-    assert set(prepared(cluster.node(NODE))) == {uid}
-    cluster.component(kubelet).start()
-    await team.runs("next", within=180)
-    assert uid not in prepared(cluster.node(NODE))
+async def unprepared(node: Node) -> None:
+    for _ in range(180):
+        if not prepared(node):
+            return
+        await asyncio.sleep(1)
+    raise AssertionError(f"{node.name} still has prepared {prepared(node)}")
 
 
-async def test_a_named_claim_tells_what_it_waits_for_and_is_given_to_the_next_pod_then(
-    cluster: Cluster, team: Namespace, kubelet: str
-) -> None:
-    await team.create(claim("mine"), pod("lost", claims={"gpu": "mine"}, nodeSelector=ON_NODE))
-    await team.runs("lost")
-
-    cluster.component(kubelet).stop()
-    await delete_by_force(team, "lost")
-    await releasing(team, "mine")
-    await team.create(pod("next", claims={"gpu": "mine"}, nodeSelector=ON_NODE))
-
-    words = await team.waits("next", reasons.RELEASING)
-    assert f"a pod that used it on node {NODE} was deleted by force" in words
-    cluster.component(kubelet).start()
-    await team.runs("next", within=180)
-
-
-async def test_a_node_that_is_out_of_service_gives_no_receipt_and_owes_none(
-    cluster: Cluster, admin: Client, team: Namespace, kubelet: str, in_service: None
-) -> None:
-    await team.create(claim("mine"), pod("lost", claims={"gpu": "mine"}, nodeSelector=ON_NODE))
-    await team.runs("lost")
-    cluster.component(kubelet).stop()
-    await delete_by_force(team, "lost")
-    await releasing(team, "mine")
-    await team.create(pod("next", claims={"gpu": "mine"}))
-    await team.waits("next", reasons.RELEASING)
+async def leave(team: Namespace, admin: Client, kubelet: Component) -> None:
+    """A node that is out of service gives no receipt and owes none. Then it is back."""
+    await team.create(claim("moves"), pod("left", claims={"gpu": "moves"}, nodeSelector=on(LEAVES)))
+    await team.runs("left")
+    await asyncio.to_thread(kubelet.stop)
+    await delete_by_force(team, "left")
+    await releasing(team, "moves")
+    await team.create(pod("moved", claims={"gpu": "moves"}))
+    await team.waits("moved", reasons.RELEASING)
 
     await taint(admin, OUT_OF_SERVICE_TAINT)
 
-    assert (await team.runs("next", within=60)).spec.node_name == "node-b"
-    cluster.component(kubelet).start()
+    assert (await team.runs("moved", within=60)).spec.node_name == RETURNS
+    await asyncio.to_thread(kubelet.start)
     await taint(admin)
-    for _ in range(180):
-        if not prepared(cluster.node(NODE)):
-            break
-        await asyncio.sleep(1)
+    await team.delete(PODS, "moved")
+
+
+async def be_away(team: Namespace, node: Node, kubelet: Component) -> str:
+    """Two pods are deleted by force while the kubelet is away, and nothing is handed on. Returns the UID of what
+    the first one used."""
+    await team.create(claim("mine"), pod("lost-named", claims={"gpu": "mine"}, nodeSelector=on(RETURNS)))
+    await team.create(pod("lost", templates={"gpu": "one"}, nodeSelector=on(RETURNS)))
+    await asyncio.gather(team.runs("lost"), team.runs("lost-named"))
+    (used,) = await team.mirrors("lost")
+    held = prepared(node)
+    assert len(held) == 2
+
+    await asyncio.to_thread(kubelet.stop)
+    await asyncio.gather(delete_by_force(team, "lost"), delete_by_force(team, "lost-named"))
+    await releasing(team, "mine")
+    await team.create(pod("next", templates={"gpu": "one"}, nodeSelector=on(RETURNS)))
+    await team.create(pod("next-named", claims={"gpu": "mine"}, nodeSelector=on(RETURNS)))
+
+    assert (await record(team)).metadata.annotations[RELEASING_FROM_ANNOTATION] == RETURNS
+    await team.waits("next", reasons.NOTHING_VIABLE)
+    words = await team.waits("next-named", reasons.RELEASING)
+    assert f"a pod that used it on node {RETURNS} was deleted by force" in words
+    await asyncio.sleep(5)
+    for name in ("next", "next-named"):
+        assert not (await team.client.get(PODS, name, team.name)).spec.node_name
+    assert prepared(node) == held
+    return used.metadata.uid
+
+
+async def test_devices_are_handed_on_when_the_kubelet_is_back_or_its_node_out_of_service_and_not_before(
+    cluster: Cluster, admin: Client, team: Namespace, kubelets: Mapping[str, Component], in_service: None
+) -> None:
+    """A kubelet that comes back takes 60 s before it looks at what it has prepared: it is waited for once."""
+    node = cluster.node(RETURNS)
+    await leave(team, admin, kubelets[LEAVES])
+    used = await be_away(team, node, kubelets[RETURNS])
+
+    await asyncio.to_thread(kubelets[RETURNS].start)
+
+    later = (team.runs("next", within=180), team.runs("next-named", within=180))
+    await asyncio.gather(*later, unprepared(cluster.node(LEAVES)))
+    assert used not in prepared(node)
+    assert len(prepared(node)) == 2
