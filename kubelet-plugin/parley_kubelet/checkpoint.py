@@ -89,8 +89,8 @@ class Checkpoint:
             self._known = (data, MappingProxyType({}) if data is None else self._entries(data))
         return self._known[1]
 
-    def write(self, entries: Entries) -> None:
-        """Replace the file. Raises OSError, and then the old one stands."""
+    def write(self, entries: Entries) -> Entries:
+        """Replace the file; returns what it holds. Raises OSError, and then `read` tells which one stands."""
         self._encoded = {uid: self._encode(entries[uid]) for uid in sorted(entries)}
         claims = [encoded for _, encoded in self._encoded.values()]
         checksum = _checksum_of(b"[" + b",".join(claims) + b"]")
@@ -101,6 +101,7 @@ class Checkpoint:
         )
         self._folder.write(FILE, data)
         self._known = (data, MappingProxyType({uid: entry for uid, (entry, _) in self._encoded.items()}))
+        return self._known[1]
 
     def _encode(self, entry: Entry) -> tuple[Entry, bytes]:
         """Kept for as long as the entry is the same: a write is then little more than copying."""

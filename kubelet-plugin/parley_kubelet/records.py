@@ -81,18 +81,21 @@ class Records:
         before = self._checkpoint.read()
         entries = dict(before)
         outcomes = [_decided(change.uid, change.decide, entries) for change in batch if change.decide]
-        failed: OSError | None = None
-        if entries != before:
-            try:
-                self._checkpoint.write(entries)
-            except OSError as error:
-                failed = error
-        after = self._checkpoint.read()
+        after, failed = self._written(before, entries)
         decided = iter(outcomes)
         return [
             after if change.decide is None else _recorded(next(decided), before.get(change.uid), failed)
             for change in batch
         ]
+
+    def _written(self, before: Entries, entries: Entries) -> tuple[Entries, OSError | None]:
+        """What the disk holds in the end, and why it is not what it should be."""
+        if entries == before:
+            return before, None
+        try:
+            return self._checkpoint.write(entries), None
+        except OSError as error:
+            return self._checkpoint.read(), error
 
 
 def _decided(uid: str, decide: Decision, entries: dict[str, Entry]) -> Entry | Exception | None:
