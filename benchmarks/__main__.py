@@ -10,12 +10,19 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks import memory, node_plugin, simulated
+from benchmarks import filters, memory, node_plugin, simulated, unrelated
 from benchmarks.measurement import Result, compared, measure
 from benchmarks.stage import control_plane, stage
 from benchmarks.workloads import WORKLOADS
 
-_KNOWN = (*(workload.name for workload in WORKLOADS), simulated.NAME, memory.NAME, node_plugin.NAME)
+_KNOWN = (
+    *(workload.name for workload in WORKLOADS),
+    unrelated.NAME,
+    filters.NAME,
+    simulated.NAME,
+    memory.NAME,
+    node_plugin.NAME,
+)
 
 
 def main() -> None:
@@ -44,6 +51,8 @@ def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path 
     """Those on a real control plane share it; that of the memory is its own, and so is the node plugin's."""
     if any(workload.name in names for workload in WORKLOADS):
         asyncio.run(_run_workloads(names, profile, first))
+    if unrelated.NAME in names or filters.NAME in names:
+        asyncio.run(_run_extender(names, profile, first))
     if simulated.NAME in names:
         for result in simulated.results():
             _say(result)
@@ -61,6 +70,17 @@ async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool
                 result = compared(workload, await measure(ready, workload, first=first), results)
                 results[workload.name] = result
                 _say(result)
+
+
+async def _run_extender(names: Sequence[str], profile: Path | None, first: bool) -> None:
+    """What is measured of the extender but pods per second; filters last, as nodes are only ever added."""
+    with control_plane() as cluster:
+        async with stage(cluster, profile) as ready:
+            if unrelated.NAME in names:
+                _say(await unrelated.measure(ready, first=first))
+            if filters.NAME in names:
+                for nodes in filters.SIZES:
+                    _say(await filters.measure(ready, nodes, first=first))
 
 
 async def _run_memory(first: bool) -> None:

@@ -12,7 +12,7 @@ from benchmarks import objects
 from benchmarks.api import Refused
 from benchmarks.burdens import Burden
 from benchmarks.latency import Times
-from benchmarks.stage import Stage
+from benchmarks.stage import ALWAYS, WHEN_WAITING, Stage
 from benchmarks.workloads import Workload
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, POD_SCHEDULINGS, PODS, TEMPLATES, Resource
@@ -39,6 +39,8 @@ class Life:
     async def prepare(self) -> None:
         """Nodes, burden, namespace and templates are there, and Parley has seen them."""
         await self._stage.grow_to(self._workload.nodes)
+        published = WHEN_WAITING if self._workload.unpublished else ALWAYS
+        await self._stage.use(self._workload.scheduler, published)
         if self._workload.outside:
             await self._stage.start_driver()
         await self._burden.put()
@@ -53,7 +55,7 @@ class Life:
         started = time.monotonic()
         async with self._watching():
             await (self._one_by_one() if self._workload.one_by_one else self._at_once())
-        if self._workload.asks:
+        if self._workload.asks and not self._workload.unpublished:
             count = self._workload.pods
             await self._stage.until(lambda: self._has(POD_SCHEDULINGS, count), f"{count} PodSchedulings are there")
         return time.monotonic() - started
@@ -106,7 +108,7 @@ class Life:
             await self._bound(number + 1)
 
     async def _create(self, number: int) -> None:
-        body = objects.pod(number, self._workload.asks)
+        body = objects.pod(number, self._workload.asks, self._workload.scheduler)
         self.times.created[body["metadata"]["name"]] = time.monotonic()
         await self._api.request("POST", PODS.path(self.namespace), body)
 

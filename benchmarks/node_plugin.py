@@ -7,6 +7,7 @@ run, by turns.
 """
 
 import asyncio
+import os
 import shutil
 import sys
 import time
@@ -33,6 +34,7 @@ NAME = "node-plugin"
 ONE_BY_ONE = 400
 AT_ONCE = 100
 _TIMES_AT_ONCE = 5
+_FLUSHES = 50
 ROUNDS = 3
 _NODE = "bench-node"
 _TEAM = "default"
@@ -46,9 +48,9 @@ _ROOT = Path(__file__).parents[1]
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the output: of each number the least of all rounds, as other work of the machine only adds.
 
-    Times are of the call, in milliseconds. `at_once_all_ms` is until the last of a hundred is answered. Memory is
-    resident, in MiB. `others_cpu_share` is how many processors were used by others than the cluster, the plugin
-    and the benchmark, at the most.
+    Times are of the call, in milliseconds. `at_once_all_ms` is until the last of a hundred is answered, `flush_ms`
+    what the disk takes to flush one small file: a call alone needs four. Memory is resident, in MiB.
+    `others_cpu_share` is how many processors others than cluster, plugin and benchmark used, at the most.
     """
 
     workload: str
@@ -64,6 +66,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once_all_ms: float
     empty_mb: float
     full_mb: float
+    flush_ms: float
     others_cpu_share: float
     of_against: dict[str, float] = {}
     """The numbers as multiples of those of the other checkout in the same run."""
@@ -76,6 +79,7 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
     at_once: list[list[float]]
     empty_mb: float
     full_mb: float
+    flush_ms: float
     others_cpu_share: float
 
 
@@ -90,7 +94,7 @@ async def measure(cluster: Cluster, against: Path | None, profile: Path | None, 
             for checkout in checkouts:
                 name = f"{NODE_PLUGIN}-{number}-{checkouts.index(checkout)}"
                 async with _plugin(cluster, checkout, name, profile) as (kubelet, process):
-                    with _first(process, first):
+                    with _first(cluster, first):
                         rounds[checkout].append(await _round(cluster, kubelet, process, claims))
     results = [_result(checkout, taken) for checkout, taken in rounds.items()]
     return [compared(results[0], results[1]), results[1]] if against else results
@@ -161,12 +165,22 @@ def _program(account: Path, folder: Path, profile: Path | None) -> list[str]:
 
 
 @contextmanager
-def _first(process: Process, wanted: bool) -> Iterator[None]:
-    for each in (process, Process("benchmark", "self")) if wanted else ():
-        usage.put_first(each, True)
-    yield
-    if wanted:
-        usage.put_first(Process("benchmark", "self"), False)
+def _first(cluster: Cluster, wanted: bool) -> Iterator[None]:
+    """Inside, cluster, plugin and benchmark do not wait for other work on the machine, if that is wanted."""
+    processes = _measured(cluster) if wanted else []
+    for process in processes:
+        usage.put_first(process, True)
+    try:
+        yield
+    finally:
+        for process in processes:
+            usage.put_first(process, False)
+
+
+def _measured(cluster: Cluster) -> list[Process]:
+    """The plugin is a program of the cluster's, too."""
+    found = [(name, cluster.component(name).pid) for name in cluster.component_names]
+    return [Process("benchmark", "self"), *(Process(name, str(pid)) for name, pid in found if pid is not None)]
 
 
 async def _round(cluster: Cluster, kubelet: Kubelet, process: Process, claims: Sequence[BuiltinClaim]) -> _Round:
@@ -191,13 +205,26 @@ async def _round(cluster: Cluster, kubelet: Kubelet, process: Process, claims: S
         unprepare=[await _unprepared(kubelet, claim) for claim in singly],
         at_once=at_once,
         empty_mb=empty,
+        flush_ms=_flush_ms(cluster.directory / "node"),
         others_cpu_share=others,
     )
 
 
 def _others(cluster: Cluster) -> float:
-    pids = ["self", *(str(cluster.component(n).pid) for n in cluster.component_names if cluster.component(n).pid)]
-    return usage.busy_seconds() - sum(usage.cpu_seconds(Process(pid, pid)) for pid in pids)
+    return usage.busy_seconds() - sum(map(usage.cpu_seconds, _measured(cluster)))
+
+
+def _flush_ms(folder: Path) -> float:
+    """How long the disk takes for a small file, at the median."""
+    taken = []
+    for number in range(_FLUSHES):
+        with (folder / f"flush-{number}").open("wb") as file:
+            began = time.perf_counter()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            taken.append(1000 * (time.perf_counter() - began))
+    return median(taken)
 
 
 async def _prepared(kubelet: Kubelet, claim: BuiltinClaim) -> float:
@@ -234,6 +261,7 @@ def _result(checkout: Path, rounds: Sequence[_Round]) -> Result:
         at_once_all_ms=_least(median(map(max, each.at_once)) for each in rounds),
         empty_mb=_least(each.empty_mb for each in rounds),
         full_mb=_least(each.full_mb for each in rounds),
+        flush_ms=_least(each.flush_ms for each in rounds),
         others_cpu_share=round(max(each.others_cpu_share for each in rounds), 2),
     )
 

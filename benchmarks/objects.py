@@ -52,8 +52,8 @@ def template(ask: Ask) -> Body:
     return {**head, "spec": {"spec": spec}}
 
 
-def pod(number: int, asks: Sequence[Ask]) -> Body:
-    """A pod with so many claims, each used by its one container."""
+def pod(number: int, asks: Sequence[Ask], scheduler: str = "") -> Body:
+    """A pod with so many claims, each used by its one container; without a name the cluster's own scheduler's."""
     entries = [(f"{ask.name}-{position}", ask.name) for position, ask in enumerate(asks)]
     container: dict[str, Any] = {
         "name": "main",
@@ -61,6 +61,8 @@ def pod(number: int, asks: Sequence[Ask]) -> Body:
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
     }
     spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    if scheduler:
+        spec["schedulerName"] = scheduler
     if entries:
         container["resources"]["claims"] = [{"name": name} for name, _ in entries]
         spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": of} for name, of in entries]

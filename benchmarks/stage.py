@@ -10,15 +10,20 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
+
+import aiohttp
 
 from benchmarks import objects
 from benchmarks.accounts import driver_account, flow_schema
 from benchmarks.api import Api
+from benchmarks.schedulers import SecondScheduler
 from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.devcluster import Cluster
 from parley.devcluster.parley import CONTROLLER, NAMESPACE, run_parley
+from parley.devcluster.second_scheduler import free_address
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
@@ -28,11 +33,17 @@ DRIVER = "bench-driver"
 OTHERS = "others"
 """What the machine did beside the benchmark: if it is not small, the numbers of the run say little."""
 
+ALWAYS, WHEN_WAITING = "Always", "WhenWaiting"
+"""Which pods get a PodScheduling."""
+
 _DEPLOY = Path(__file__).parents[1] / "deploy"
 _CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 _FLOW_SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 _SELF = Process("benchmark", "self")
 _POLL = 0.1
+_REST = 0.05
+"""Of a core."""
+
 _LIMIT = 300.0
 
 
@@ -60,11 +71,19 @@ class Stage:
         self.nodes: list[str] = []
         self.api = api
         self.watcher = watcher
+        self.extender = free_address()
+        """Where the controller answers the second scheduler."""
+        self._second = SecondScheduler(cluster, api, _DEPLOY, self.extender)
+        self._published = ALWAYS
 
     async def equip(self) -> None:
         """Parley runs, all classes are there, and the driver outside has an account."""
         controller = (*self._python(self._profile), "parley", "controller")
-        await asyncio.to_thread(run_parley, self._cluster, deploy=_DEPLOY, controller=controller)
+        options = ("--extender-address", self.extender)
+        run = partial(
+            run_parley, self._cluster, deploy=_DEPLOY, controller=controller, controller_arguments=options
+        )
+        await asyncio.to_thread(run)
         self._running = (*self._running, CONTROLLER)
         for account in (CONTROLLER, DRIVER):
             await self.api.request("POST", _FLOW_SCHEMAS, flow_schema(NAMESPACE, account))
@@ -95,6 +114,33 @@ class Stage:
         """Ask the controller to end, and wait for it."""
         self._running = tuple(name for name in self._running if name != CONTROLLER)
         self._cluster.component(CONTROLLER).stop(limit=60)
+
+    async def use(self, scheduler: str, pod_schedulings: str) -> None:
+        """Have that scheduler, of those in `schedulers`, and a controller that publishes these PodSchedulings."""
+        if pod_schedulings != self._published:
+            self._published = pod_schedulings
+            await asyncio.to_thread(self._replace_parley)
+        before = self._second.component
+        await self._second.use(scheduler)
+        running = tuple(name for name in self._running if name != before)
+        self._running = (*running, *filter(None, [self._second.component]))
+        await self.until(self._second.leads, "the scheduler leads")
+        await self.until(self._answers, "the controller answers schedulers")
+
+    def _replace_parley(self) -> None:
+        self._cluster.component(CONTROLLER).stop(60)
+        account = self._cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+        program = (*self._python(self._profile), "parley", "controller", "--kubeconfig", str(account))
+        options = ("--extender-address", self.extender, "--pod-schedulings", self._published)
+        self._cluster.add_program(CONTROLLER, [*program, *options])
+
+    async def _answers(self) -> bool:
+        """Whether the controller is ready for a scheduler's calls."""
+        try:
+            async with aiohttp.request("GET", f"http://{self.extender}/readyz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
 
     async def restart_parley(self) -> None:
         """A new controller in the place of the one that runs."""
@@ -131,6 +177,16 @@ class Stage:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not within {limit:.0f} s: {goal}")
             await asyncio.sleep(_POLL)
+
+    async def at_rest(self, seconds: float = 3.0) -> None:
+        """Return when the controller has had next to nothing to do for so long. Raises TimeoutError."""
+
+        async def rests() -> bool:
+            before = cpu_seconds(self.controller)
+            await asyncio.sleep(seconds)
+            return cpu_seconds(self.controller) - before < _REST * seconds
+
+        await self.until(rests, "the controller is at rest")
 
     def check_alive(self) -> None:
         """Raises RuntimeError, with its last words, if a process has ended that should run."""
