@@ -1,4 +1,4 @@
-"""How often the disk is flushed: two records of a claim, each with the name of its file; many claims share them."""
+"""How often the disk is flushed: for two records of a claim, and their file's name; many claims share that."""
 
 import asyncio
 from pathlib import Path
