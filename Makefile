@@ -55,7 +55,8 @@ e2e: machine ## with real nodes
 	$(BIN)/pytest tests/e2e
 
 # Tests on a real cluster mostly wait, the others mostly compute.
-test: machine ## everything, JOBS=2 parts at once; what a part said is shown when it has ended
+test: machine ## everything, JOBS=2 parts at once
+	@echo "Lint, types, unit, integration and e2e tests, $(JOBS) at once. What one said is shown when it has ended."
 	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e
 
 crds: env ## generate crds/ from the models

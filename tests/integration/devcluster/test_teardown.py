@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from tests.cluster import starting
 
 from parley.devcluster import (
     Cluster,
@@ -72,13 +73,22 @@ def network_namespaces(pids: Iterable[int | str]) -> set[str]:
     return found - {str(Path("/proc/self/ns/net").readlink())}
 
 
-def start_owner(directory: Path) -> subprocess.Popen[str]:
-    """A process that started a cluster with a running pod, and lives on."""
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(directory)], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "ready\n"
-    owner.stdout.close()
-    return owner
+@pytest.fixture(scope="module")
+def abandoned(able: None) -> Iterator[Sequence[Path]]:
+    """Two clusters with a running pod, whose owners were killed. They were started side by side."""
+    with ExitStack() as stack:
+        places = [stack.enter_context(starting.directory()) for _ in range(2)]
+        command = [sys.executable, "-c", OWNER]
+        owners = [subprocess.Popen([*command, str(place)], stdout=subprocess.PIPE, text=True) for place in places]
+        for owner in owners:
+            stack.callback(owner.kill)
+        for owner in owners:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == "ready\n"
+            owner.stdout.close()
+            owner.send_signal(signal.SIGKILL)
+            owner.wait()
+        yield places
 
 
 def test_a_stopped_cluster_leaves_nothing_but_files(directory: Path) -> None:
@@ -102,27 +112,24 @@ def test_a_stopped_cluster_leaves_nothing_but_files(directory: Path) -> None:
     assert (cluster.directory / "logs" / "kubelet-n1.log").exists()
 
 
-def test_what_a_killed_owner_left_is_taken_down_by_another_process(directory: Path) -> None:
-    owner = start_owner(directory / "c")
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-    left = Cluster.attach(directory / "c")
+def test_what_a_killed_owner_left_is_taken_down_by_another_process(abandoned: Sequence[Path]) -> None:
+    place = abandoned[0]
+    left = Cluster.attach(place)
     assert left.component("kubelet-n1").running
 
-    clean(directory / "c")
+    clean(place)
 
     assert remains(left.directory, left.nodes) == []
     with pytest.raises(ClusterError, match=r"^no cluster runs in .*: start one with `make cluster`$"):
-        Cluster.attach(directory / "c")
+        Cluster.attach(place)
 
 
-def test_a_start_takes_down_what_an_earlier_owner_left_in_the_directory(directory: Path) -> None:
-    owner = start_owner(directory / "c")
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-    left = Cluster.attach(directory / "c")
+def test_a_start_takes_down_what_an_earlier_owner_left_in_the_directory(abandoned: Sequence[Path]) -> None:
+    place = abandoned[1]
+    left = Cluster.attach(place)
+    assert left.component("kubelet-n1").running
 
-    with Cluster.start(directory / "c") as cluster:
+    with Cluster.start(place) as cluster:
         assert cluster.kubectl("get", "pods", "--all-namespaces", "-o", "name") == ""
         assert remains(left.directory, left.nodes) != []  # the new control plane
         assert [kind for kind in remains(left.directory, left.nodes) if not kind.startswith("process")] == []
