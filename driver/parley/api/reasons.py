@@ -15,7 +15,7 @@ ALLOCATING: Final = "Allocating"
 """A node is selected; drivers outside of the controller are allocating on it."""
 
 OTHER_SCHEDULER: Final = "OtherScheduler"
-"""The pod asks for something that its scheduler, which asks Parley's extender, does not serve; another one does."""
+"""The pod asks for something that its scheduler, which asks Parley's extender, does not serve; another does."""
 
 LIMIT_REACHED: Final = "LimitReached"
 """The pod's namespace holds as much of a class as the class allows it."""
