@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/pytest --durations=10 --durations-min=5
 STEPS ?= 1000000
 JOBS ?= 2
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -40,7 +41,7 @@ types: env
 	$(BIN)/pyright
 
 unit: env
-	$(BIN)/pytest tests/unit
+	$(PYTEST) tests/unit
 
 soak: env ## random lives on a simulated cluster, every rule checked after every step: STEPS=1000000 SEED=the time
 	$(BIN)/python -m tests.soak --steps $(STEPS) $(if $(SEED),--seed $(SEED))
@@ -49,10 +50,10 @@ machine: env ## what a real cluster needs on this machine: packages (as root), p
 	$(BIN)/python -m parley.devcluster
 
 integration: machine ## on a real control plane
-	$(BIN)/pytest tests/integration
+	$(PYTEST) tests/integration
 
 e2e: machine ## with real nodes
-	$(BIN)/pytest tests/e2e
+	$(PYTEST) tests/e2e
 
 # Tests on a real cluster mostly wait, the others mostly compute.
 test: machine ## everything, JOBS=2 parts at once
