@@ -70,12 +70,13 @@ class Releases:
         node = holding.owed[0]
         try:
             claim = await self._noted(holding, node)
+            uid = prepared_uid(claim) if claim is not None else ""
             if claim is not None and not used:
                 await self._records.clear_mirror(holding)
                 holding.version, holding.uncertain = 0, False
                 claim = await self._tell(claim, holding, node)
             if claim is not None:
-                holding.asked = await self._let_answer(claim, node)
+                holding.asked = await self._let_answer(claim, node, uid)
                 return
         except NotFound:
             if not holding.named:
@@ -87,7 +88,7 @@ class Releases:
         """The claim that says that the node owes a receipt; None if there is none to say so."""
         key = (holding.namespace, holding.claim)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
-        if claim is not None and owing(claim) == node and is_record(claim) != holding.named:
+        if claim is not None and _notes(claim, node) and is_record(claim) != holding.named:
             return claim
         if not holding.named:
             return await self._create(holding, node)
@@ -124,11 +125,14 @@ class Releases:
             CLAIMS, meta.name, {"status": status}, meta.namespace, subresource="status"
         )
 
-    async def _let_answer(self, claim: ResourceClaim, node: str) -> int:
-        """From now on the node plugin may answer. Returns the claim's resourceVersion."""
+    async def _let_answer(self, claim: ResourceClaim, node: str, uid: str) -> int:
+        """From now on the node plugin may answer. Returns the claim's resourceVersion.
+
+        The answer to an earlier question, of a pod that was not the last one, may just have removed all marks.
+        """
         meta = claim.metadata
         if not is_asked(claim) or owing(claim) != node:
-            marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, prepared_uid(claim))}
+            marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, uid)}
             body = {"metadata": {"uid": meta.uid, **marked}}
             claim = await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
         return int(claim.metadata.resource_version)
@@ -197,6 +201,11 @@ def _answered(holding: Holding, node: str) -> None:
     if node in holding.owed:
         holding.owed.remove(node)
         holding.asked = 0
+
+
+def _notes(claim: ResourceClaim, node: str) -> bool:
+    """Whether the claim says all that the node has to know."""
+    return owing(claim) == node and bool(prepared_uid(claim))
 
 
 def _fields(holding: Holding) -> dict[str, str]:

@@ -51,7 +51,7 @@ class NodePlugins:
 
     async def _answer(self, claim: ResourceClaim) -> None:
         node, uid = owing(claim), prepared_uid(claim)
-        if not node or node in self._kubelets.stopped or (node, uid) in self._kubelets.prepared:
+        if not node or not uid or node in self._kubelets.stopped or (node, uid) in self._kubelets.prepared:
             return
         meta, annotations = claim.metadata, {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
         marks = {"labels": {RELEASING_LABEL: None}, "annotations": annotations}

@@ -4,8 +4,8 @@ The simulated kubelets unprepare a few seconds after a pod's object went by forc
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -19,12 +19,16 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS, NODES, PODS
+from parley.control.receipts import is_asked, prepared_uid
+from parley.kube.around import AroundClient, Call
 from parley.kube.client import NotFound
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
     World = Any
+
+T = TypeVar("T")
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -358,6 +362,40 @@ def test_the_last_pod_of_a_shared_claim_waits_for_what_an_earlier_one_left(play:
         world.kubelets.start("a")
         await world.settle()
         assert (await world.claim("disk")).status.state == "pending"
+
+    play(scenario)
+
+
+class SlowStatus(AroundClient):
+    """Every write to a claim's status takes ten seconds to arrive."""
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        if call.resource is CLAIMS and call.subresource == "status":
+            await asyncio.sleep(10)
+        return await request()
+
+
+def test_a_receipt_that_comes_while_the_last_pods_is_asked_for_is_asked_for_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley(SlowStatus(world.server.client()))
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=True)
+        await world.add_claim("disk")
+        for name in ("old", "last"):
+            await world.add_pod(name, claims=["disk"])
+        await world.settle()
+        await world.force_delete("old")
+        await world.settle()
+        assert (await world.claim("disk")).metadata.labels[RELEASING_LABEL] == "true"
+        asked: list[str] = []
+        world.watch_claims(lambda claim: asked.append(prepared_uid(claim)) if is_asked(claim) else None)
+        await world.force_delete("last")
+        await world.settle()
+        mirror = await world.mirror("disk")
+        assert mirror is not None
+        assert set(asked) == {mirror.metadata.uid}
+        assert (await world.claim("disk")).status.state == "pending"
+        assert len(world.ledger) == 0
 
     play(scenario)
 
