@@ -13,6 +13,7 @@ from parley.kube.queue import WorkQueue
 from parley.scheduler.extender.door import ExtenderDoor
 from parley.scheduler.extender.scope import Scope
 from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.native.negotiating import Negotiator
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods
 from parley.scheduler.talks import Talks
@@ -41,8 +42,11 @@ class Doors:
         pods = Pods(cluster, telling, queue)
         talks = Talks(cluster, ledger, records, pods, candidates)
         placing = Placing(client, cluster, ledger, drivers, allocator, records, giving_back, pods, talks)
+        negotiator = Negotiator(cluster, ledger, drivers, pods, talks, placing, candidates)
         self.extender = (
-            ExtenderDoor(client, cluster, ledger, drivers, placing, pods, scope, clock, candidates)
+            ExtenderDoor(
+                client, cluster, ledger, drivers, placing, pods, scope, clock, candidates, negotiator.negotiate
+            )
             if scope
             else None
         )
@@ -57,6 +61,6 @@ class Doors:
             pods,
             talks,
             placing,
-            candidates,
+            negotiator,
             other=self.extender,
         )

@@ -9,18 +9,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.cluster import Cluster, Key, reference
+from parley.control.cluster import Cluster, Key, over
 from parley.control.ledger import Ledger
 from parley.control.podclaims import PodClaim, Problem
 from parley.kube.client import Client
 from parley.kube.clock import Clock
+from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.holds import Holds
-from parley.scheduler.extender.judging import HELD, Judge, Verdict, unusable
+from parley.scheduler.extender.judging import HELD, Judge, Verdict
 from parley.scheduler.extender.news import News
 from parley.scheduler.extender.posting import Posting
-from parley.scheduler.extender.rejected import Rejection
+from parley.scheduler.extender.rejected import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods
@@ -30,6 +31,9 @@ from parley.sdk.embedded import EmbeddedDriver
 
 BEST_SCORE = 10
 """What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
+
+NegotiateAmong = Callable[[Key, Pod, Sequence[PodClaim], CandidateNodes], Awaitable[None]]
+"""Finds a node among these for the pending claims, as far as it goes now, and lets drivers allocate there."""
 
 _SOON = "Parley: something that the pod needs is just changing"
 
@@ -48,6 +52,7 @@ class ExtenderDoor:
         scope: Scope,
         clock: Clock,
         candidates: int,
+        negotiate: NegotiateAmong,
     ) -> None:
         self._cluster = cluster
         self._drivers = drivers
@@ -59,7 +64,8 @@ class ExtenderDoor:
         self._posting = Posting(client, clock)
         self._judge = Judge(cluster, ledger, drivers, pods, self._holds, candidates)
         self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
-        self._rejected: dict[str, Rejection] = {}
+        self._negotiate = negotiate
+        self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
@@ -88,9 +94,8 @@ class ExtenderDoor:
     async def _filter(self, body: bytes) -> bytes:
         head = wire.head(body)
         names = bytes(head.node_names)
-        known = self._rejected.get(head.uid)
-        if known is not None and known.still_holds(names, self._pods):
-            return known.answer
+        if (known := self._rejections.answer(head.uid, names)) is not None:
+            return known
         asked = wire.proposed(body)
         pod, nodes = asked.pod, asked.nodes
         having = self._with_extended_resources(pod, nodes)
@@ -105,7 +110,7 @@ class ExtenderDoor:
             return self._reject(pod, nodes, names, verdict)
         if verdict.hold is not None:
             self._holds.put(verdict.hold)
-        self._rejected.pop(pod.metadata.uid, None)
+        self._rejections.drop(pod.metadata.uid)
         self._pods.leave_line(_key(pod))
         return wire.passed(verdict.viable, (), "")
 
@@ -120,18 +125,19 @@ class ExtenderDoor:
         problem = verdict.problem
         assert problem is not None
         self._holds.drop(pod.metadata.uid)
-        self._pods.line_up(_key(pod), verdict.line, problem.topics)
+        if not verdict.outside:
+            self._pods.line_up(_key(pod), verdict.line, problem.topics)
         answer = wire.passed((), nodes, _message(pod, problem))
         revision = self._pods.revision(problem.topics)
-        self._rejected[pod.metadata.uid] = Rejection(names, answer, problem, revision, verdict.undo)
-        self._pods.look_again(_key(pod))
+        rejection = Rejection(names, nodes, answer, problem, revision, verdict.undo, verdict.outside)
+        self._rejections.add(pod, rejection)
         return answer
 
     def _being_bound(self, pod: Pod, nodes: Sequence[str], names: bytes) -> bytes:
         """The scheduler gave a bind up that goes on here, another would fail: it is told once that has ended."""
         answer = wire.passed((), nodes, _SOON)
         problem = Problem(reasons.BINDING, "the pod is being bound", (), transient=True)
-        self._rejected[pod.metadata.uid] = Rejection(names, answer, problem, (), undo=False)
+        self._rejections.add(pod, Rejection(names, nodes, answer, problem, ()))
         return answer
 
     async def _prioritize(self, body: bytes) -> bytes:
@@ -155,7 +161,7 @@ class ExtenderDoor:
         pod = PodReference(asked.pod_namespace, asked.pod_name, asked.pod_uid)
         why_not = await self._binder.bind(pod, asked.node)
         if not why_not:
-            self._rejected.pop(pod.uid, None)
+            self._rejections.drop(pod.uid)
         return wire.bound(why_not)
 
     def busy_with(self, pod: Pod) -> bool:
@@ -167,39 +173,24 @@ class ExtenderDoor:
 
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Something about the unbound pod may have changed. Never called twice at a time for the same pod."""
-        rejection = self._rejected.get(pod.metadata.uid)
-        if unusable(pod, claims) or (rejection is not None and rejection.undo):
-            await self._give_back(pod, rejection)
-        if rejection is not None:
-            await self._tell(pod, rejection)
-            clear = not rejection.undo and all(claim.problem is None for claim in claims)
-            await self._nudge(key, pod, rejection, clear=clear)
+        await self._rejections.look(key, pod, claims)
 
-    async def _give_back(self, pod: Pod, rejection: Rejection | None) -> None:
-        await self._binder.give_back(reference(pod), doubtful=True)
-        if rejection is not None:
-            rejection.undo = False
+    async def _free(self, pod: PodReference) -> None:
+        await self._binder.give_back(pod, doubtful=True)
 
-    async def _tell(self, pod: Pod, rejection: Rejection) -> None:
-        problem = rejection.problem
-        if not rejection.told and not problem.transient:
-            rejection.told = True
-            attempt = self._pods.attempt(pod)
-            await self._pods.telling.waits(pod, attempt, problem.code, problem.message)
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str]) -> None:
+        nodes = self._judge.nodes(pod, claims, common_nodes(claims), names)
+        await self._negotiate(key, pod, claims, nodes)
 
-    async def _nudge(self, key: Key, pod: Pod, rejection: Rejection, *, clear: bool) -> None:
-        seconds = rejection.nudge_in(self._pods, clear=clear)
-        if seconds is None:
-            return
-        if seconds > 0:
-            self._pods.again(key, seconds)
-            return
-        rejection.nudged = self._pods.revision(rejection.problem.topics)
-        await self._posting.touch(reference(pod))
+    def resume(self) -> None:
+        """After the cluster was restored: pods that wait may have been refused by an earlier leader."""
+        for pod in self._cluster.pods():
+            if pod.spec.resource_claims and not pod.spec.node_name and self.owns(pod) and not over(pod):
+                self._rejections.unasked(pod)
 
     def gone(self, pod: PodReference) -> None:
         """Forget the pod."""
-        self._rejected.pop(pod.uid, None)
+        self._rejections.drop(pod.uid)
         self._holds.drop(pod.uid)
         self._posting.forget(pod.uid)
         self._news.tell((pod.namespace, pod.name))

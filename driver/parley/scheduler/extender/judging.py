@@ -1,7 +1,7 @@
 """Judges a scheduler's candidates for one pod, from memory. Holds nothing, writes nothing."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -16,7 +16,7 @@ from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.holds import Hold, Holds
 from parley.scheduler.extender.rivals import PROMISED, beside
-from parley.scheduler.extender.scope import REMEDY, foreign_topics, unserved
+from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
 from parley.scheduler.unviable import class_topics, nothing_viable, waiting_line
@@ -33,7 +33,8 @@ _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimSt
 class Verdict:
     """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it.
 
-    `undo`: what the pod holds is of no use and has to be given back first.
+    `undo`: what the pod holds is of no use and has to be given back first. `outside`: drivers outside are to be
+    asked about the nodes, and to allocate, before one of them will do.
     """
 
     viable: tuple[str, ...] = ()
@@ -41,6 +42,7 @@ class Verdict:
     problem: Problem | None = None
     line: Hashable = None
     undo: bool = False
+    outside: bool = False
 
 
 def unusable(pod: Pod, claims: Sequence[PodClaim]) -> bool:
@@ -85,7 +87,7 @@ class Judge:
             return Verdict(problem=problem, line=pod.metadata.uid, undo=True)
         verdict = self._negotiate(pod, claims, names, choosy=choosy)
         if verdict.problem is not None and holds_some:
-            return Verdict(problem=verdict.problem, line=verdict.line, undo=True)
+            return replace(verdict, undo=not verdict.outside)
         return verdict
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
@@ -94,7 +96,7 @@ class Judge:
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unserved(pod, claims) or any(c.problem is not None or c.outside for c in claims):
             return frozenset()
-        nodes = self._nodes(pod, claims, common_nodes(claims), names)
+        nodes = self.nodes(pod, claims, common_nodes(claims), names)
         if not pending:
             return frozenset(nodes)
         try:
@@ -104,9 +106,10 @@ class Judge:
         excluded = self._pods.attempt(pod).excluded
         return frozenset(negotiate(nodes, ask(self._drivers, asked, excluded), enough=len(names)).viable)
 
-    def _nodes(
+    def nodes(
         self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
     ) -> ProposedNodes:
+        """Those of the scheduler's candidates that come into question."""
         return ProposedNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], only, names)
 
     def _negotiate(self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool) -> Verdict:
@@ -115,7 +118,7 @@ class Judge:
         for claim in pending:
             if claim.uid in meant and (claim.class_ is None or not claim.class_.shareable):
                 return _in_use(claim, meant[claim.uid][0])
-        nodes = self._nodes(pod, claims, _only(claims, meant), names)
+        nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
             return self._joining(pod, claims, nodes, frozenset(meant))
@@ -151,12 +154,13 @@ class Judge:
         return Verdict(problem=problem, line=(reasons.LIMIT_REACHED, *topics, over.wanted))
 
     def _outside(self, asked: Question) -> Verdict | None:
+        """Drivers outside are asked in the background; by what they allocate one node will do afterwards."""
         if not asked.outside:
             return None
         names = ", ".join(sorted({asked.drivers[claim.entry] for claim in asked.outside}))
-        why = f"driver {names} runs outside of the controller and is not asked for this scheduler: {REMEDY}"
-        problem = Problem(reasons.OTHER_SCHEDULER, why, tuple(class_topics(asked.outside)))
-        return Verdict(problem=problem, line=why)
+        words = f"driver {names}, outside of the controller, is asked first"
+        problem = Problem(reasons.WAITING_FOR_DRIVERS, words, tuple(class_topics(asked.outside)))
+        return Verdict(problem=problem, line=None, outside=True)
 
     def _asked(
         self,

@@ -1,51 +1,159 @@
-"""Pods that no node of their scheduler would do for: what it was told, and whether anything has changed since.
+"""Pods that no node of their scheduler would do for: what it was told, and what is done about it afterwards.
 
 A scheduler asks again at every event of any kind. As long as nothing has changed that was decided on, the answer
 is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask.
+Drivers outside of the controller are asked here, in the background, about the nodes that the scheduler proposed.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
-from parley.control.podclaims import Problem
+from parley.api.builtin import Pod
+from parley.control.cluster import Key, reference
+from parley.control.podclaims import PodClaim, Problem
+from parley.negotiation.states import ClaimState
+from parley.scheduler.extender.judging import unusable
+from parley.scheduler.extender.posting import Posting
 from parley.scheduler.pods import Pods, now
+from parley.sdk import PodReference
 
 NUDGE_SECONDS = 0.05
 """So long a scheduler gets to ask again by itself after a change."""
+
+UNASKED_SECONDS = 5.0
+"""So long a scheduler gets to ask a new leader about a pod that the one before may have refused."""
+
+Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Sequence[str]], Awaitable[None]]
+"""Goes on with asking drivers outside about some nodes, and lets them allocate on one."""
 
 
 @dataclass(slots=True)
 class Rejection:
     """What the scheduler was told about a pod.
 
-    `names` are the nodes that it asked about, as it wrote them; `revision` is that of the topics of the problem.
-    `undo`: what the pod holds has to be given back before another answer is possible.
+    `names` are the nodes that it asked about, as it wrote them, and `nodes` the same; `revision` is that of the
+    topics of the problem. `undo`: what the pod holds has to be given back before another answer is possible.
+    `outside`: drivers outside are asked about the nodes.
     """
 
     names: bytes
+    nodes: Sequence[str]
     answer: bytes
     problem: Problem
     revision: tuple[int, ...]
-    undo: bool
+    undo: bool = False
+    outside: bool = False
     told: bool = False
-    outdated_at: float | None = field(default=None)
+    outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
 
     def still_holds(self, names: bytes, pods: Pods) -> bool:
         """Whether the same question has the same answer."""
-        return not self.problem.transient and not self.outdated(pods) and self.names == names
-
-    def outdated(self, pods: Pods) -> bool:
-        """Whether something changed that was decided on."""
-        return self.revision != pods.revision(self.problem.topics)
+        if self.problem.transient or self.nudged is not None:
+            return False
+        return self.names == names and self.revision == pods.revision(self.problem.topics)
 
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
 
-        `clear`: nothing is in the pod's way any more, which tells the end of a problem that has no topics.
+        `clear`: nothing is in the pod's way any more, which tells the end of a passing problem without topics.
         """
-        revision, ended = pods.revision(self.problem.topics), clear and not self.problem.topics
+        revision = pods.revision(self.problem.topics)
+        ended = clear and self.problem.transient and not self.problem.topics
         if revision == self.nudged or (revision == self.revision and not ended):
             return None
         if self.outdated_at is None:
             self.outdated_at = now()
         return max(self.outdated_at + NUDGE_SECONDS - now(), 0.0)
+
+
+class Rejections:
+    """All of them. `give_back` frees what an unbound pod holds."""
+
+    def __init__(
+        self,
+        pods: Pods,
+        posting: Posting,
+        give_back: Callable[[PodReference], Awaitable[None]],
+        negotiate: Negotiate,
+    ) -> None:
+        self._pods = pods
+        self._posting = posting
+        self._give_back = give_back
+        self._negotiate = negotiate
+        self._rejected: dict[str, Rejection] = {}
+        self._unasked: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._rejected)
+
+    def unasked(self, pod: Pod) -> None:
+        """The pod was there before this process led: its scheduler may wait for news that came meanwhile."""
+        self._unasked[pod.metadata.uid] = now() + UNASKED_SECONDS
+
+    def answer(self, uid: str, names: bytes) -> bytes | None:
+        """What the scheduler was told about these nodes, if nothing has changed since."""
+        self._unasked.pop(uid, None)
+        known = self._rejected.get(uid)
+        return known.answer if known is not None and known.still_holds(names, self._pods) else None
+
+    def add(self, pod: Pod, rejection: Rejection) -> None:
+        """The scheduler was told this."""
+        self._rejected[pod.metadata.uid] = rejection
+        self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
+
+    def drop(self, uid: str) -> None:
+        """Something else was told, or nothing is to be told any more."""
+        self._rejected.pop(uid, None)
+        self._unasked.pop(uid, None)
+
+    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Something about the unbound pod may have changed. Raises Busy if it is to be looked at again."""
+        rejection = self._rejected.get(pod.metadata.uid)
+        if unusable(pod, claims) or (rejection is not None and rejection.undo):
+            await self._give_back(reference(pod))
+            if rejection is not None:
+                rejection.undo = False
+        if rejection is None:
+            await self._remind(key, pod)
+        elif rejection.outside:
+            await self._ask_outside(key, pod, claims, rejection)
+        else:
+            await self._tell(pod, rejection)
+            clear = not rejection.undo and all(claim.problem is None for claim in claims)
+            await self._nudge(key, pod, rejection, clear=clear)
+
+    async def _remind(self, key: Key, pod: Pod) -> None:
+        due = self._unasked.get(pod.metadata.uid)
+        if due is None:
+            return
+        if (left := due - now()) > 0:
+            self._pods.again(key, left)
+            return
+        del self._unasked[pod.metadata.uid]
+        await self._posting.touch(reference(pod))
+
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> None:
+        problem = any(claim.problem is not None for claim in claims)
+        if not problem and any(c.outside and c.state(pod) is ClaimState.PENDING for c in claims):
+            await self._negotiate(key, pod, claims, rejection.nodes)
+        elif rejection.nudged is None:
+            rejection.nudged = rejection.revision
+            await self._posting.touch(reference(pod))
+
+    async def _tell(self, pod: Pod, rejection: Rejection) -> None:
+        problem = rejection.problem
+        if not rejection.told and not problem.transient:
+            rejection.told = True
+            attempt = self._pods.attempt(pod)
+            await self._pods.telling.waits(pod, attempt, problem.code, problem.message)
+
+    async def _nudge(self, key: Key, pod: Pod, rejection: Rejection, *, clear: bool) -> None:
+        seconds = rejection.nudge_in(self._pods, clear=clear)
+        if seconds is None:
+            return
+        if seconds > 0:
+            self._pods.again(key, seconds)
+            return
+        rejection.nudged = self._pods.revision(rejection.problem.topics)
+        await self._posting.touch(reference(pod))

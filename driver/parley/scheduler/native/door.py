@@ -33,6 +33,7 @@ class OtherDoor(Protocol):
     """Negotiates for some of the pods, until they are bound; what follows is the same for all."""
 
     def owns(self, pod: Pod) -> bool: ...
+    def resume(self) -> None: ...
     def busy_with(self, pod: Pod) -> bool: ...
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None: ...
     def gone(self, pod: PodReference) -> None: ...
@@ -53,7 +54,7 @@ class NativeDoor:
         pods: Pods,
         talks: Talks,
         placing: Placing,
-        candidates: int,
+        negotiator: Negotiator,
         other: OtherDoor | None = None,
     ) -> None:
         self._client = client
@@ -68,7 +69,7 @@ class NativeDoor:
         self._talks = talks
         self._placing = placing
         self._other = other
-        self._negotiator = Negotiator(cluster, ledger, drivers, self._pods, self._talks, self._placing, candidates)
+        self._negotiator = negotiator
         self.unconfirmed: set[str] = set()
         """UIDs of pods that hold something by the record but were not seen yet."""
         self._forced: dict[str, str] = {}
@@ -83,6 +84,8 @@ class NativeDoor:
             pod = self._cluster.pod((scheduling.metadata.namespace, scheduling.metadata.name))
             if pod is not None and scheduling.spec.selected_node and not done(pod):
                 self._talks.resume(pod, scheduling)
+        if self._other is not None:
+            self._other.resume()
 
     async def sync(self, key: Key) -> None:
         """Take the next step for the pod of that name. Raises what a client raises; then it is to be repeated."""

@@ -44,8 +44,10 @@ class Negotiator:
         self._placing = placing
         self._candidates = candidates
 
-    async def negotiate(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Find a node for the pod's pending claims, as far as it goes now."""
+    async def negotiate(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: CandidateNodes | None = None
+    ) -> None:
+        """Find a node for the pod's pending claims, as far as it goes now; among these if they are given."""
         attempt = self._pods.attempt(pod)
         if self._pods.blocked(key, pod):
             return
@@ -63,7 +65,9 @@ class Negotiator:
             return
         if not await self._within_limits(key, pod, pending, asked):
             return
-        nodes = CandidateNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], common_nodes(claims))
+        if nodes is None:
+            classes = [claim.class_ for claim in claims if claim.class_]
+            nodes = CandidateNodes(self._cluster, pod, classes, common_nodes(claims))
         if asked.outside:
             await self._talk(key, pod, claims, pending, asked, nodes)
             return

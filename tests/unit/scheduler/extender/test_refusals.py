@@ -92,20 +92,6 @@ def test_an_extended_resource_that_nodes_have_themselves_is_served(play: Any) ->
     play(scenario)
 
 
-def test_a_class_whose_driver_runs_elsewhere_is_refused_and_told(play: Any) -> None:
-    async def scenario(world: World) -> None:
-        await begin(world)
-        await world.add_class("far", driverName="far.example.com")
-        await world.add_template("far", "far")
-        await world.add_pod("p", "far")
-        await world.settle()
-        _, message = condition(await world.pod("p"))
-        assert "far.example.com" in message
-        assert REMEDY in message
-
-    play(scenario)
-
-
 def test_a_pod_that_was_refused_is_served_by_the_other_door_under_another_scheduler(play: Any) -> None:
     async def scenario(world: World) -> None:
         await begin(world)

@@ -1,0 +1,109 @@
+"""Drivers outside of the controller at this door: asked about the scheduler's candidates, in the background."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from parley.api.resources import NODES
+from parley.drivers.tokens import TokensDriver
+from parley.sdk import Allocation
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+
+async def begin(world: World, *, tokens: int, driver: TokensDriver | None = None) -> None:
+    """Three nodes with two devices each, and a driver of tokens outside."""
+    for node in ("a", "b", "c"):
+        await world.add_node(node, devices=2)
+    await world.add_class()
+    await world.add_template()
+    pool = {"driverName": TokensDriver.name, "nodePart": "None", "parameters": {"pool": tokens}}
+    await world.add_class("licence", **pool)
+    await world.add_template("licence", "licence")
+    world.start_parley()
+    world.start_driver(driver or TokensDriver())
+    await world.settle()
+
+
+def test_a_pod_is_bound_where_drivers_inside_and_outside_allocated(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=1)
+        await world.add_pod("p", "one", "licence")
+        await world.settle()
+        node = await world.node_of("p")
+        assert node
+        assert (await world.scheduling("p")).spec.selected_node == node
+        assert all(mirror.status.allocation is not None for mirror in await world.mirrors())
+        assert (await world.events_on("p")) == []
+
+    play(scenario)
+
+
+def test_a_pod_gets_in_when_the_driver_outside_has_room_again_and_its_scheduler_is_told(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=1)
+        await world.add_pod("first", "licence")
+        await world.settle()
+        await world.add_pod("second", "one", "licence")
+        await world.settle()
+        assert await world.node_of("second") == ""
+        assert (await world.scheduling("second")).status.waiting_for == "NothingViable"
+        await world.delete_pod("first")
+        await world.settle()
+        assert await world.node_of("second")
+
+    play(scenario)
+
+
+def test_a_driver_that_does_not_run_is_named_and_nobody_else_waits(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=1)
+        await world.add_class("far", driverName="far.example.com")
+        await world.add_template("far", "far")
+        await world.add_pod("lost", "far")
+        await world.add_pod("fine", "one")
+        await world.settle(60)
+        assert await world.node_of("fine")
+        assert await world.node_of("lost") == ""
+        scheduling = await world.scheduling("lost")
+        assert scheduling.status.waiting_for == "DriverNotAnswering"
+        assert "far.example.com" in scheduling.status.message
+        calls = world.calls.count["filter"]
+        await world.settle(600)
+        assert world.calls.count["filter"] == calls
+
+    play(scenario)
+
+
+class Slow(TokensDriver):
+    """Takes its time."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        await asyncio.sleep(20)
+        return await super().allocate(request, node)
+
+
+def test_what_was_allocated_on_a_node_that_the_scheduler_refuses_by_then_is_given_back_and_another_is_found(
+    play: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, tokens=2, driver=Slow())
+        await cordon(world, a=True, b=True, c=False)
+        await world.settle()
+        await world.add_pod("p", "one", "licence")
+        await asyncio.sleep(10)
+        assert (await world.scheduling("p")).spec.selected_node == "c"
+        await cordon(world, a=False, b=True, c=True)
+        await world.settle(60)
+        assert await world.node_of("p") == "a"
+        assert {pool for pool, _ in await world.devices()} <= {"a", "parley.dev"}
+
+    play(scenario)
+
+
+async def cordon(world: World, **nodes: bool) -> None:
+    for node, cordoned in nodes.items():
+        await world.client.patch(NODES, node, {"spec": {"unschedulable": cordoned}})
