@@ -9,7 +9,7 @@ STEPS ?= 1000000
 JOBS ?= 2
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak integration e2e crds protos lock bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ unit: env
 
 soak: env ## random lives on a simulated cluster, every rule checked after every step: STEPS=1000000 SEED=the time
 	$(BIN)/python -m tests.soak --steps $(STEPS) $(if $(SEED),--seed $(SEED))
+
+crowd: machine ## random pods on real nodes, plugins and kubelets killed meanwhile: PODS=200 SEED=a new one
+	RANDOM_PODS=$(or $(PODS),200) RANDOM_SEED=$(SEED) $(BIN)/pytest -s tests/e2e/test_random_pods.py
 
 machine: env ## what a real cluster needs on this machine: packages (as root), programs (built once, cached)
 	$(BIN)/python -m parley.devcluster

@@ -19,8 +19,8 @@ _LOOK: Final = 0.1
 
 
 class Disturbances:
-    """One after the other, drawn from a seed, until cancelled; then all run. Before each one `progress` returns, and
-    the programs are back with all `drivers` of the node's plugin: on a slow machine there are fewer."""
+    """One after the other, drawn from a seed, until cancelled; then all run. Before each one `progress` returns,
+    and the programs are back with all `drivers` of the node's plugin: on a slow machine there are fewer."""
 
     def __init__(
         self, cluster: Cluster, seed: int, *, drivers: int, progress: Callable[[], Awaitable[None]]
