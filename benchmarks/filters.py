@@ -72,7 +72,8 @@ def question(name: str, asks: list[Ask], nodes: list[str]) -> bytes:
 
 async def measure(stage: Stage, nodes: int, *, first: bool) -> Result:
     """Ask in a cluster that is made that large."""
-    await stage.grow_to(nodes, _DEVICES)
+    with stage.running_first(first):
+        await stage.grow_to(nodes, _DEVICES)
     await stage.use(EXTENDER, ALWAYS)
     if not await stage.api.has_namespace(_NAMESPACE):
         await stage.api.create_namespace(_NAMESPACE)

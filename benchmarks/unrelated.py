@@ -53,6 +53,7 @@ async def measure(stage: Stage, *, first: bool) -> Result:
         await stage.at_rest()
         rest = await _share(stage, 0)
         changing = await _share(stage, _A_SECOND * _SECONDS)
+    await _tidy_up(stage)
     return Result(
         workload=NAME,
         waiting=_WAITING,
@@ -62,6 +63,16 @@ async def measure(stage: Stage, *, first: bool) -> Result:
         second_scheduler=changing[SECOND_SCHEDULER],
         others=changing[OTHERS],
     )
+
+
+async def _tidy_up(stage: Stage) -> None:
+    await stage.api.request("DELETE", f"{PODS.path(_NAMESPACE)}?gracePeriodSeconds=0")
+    await stage.api.request("DELETE", f"/api/v1/namespaces/{_NAMESPACE}")
+
+    async def gone() -> bool:
+        return not await stage.api.has_namespace(_NAMESPACE)
+
+    await stage.until(gone, "the pods are gone")
 
 
 async def _share(stage: Stage, changes: int) -> dict[str, float]:
