@@ -1,5 +1,7 @@
 """The kustomizations: each can be built, and the API server takes what comes out."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,33 @@ def test_the_definitions_can_be_applied_file_by_file(installed: Cluster) -> None
     )
 
     assert told.count("customresourcedefinition") == 4
+
+
+def test_the_node_plugin_with_hooks_of_ones_own_as_the_page_about_installing_has_it(
+    installed: Cluster, tmp_path: Path
+) -> None:
+    page = (DEPLOY.parent / "docs" / "install.md").read_text()
+    for folder in ("deploy", "crds"):
+        shutil.copytree(DEPLOY.parent / folder, tmp_path / folder)
+    (tmp_path / "own").mkdir()
+    for name in ("kustomization.yaml", "devices.yaml"):
+        (block,) = re.findall(rf"```yaml\n(# {name}.*?)```", page, flags=re.DOTALL)
+        (tmp_path / "own" / name).write_text(block)
+
+    built = {
+        (document["kind"], document["metadata"]["name"]): document
+        for document in yaml.safe_load_all(installed.kubectl("kustomize", str(tmp_path / "own")))
+    }
+
+    spec = built["DaemonSet", "parley-kubelet"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == "registry.example.com/parley-with-hooks:1"
+    assert container["args"][1:] == ["--driver=devices", "--driver=scratch_node:ScratchNode"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+    (configuration,) = [name for kind, name in built if kind == "ConfigMap"]
+    assert "scratch.example.com" in built["ConfigMap", configuration]["data"]["devices.yaml"]
+    assert configuration in {volume.get("configMap", {}).get("name") for volume in spec["volumes"]}
+    told = installed.kubectl(
+        *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", str(tmp_path / "own"))
+    )
+    assert told.count("(server dry run)") == len(built)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from examples.scratch.scratch_node import Place, ScratchNode
 from pydantic import BaseModel
 
 from parley_kubelet import edits, hooks
@@ -41,7 +42,7 @@ async def test_its_class_and_its_test_work(tmp_path: Path) -> None:
 
 
 def test_its_links_lead_somewhere() -> None:
-    for page in (PAGE, (DOCS / "device-driver.md").read_text()):
+    for page in (PAGE, (DOCS / "device-driver.md").read_text(), (DOCS / "install.md").read_text()):
         named = re.findall(r"\]\(([^)#]+)\)", page)
         assert [name for name in named if not (DOCS / name).exists()] == []
 
@@ -51,3 +52,13 @@ def test_the_devices_of_the_page_about_the_device_driver_are_valid() -> None:
     named, by_glob = Configuration.model_validate(yaml.safe_load(block)).devices
     assert named.check is not None
     assert (named.name, by_glob.model) == ("gpu-0", "nvme")
+
+
+def test_the_configurations_of_the_page_about_installing_are_valid() -> None:
+    devices, _, with_hooks = blocks((DOCS / "install.md").read_text(), "yaml")
+    assert [entry.model for entry in Configuration.model_validate(yaml.safe_load(devices)).devices] == [
+        "a100",
+        "fuse",
+    ]
+    settings = Configuration.model_validate(yaml.safe_load(with_hooks)).drivers
+    assert Place.model_validate(settings[ScratchNode.name]) == Place(size_mib=2048)
