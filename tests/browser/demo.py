@@ -3,8 +3,6 @@
 It is played in virtual time, so that it is the same each time, and can then be shown at any moment of it.
 """
 
-from datetime import datetime
-
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
@@ -39,7 +37,7 @@ async def furnish(world: World) -> None:
 async def play(world: World) -> None:
     """What happened in the last minutes."""
     world.start_parley(drivers=built_in())
-    world.start_driver(ShelfDriver(Behaviour(alternatives=("rack-3-b",))))
+    world.start_driver(ShelfDriver(Behaviour(places={"rack-3-a": 2, "rack-3-b": 2})))
     await furnish(world)
     for name, templates in (
         ("trainer-1", ("two-gpus", "two-licences")),
@@ -55,8 +53,3 @@ async def play(world: World) -> None:
         await world.settle()
     await world.taint("rack-2-b", "maintenance", "NoSchedule")
     await world.settle()
-
-
-def moment(world: World) -> datetime:
-    """When it all has been played."""
-    return world.clock()

@@ -24,8 +24,8 @@ from parley.web.worlds import Worlds
 MOST_PAGES = 32
 """So many pages are made or wait to be made at once, besides those of streams."""
 
-ALIVE = 15.0
-"""Seconds after which a stream that has nothing to tell says that it is there."""
+ALIVE = 5.0
+"""Seconds after which a stream without news says that it is there, and finds out whether its reader still is."""
 
 _METHODS = ("GET", "HEAD")
 _AGAIN = {"Retry-After": "10"}
@@ -44,10 +44,12 @@ _HEADERS: Mapping[str, str] = {
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def application(worlds: Worlds, names: Collection[str] = (), most_streams: int = MOST) -> web.Application:
+def application(
+    worlds: Worlds, names: Collection[str] = (), most_streams: int = MOST, alive: float = ALIVE
+) -> web.Application:
     """The server. `names` are those by which it may be asked for, besides addresses and localhost. Whoever
     made the worlds ends them, after the server."""
-    server = _Server(worlds, Streams(worlds, most_streams))
+    server = _Server(worlds, Streams(worlds, most_streams), alive)
     known = frozenset(name.lower() for name in names)
 
     @web.middleware
@@ -86,8 +88,9 @@ def own_name(host: str, known: Collection[str]) -> bool:
 
 
 class _Server:
-    def __init__(self, worlds: Worlds, streams: Streams) -> None:
+    def __init__(self, worlds: Worlds, streams: Streams, alive: float) -> None:
         self._worlds = worlds
+        self._alive = alive
         self._streams = streams
         self._pages = 0
         self._open: set[asyncio.Task[object]] = set()
@@ -147,19 +150,21 @@ class _Server:
                 await response.prepare(request)
                 self._open.add(task)
                 if request.method == "GET":
-                    await _told(response, feed, request.query.get("version", ""))
+                    await _told(response, feed, request.query.get("version", ""), self._alive)
         except TooMany:
             raise web.HTTPServiceUnavailable(text=_BUSY, headers=_AGAIN) from None
+        except ConnectionError:
+            pass  # the reader went
         finally:
             self._open.discard(task)
         return response
 
 
-async def _told(response: web.StreamResponse, feed: Feed, version: str) -> None:
+async def _told(response: web.StreamResponse, feed: Feed, version: str, alive: float) -> None:
     """Until the reader goes, or the server ends."""
     while True:
         try:
-            async with asyncio.timeout(ALIVE):
+            async with asyncio.timeout(alive):
                 made = await feed.other_than(version)
         except TimeoutError:
             await response.write(b":\n\n")

@@ -205,3 +205,17 @@ async def test_a_server_ends_at_once_whoever_reads(cluster: MemoryServer) -> Non
             started = loop.time()
 
         assert loop.time() - started < 5
+
+
+async def test_who_goes_is_not_told_any_more(cluster: MemoryServer, caplog: pytest.LogCaptureFixture) -> None:
+    worlds = Worlds(cluster.client(), "default")
+    async with served(application(worlds, most_streams=1, alive=0.02), 0, "127.0.0.1") as port:
+        url = f"http://127.0.0.1:{port}/?format=stream"
+        for _ in range(3):
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                assert answer.status == 200
+                await anext(events(answer))
+            await asyncio.sleep(0.2)
+    await worlds.close()
+
+    assert caplog.records == []

@@ -12,7 +12,7 @@ from parley.web.views.parts import link, paged, pager, section, short, since, st
 PODS = 100
 """So many are on a page."""
 
-_MESSAGE = 160
+_MESSAGE = 80
 
 
 def home(pods: Sequence[PodRow], classes: Sequence[ClassRow], now: str, links: Links) -> list[Node]:
