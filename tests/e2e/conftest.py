@@ -53,7 +53,11 @@ async def admin(cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def team(cluster: Cluster, admin: Client) -> AsyncIterator[Namespace]:
-    """A namespace with a class `gpu` and a template `one` of one device."""
+    """A namespace with a class `gpu` and a template `one` of one device.
+
+    A controller that a busy machine cost its lease has ended; it is started again, as a Deployment does.
+    """
+    cluster.component(CONTROLLER).launch()
     async with nothing_handed_out_twice(admin), Namespace(admin, f"team-{uuid.uuid4().hex[:6]}") as mine:
         await mine.create(resource_class("gpu"), template("one"))
         yield mine

@@ -1,9 +1,10 @@
 """Where pods run, and who gets in: kube-scheduler, kubelets and Parley's plugins have a say each."""
 
 import pytest
+from tests.cluster.containers import status
 from tests.cluster.manifests import apart_from, claim, ordinary_claim, ordinary_class, pod
 from tests.cluster.namespace import Namespace
-from tests.cluster.nodes import prepared
+from tests.cluster.nodes import PREPARED, calls, prepared
 from tests.cluster.watching import until
 
 from parley.api import reasons
@@ -62,9 +63,11 @@ async def test_a_second_pod_with_an_exclusive_claim_never_runs_beside_the_first(
         await team.waits(name, reasons.CLAIM_IN_USE)
         await kubelet_refused(team, name)
         assert (await team.client.get(PODS, name, team.name)).status.phase == "Pending"
+        assert "waiting" in (await status(team, name))["state"]
     mirror = await team.client.get(BUILTIN_CLAIMS, "mine", team.name)
     assert [user.name for user in mirror.status.reserved_for] == ["first"]
     assert prepared(cluster.node(node)).keys() == {uid}
+    assert calls(cluster, node, PREPARED).count(uid) == 1
 
     await team.delete(PODS, "bound")
     await team.delete(PODS, "first")

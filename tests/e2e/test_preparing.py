@@ -20,6 +20,9 @@ pytestmark = pytest.mark.cluster
 
 LATER = "later.example.com"
 
+LOOKED_AT = {"metadata": {"annotations": {"parley.dev/test": "look"}}}
+"""A kubelet asks again a while after a failure, and at once when anything about the pod changes."""
+
 
 async def test_a_claim_that_could_not_be_prepared_is_when_the_kubelet_asks_again(
     cluster: Cluster, team: Namespace, tmp_path: Path
@@ -38,6 +41,7 @@ async def test_a_claim_that_could_not_be_prepared_is_when_the_kubelet_asks_again
         )
 
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        await team.client.patch(PODS, "first-lacks", LOOKED_AT, team.name)
 
         await team.runs("first-lacks")
         assert calls(cluster, node.name, PREPARED, program="later") == [uid]

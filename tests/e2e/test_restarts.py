@@ -74,7 +74,6 @@ async def test_a_container_or_a_sandbox_that_dies_is_made_again_with_its_device_
     [
         ("parley-kubelet", "stop"),
         ("parley-kubelet", "kill"),
-        ("kubelet", "stop"),
         ("kubelet", "kill"),
         ("containerd", "kill"),
     ],
