@@ -1,13 +1,13 @@
 """The way in for schedulers: HTTP, one path a verb. Only a leader answers; the others say so with 503."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import structlog
 from aiohttp import web
 
-from parley.scheduler.extender.door import ExtenderDoor
 from parley.scheduler.extender.wire import BadCall
 
 log = structlog.get_logger(__name__)
@@ -15,7 +15,16 @@ log = structlog.get_logger(__name__)
 LARGEST_CALL = 16 * 1024 * 1024
 """In bytes: a pod of the largest size, and 50,000 nodes with the longest names."""
 
-Leading = Callable[[], ExtenderDoor | None]
+
+class Answering(Protocol):
+    """What answers calls; see ExtenderDoor."""
+
+    @property
+    def verbs(self) -> Sequence[str]: ...
+    async def answer(self, verb: str, body: bytes) -> bytes: ...
+
+
+Leading = Callable[[], Answering | None]
 """The door of a process that leads and has begun to act."""
 
 

@@ -1,0 +1,127 @@
+"""The way in for schedulers: paths, who answers, and over TLS who gets in, also after certificates were renewed."""
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from parley.devcluster.certificates import Authority
+from parley.scheduler.extender.certificates import Certificates
+from parley.scheduler.extender.server import serving
+from parley.scheduler.extender.wire import BadCall
+
+
+class Echo:
+    """A door that says what it was asked."""
+
+    verbs: Sequence[str] = ("filter", "bind")
+
+    async def answer(self, verb: str, body: bytes) -> bytes:
+        if not body:
+            raise BadCall("not what kube-scheduler sends: nothing")
+        return verb.encode() + b" " + body
+
+
+@asynccontextmanager
+async def asking(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[Any]:
+    """A function that posts, over a new connection each time; it gives status and body."""
+    scheme = "https" if context is not None else "http"
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+
+        async def ask(path: str, body: bytes = b"", method: str = "POST") -> tuple[int, str]:
+            url = f"{scheme}://127.0.0.1:{port}/{path}"
+            async with session.request(method, url, data=body, ssl=context or True) as answer:
+                return answer.status, await answer.text()
+
+        yield ask
+
+
+async def test_each_verb_is_a_path() -> None:
+    async with serving(Echo, "127.0.0.1", 0) as port, asking(port) as ask:
+        assert await ask("filter", b"{}") == (200, "filter {}")
+        assert await ask("bind", b"[]") == (200, "bind []")
+
+
+async def test_what_is_no_verb_and_what_is_no_call_are_refused_in_words() -> None:
+    async with serving(Echo, "127.0.0.1", 0) as port, asking(port) as ask:
+        assert await ask("evict", b"{}") == (404, "there is no verb evict: filter, bind")
+        assert await ask("filter") == (400, "not what kube-scheduler sends: nothing")
+
+
+async def test_who_does_not_lead_answers_nothing_and_is_not_ready() -> None:
+    leading: list[Any] = []
+    async with serving(lambda: leading[0] if leading else None, "127.0.0.1", 0) as port, asking(port) as ask:
+        assert await ask("filter", b"{}") == (503, "this process does not lead")
+        assert (await ask("readyz", method="GET"))[0] == 503
+        assert (await ask("healthz", method="GET"))[0] == 200
+        leading.append(Echo())
+        assert (await ask("readyz", method="GET"))[0] == 200
+        assert (await ask("filter", b"{}"))[0] == 200
+
+
+def authority(folder: Path) -> Authority:
+    """A new one, with certificates for the door and for a scheduler."""
+    now = datetime.now(UTC)
+    made = Authority.create(folder, now)
+    made.serving("door", ["127.0.0.1"], now)
+    made.client("scheduler", "system:kube-scheduler", [], now)
+    return made
+
+
+def files(made: Authority) -> Certificates:
+    return Certificates(made.named("door").certificate, made.named("door").key, made.pair.certificate)
+
+
+def scheduler(made: Authority, *, known: bool = True) -> ssl.SSLContext:
+    """How a scheduler connects that trusts this authority; `known` ones have a certificate of it."""
+    context = ssl.create_default_context(cafile=str(made.pair.certificate))
+    if known:
+        context.load_cert_chain(made.named("scheduler").certificate, made.named("scheduler").key)
+    return context
+
+
+async def test_over_tls_only_a_scheduler_with_a_certificate_of_the_authority_gets_in(tmp_path: Path) -> None:
+    ours, other = authority(tmp_path / "ours"), authority(tmp_path / "other")
+    async with serving(Echo, "127.0.0.1", 0, files(ours).context()) as port:
+        async with asking(port, scheduler(ours)) as ask:
+            assert await ask("filter", b"{}") == (200, "filter {}")
+        stranger = scheduler(ours, known=False)
+        stranger.load_cert_chain(other.named("scheduler").certificate, other.named("scheduler").key)
+        for context in (scheduler(ours, known=False), stranger):
+            async with asking(port, context) as ask:
+                with pytest.raises(aiohttp.ClientError):
+                    await ask("filter", b"{}")
+
+
+async def test_renewed_certificates_hold_from_the_next_connection_on(tmp_path: Path) -> None:
+    folder = tmp_path / "pki"
+    before = authority(folder)
+    old = scheduler(before)
+    async with serving(Echo, "127.0.0.1", 0, files(before).context()) as port:
+        async with asking(port, old) as ask:
+            assert (await ask("filter", b"{}"))[0] == 200
+        new = scheduler(authority(folder))
+        async with asking(port, new) as ask:
+            assert (await ask("filter", b"{}"))[0] == 200
+        async with asking(port, old) as ask:
+            with pytest.raises(aiohttp.ClientError):
+                await ask("filter", b"{}")
+
+
+async def test_certificates_that_are_just_being_replaced_leave_the_known_ones_in_force(tmp_path: Path) -> None:
+    made = authority(tmp_path / "pki")
+    async with serving(Echo, "127.0.0.1", 0, files(made).context()) as port:
+        key = made.named("door").key
+        whole = key.read_bytes()
+        key.write_bytes(whole[:20])
+        async with asking(port, scheduler(made)) as ask:
+            assert (await ask("filter", b"{}"))[0] == 200
+        key.write_bytes(whole)
+        async with asking(port, scheduler(made)) as ask:
+            assert (await ask("filter", b"{}"))[0] == 200
