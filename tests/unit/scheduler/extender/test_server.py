@@ -1,4 +1,4 @@
-"""The way in for schedulers: paths, who answers, and over TLS who gets in, also after certificates were renewed."""
+"""The way in for schedulers: paths, who answers, and over TLS who gets in, also after a renewal."""
 
 import ssl
 from collections.abc import AsyncIterator, Sequence
