@@ -147,6 +147,9 @@ class Metrics:
         self.driver_seconds = self._histogram(
             "parley_driver_call_seconds", "How long calls of a driver took.", ["driver", "call"], _CALL_SECONDS
         )
+        self.extender_seconds = self._histogram(
+            "parley_extender_call_seconds", "Calls of schedulers to the extender.", ["verb"], _CALL_SECONDS
+        )
         self.allocation_failures = self._counter(
             "parley_allocation_failures", "Allocations that a driver did not make.", ["driver", "kind"]
         )

@@ -142,6 +142,7 @@ class Controller:
             clock,
             settings.candidates,
             Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources)),
+            metrics,
         )
         self._door, self.extender = doors.native, doors.extender
         self.cluster.observe(RESOURCE_SLICES, self._slice_changed)

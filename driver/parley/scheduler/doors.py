@@ -6,6 +6,7 @@ from parley.control.allocation import Allocator
 from parley.control.cluster import Cluster, Key
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
+from parley.control.metrics import Metrics
 from parley.control.records import Records
 from parley.kube.client import Client
 from parley.kube.clock import Clock
@@ -38,6 +39,7 @@ class Doors:
         clock: Clock,
         candidates: int,
         scope: Scope,
+        metrics: Metrics,
     ) -> None:
         pods = Pods(cluster, telling, queue)
         talks = Talks(cluster, ledger, records, pods, candidates)
@@ -45,7 +47,17 @@ class Doors:
         negotiator = Negotiator(cluster, ledger, drivers, pods, talks, placing, candidates)
         self.extender = (
             ExtenderDoor(
-                client, cluster, ledger, drivers, placing, pods, scope, clock, candidates, negotiator.negotiate
+                client,
+                cluster,
+                ledger,
+                drivers,
+                placing,
+                pods,
+                scope,
+                clock,
+                candidates,
+                negotiator.negotiate,
+                metrics,
             )
             if scope
             else None

@@ -25,6 +25,7 @@ def every_figure() -> Iterable[Metric]:
     metrics.pods.waits("waits", reasons.NOTHING_VIABLE)
     metrics.pods.bound("bound", rounds=1)
     metrics.driver_seconds.labels("device", "allocate").observe(1)
+    metrics.extender_seconds.labels("filter").observe(1)
     metrics.allocation_failures.labels("device", "permanent").inc()
     metrics.api_writes.labels("create", "pods", "ok").inc()
     metrics.api_write_seconds.labels("create", "pods").observe(1)

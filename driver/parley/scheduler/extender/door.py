@@ -11,6 +11,7 @@ from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
 from parley.control.cluster import Cluster, Key, over
 from parley.control.ledger import Ledger
+from parley.control.metrics import Metrics
 from parley.control.podclaims import PodClaim, Problem
 from parley.kube.client import Client
 from parley.kube.clock import Clock
@@ -53,6 +54,7 @@ class ExtenderDoor:
         clock: Clock,
         candidates: int,
         negotiate: NegotiateAmong,
+        metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._drivers = drivers
@@ -66,6 +68,8 @@ class ExtenderDoor:
         self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
         self._negotiate = negotiate
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
+        self._monotonic = metrics.monotonic
+        self._seconds = metrics.extender_seconds
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
@@ -85,7 +89,11 @@ class ExtenderDoor:
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """What an extender of these bytes says to a scheduler's call. Raises wire.BadCall."""
-        return await self._verbs[verb](body)
+        started = self._monotonic()
+        try:
+            return await self._verbs[verb](body)
+        finally:
+            self._seconds.labels(verb).observe(self._monotonic() - started)
 
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self._backed.changed(old, new)
