@@ -14,7 +14,6 @@ from parley.devcluster.second_scheduler import (
     SCHEDULER_NAME,
     SECOND_SCHEDULER,
     configuration,
-    grant,
     start_second_scheduler,
 )
 
@@ -57,7 +56,6 @@ class SecondScheduler:
     def _start(self) -> None:
         if self._name == DEFAULT:
             return
-        grant(self._cluster, self._deploy)
         if self._name == EXTENDER:
             start_second_scheduler(self._cluster, self._deploy, self._address)
         else:

@@ -23,7 +23,7 @@ from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.devcluster import Cluster
 from parley.devcluster.parley import CONTROLLER, NAMESPACE, run_parley
-from parley.devcluster.second_scheduler import free_address
+from parley.devcluster.second_scheduler import free_address, grant
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
@@ -84,6 +84,7 @@ class Stage:
             run_parley, self._cluster, deploy=_DEPLOY, controller=controller, controller_arguments=options
         )
         await asyncio.to_thread(run)
+        await asyncio.to_thread(grant, self._cluster, _DEPLOY)
         self._running = (*self._running, CONTROLLER)
         for account in (CONTROLLER, DRIVER):
             await self.api.request("POST", _FLOW_SCHEMAS, flow_schema(NAMESPACE, account))
