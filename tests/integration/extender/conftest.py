@@ -22,6 +22,7 @@ from parley.devcluster import Cluster, Component
 from parley.devcluster.parley import CONTROLLER, NAMESPACE
 from parley.devcluster.second_scheduler import (
     SCHEDULER_NAME,
+    SECOND_SCHEDULER,
     free_address,
     grant,
     start_second_scheduler,
@@ -99,6 +100,14 @@ async def team(admin: Client, controller: Component) -> AsyncIterator[Namespace]
         await mine.create(resource_class("gpu"))
         yield mine
         print(f"the controller said last:\n{controller.last_lines()}")
+
+
+def lead_again(cluster: Cluster) -> None:
+    """Start the second scheduler, which a test has stopped, so that it leads at once."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    if any(lease["metadata"]["name"] == SECOND_SCHEDULER for lease in cluster.api.get(path)["items"]):
+        cluster.api.request("DELETE", f"{path}/{SECOND_SCHEDULER}")
+    cluster.component(SECOND_SCHEDULER).start()
 
 
 Devices = Callable[..., Awaitable[None]]
