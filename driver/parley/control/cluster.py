@@ -1,15 +1,15 @@
 """What the API server has, in memory: one reflector per kind, and the sums and indexes over them.
 
-Whoever wants to hear of changes gives a `Listener`; it is called after the cache is up to date, so that it
+Whoever wants to hear of changes is a `Listener`; it is called after the cache is up to date, so that it
 sees the new state everywhere. Nothing here decides or writes.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
 from parley.api.resources import (
@@ -33,6 +33,8 @@ from parley.kube.client import Client
 from parley.kube.reflector import OnChange, Reflector
 from parley.negotiation.fit import Amounts, amounts, requested
 from parley.sdk import PodReference
+
+T = TypeVar("T")
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -64,13 +66,14 @@ class Listener(Protocol):
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None: ...
 
 
 class Cluster:
     """The caches. `run` keeps them; `synced` waits until all are filled once."""
 
-    def __init__(self, client: Client, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, client: Client) -> None:
+        self._listener: Listener | None = None
         self.usage = Usage()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
@@ -78,15 +81,17 @@ class Cluster:
         self._pods = Reflector(client, PODS, on_change=self._pod, transform=kept.pod)
         self._nodes = Reflector(client, NODES, on_change=self._node)
         self._mirrors = Reflector(client, BUILTIN_CLAIMS, on_change=self._mirror)
-        self._template_mirrors = Reflector(client, BUILTIN_TEMPLATES, on_change=listener.template_mirror_changed)
-        self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)
-        self._claims = Reflector(client, CLAIMS, on_change=listener.claim_changed)
-        self._templates = Reflector(client, TEMPLATES, on_change=listener.template_changed)
+        self._template_mirrors = Reflector(
+            client, BUILTIN_TEMPLATES, on_change=self._telling(lambda to: to.template_mirror_changed)
+        )
+        self._classes = Reflector(client, CLASSES, on_change=self._telling(lambda to: to.class_changed))
+        self._claims = Reflector(client, CLAIMS, on_change=self._telling(lambda to: to.claim_changed))
+        self._templates = Reflector(client, TEMPLATES, on_change=self._telling(lambda to: to.template_changed))
         self._schedulings = Reflector(
             client,
             POD_SCHEDULINGS,
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
-            on_change=listener.scheduling_changed,
+            on_change=self._telling(lambda to: to.scheduling_changed),
         )
         self._all: list[Reflector[Any]] = [
             self._classes,
@@ -102,7 +107,19 @@ class Cluster:
         self._observed: dict[Resource[Any], list[OnChange[Any]]] = {}
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
+        self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
         self._claims.index("pod", lambda claim: filter(None, [owner_uid(claim)]))
+
+    def listen(self, listener: Listener) -> None:
+        """From now on the listener hears of changes; nobody did before."""
+        self._listener = listener
+
+    def _telling(self, heard: Callable[[Listener], OnChange[T]]) -> OnChange[T]:
+        def changed(old: T | None, new: T | None) -> None:
+            if self._listener is not None:
+                heard(self._listener)(old, new)
+
+        return changed
 
     @property
     def caches(self) -> Sequence[Reflector[Any]]:
@@ -211,7 +228,8 @@ class Cluster:
             self.usage.remove(new.metadata.uid)
         elif new is not None and new.spec.node_name and self.usage.node_of(new.metadata.uid) != new.spec.node_name:
             self.usage.put(new.metadata.uid, new.spec.node_name, requested(new))
-        self._listener.pod_changed(old, new)
+        if self._listener is not None:
+            self._listener.pod_changed(old, new)
 
     def _node(self, old: Node | None, new: Node | None) -> None:
         if new is not None:
@@ -220,7 +238,8 @@ class Cluster:
             self._allocatable.pop(old.metadata.name, None)
         if old is None or new is None:
             self._node_names = tuple(self._allocatable)
-        self._listener.node_changed(old, new)
+        if self._listener is not None:
+            self._listener.node_changed(old, new)
 
     def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         for claim, present in ((old, False), (new, True)):
@@ -234,4 +253,5 @@ class Cluster:
                 del claims[entry]
             if not claims:
                 del self._by_pod[owner]
-        self._listener.mirror_changed(old, new)
+        if self._listener is not None:
+            self._listener.mirror_changed(old, new)

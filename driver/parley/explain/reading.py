@@ -205,7 +205,7 @@ async def _silence() -> AsyncIterator[Any]:
 
 async def _filled(client: Client) -> Cluster:
     """The controller's caches, filled once."""
-    cluster = Cluster(client, _Nobody())
+    cluster = Cluster(client)
     running = asyncio.create_task(cluster.run())
     try:
         await cluster.synced()
@@ -213,20 +213,3 @@ async def _filled(client: Client) -> Cluster:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     return cluster
-
-
-def _ignored(old: Any, new: Any) -> None:
-    """There are no changes."""
-
-
-class _Nobody:
-    """Hears of nothing."""
-
-    pod_changed = staticmethod(_ignored)
-    node_changed = staticmethod(_ignored)
-    mirror_changed = staticmethod(_ignored)
-    template_mirror_changed = staticmethod(_ignored)
-    class_changed = staticmethod(_ignored)
-    claim_changed = staticmethod(_ignored)
-    scheduling_changed = staticmethod(_ignored)
-    template_changed = staticmethod(_ignored)

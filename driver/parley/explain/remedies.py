@@ -29,6 +29,7 @@ ADVICE: Mapping[str, str] = {
     reasons.CLASS_NOT_FOUND: "create the ResourceClass, or make the claim or template anew with the right name",
     reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: drivers outside of the controller were asked",
     reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
+    reasons.OTHER_SCHEDULER: "make the pod anew without schedulerName, for the cluster's own scheduler",
     reasons.LIMIT_REACHED: "end pods that hold some, or raise `limits` of the class",
     reasons.PARAMETERS_INVALID: "correct the class, or make the claim or template anew: its spec can't be changed",
     reasons.CLAIM_NOT_FOUND: "create the claim or template; its namespace has to be the pod's",

@@ -172,6 +172,10 @@ class ExtenderDoor:
             self._rejections.drop(pod.uid)
         return wire.bound(why_not)
 
+    def seen(self, pod: Pod) -> None:
+        """The pod came or changed in any way: a bind may wait for its status."""
+        self._news.tell(_key(pod))
+
     def busy_with(self, pod: Pod) -> bool:
         """Whether the pod is just being bound; if so, that hears of the news."""
         if not self._binder.node_of(pod.metadata.uid):

@@ -1,0 +1,223 @@
+"""What a change in the cluster may affect: keys of what is to be looked at again. Nothing is decided here.
+
+Changes are heard from the moment when everything is restored; what the caches had before is looked at once.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
+from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.control.cluster import Cluster, Key, done, over, reference
+from parley.control.giving_back import GivingBack
+from parley.control.immediate import Immediate
+from parley.control.ledger import Holding, Ledger
+from parley.control.mirror import is_mirror, owner_pod
+from parley.control.podclaims import NODES, Topic
+from parley.control.podscheduling import Publisher
+from parley.control.releasing import Releases, out_of_service
+from parley.control.restoring import adopt_record, count_again, count_foreign
+from parley.control.standin import driver_of_record, is_stand_in
+from parley.kube.queue import WorkQueue
+from parley.scheduler.doors import Doors
+from parley.sdk import PodReference
+from parley.sdk.embedded import EmbeddedDriver
+
+
+def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
+    """How a key is named in a log entry: {"pod": "team/a"}."""
+    return lambda key: {kind: "/".join(key)}
+
+
+def _pod_fields(pod: PodReference) -> Mapping[str, object]:
+    return {"pod": f"{pod.namespace}/{pod.name}"}
+
+
+@dataclass(frozen=True)
+class Queues:
+    """What is to be looked at: pods, named claims and templates by name, pods whose PodScheduling is behind."""
+
+    pods: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("pod")))
+    claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
+    templates: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("template")))
+    publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
+
+
+class Changes:
+    """Hears of changes, as the cluster's listener."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        cluster: Cluster,
+        ledger: Ledger,
+        drivers: Mapping[str, EmbeddedDriver],
+        doors: Doors,
+        immediate: Immediate,
+        giving_back: GivingBack,
+        releases: Releases,
+        publisher: Publisher,
+    ) -> None:
+        self._queues = queues
+        self._cluster = cluster
+        self._ledger = ledger
+        self._drivers = drivers
+        self._doors = doors
+        self._immediate = immediate
+        self._giving_back = giving_back
+        self._releases = releases
+        self._publisher = publisher
+
+    def look_at(self, holding: Holding) -> None:
+        """Its pods are looked at again."""
+        for user in holding.pods.values():
+            self._queues.pods.add((user.namespace, user.name))
+
+    def enqueue(self, pod: Pod) -> None:
+        """The pod is looked at, if it has claims."""
+        if pod.spec.resource_claims:
+            self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
+
+    def wake(self, topic: Topic) -> None:
+        """Something changed: look again at the pods and immediate claims that it may help."""
+        self._doors.native.wake(topic)
+        self._immediate.wake(topic)
+
+    def freed(self, holding: Holding) -> None:
+        """What it held is free."""
+        self.wake(("driver", holding.driver))
+        if holding.named:
+            self.wake(("claim", holding.namespace, holding.claim))
+            self._queues.claims.add((holding.namespace, holding.claim))
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None:
+            self._doors.native.unconfirmed.discard(new.metadata.uid)
+            if old is None or self._concerns_us(old, new):
+                self.enqueue(new)
+            if self._doors.extender is not None:
+                self._doors.extender.seen(new)
+            if over(new):
+                self._doors.native.pod_ended(new.metadata.uid)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            ended = done(old) or not old.spec.node_name
+            self._doors.native.pod_gone(reference(old), running_on="" if ended else old.spec.node_name)
+            self.enqueue(old)
+        if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
+            self._doors.native.wake(NODES)
+
+    def _concerns_us(self, old: Pod, new: Pod) -> bool:
+        """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status
+        of a claim that was known before: each look may ask drivers about every node."""
+        return (
+            old.metadata.uid != new.metadata.uid
+            or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            or old.spec != new.spec
+            or old.status.phase != new.status.phase
+            or old.status.nominated_node_name != new.status.nominated_node_name
+            or any(
+                self._cluster.generated(old, e.name) != self._cluster.generated(new, e.name)
+                for e in new.spec.resource_claims
+            )
+        )
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and new is not None and not _differs(old, new):
+            return
+        self.wake(NODES)
+        if old is not None and out_of_service(new):
+            for holding in self._ledger:
+                if old.metadata.name in holding.owed:
+                    self._queues.claims.add((holding.namespace, holding.claim))
+
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """A node plugin may have come or gone."""
+        if old is None or new is None:
+            self.wake(NODES)
+
+    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        claim = new or old
+        if claim is None:
+            return
+        key = (claim.metadata.namespace, claim.metadata.name)
+        if not is_mirror(claim):
+            self._foreign_changed(old, new)
+            self._queues.claims.add(key)
+            self.wake(("claim", *key))
+        elif (owner := owner_pod(claim)) is not None:
+            self._queues.pods.add((owner.namespace, owner.name))
+        else:
+            self._queues.claims.add(key)
+            self._look_at_users(key)
+
+    def _look_at_users(self, key: Key) -> None:
+        """Pods that use or wait for the named claim."""
+        if (holding := self._ledger.of_claim(*key)) is not None:
+            self.look_at(holding)
+        if (expecting := self._ledger.expected_for(*key)) is not None:
+            self._queues.pods.add((expecting.namespace, expecting.name))
+        claim = self._cluster.claim(key)
+        if claim is not None and is_stand_in(claim):
+            for owner in claim.metadata.owner_references:
+                self._queues.pods.add((claim.metadata.namespace, owner.name))
+        self.wake(("claim", *key))
+
+    def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if new is not None and count_foreign(self._drivers, new):
+            return
+        gone = old.status.allocation if old is not None else None
+        for name in {result.driver for result in gone.devices.results} if gone else ():
+            if old is not None and name in self._drivers:
+                self._drivers[name].driver.forget(old.metadata.uid)
+                self.wake(("driver", name))
+
+    def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
+        if (mirror := new or old) is not None:
+            key = (mirror.metadata.namespace, mirror.metadata.name)
+            self._queues.templates.add(key)
+            self.wake(("template", *key))
+
+    def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
+        if (class_ := new or old) is None:
+            return
+        if old is None:
+            count_again(self._cluster, self._ledger, self._drivers, class_.metadata.name)
+        self.wake(("class", class_.metadata.name))
+        for claim in self._cluster.claims():
+            if claim.spec.resource_class_name == class_.metadata.name:
+                self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
+
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if (claim := new or old) is not None:
+            key = (claim.metadata.namespace, claim.metadata.name)
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._releases.gone(old)
+            self._giving_back.record_changed(claim, gone=new is None)
+            if new is not None and driver_of_record(new) not in self._drivers:
+                adopt_record(self._cluster, self._ledger, self._drivers, new)
+            self._queues.claims.add(key)
+            self._look_at_users(key)
+
+    def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
+        if (scheduling := new or old) is None:
+            return
+        meta = scheduling.metadata
+        self._queues.pods.add((meta.namespace, meta.name))
+        if new is None:
+            for owner in meta.owner_references:
+                self._publisher.lost(PodReference(meta.namespace, meta.name, owner.uid))
+
+    def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
+        if (template := new or old) is not None:
+            key = (template.metadata.namespace, template.metadata.name)
+            self._queues.templates.add(key)
+            self.wake(("template", *key))
+
+
+def _differs(old: Node, new: Node) -> bool:
+    """Whether anything changed that decides about candidates; heartbeats do not count."""
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+    )
