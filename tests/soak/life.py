@@ -10,7 +10,7 @@ from typing import Any
 from tests.soak import pods as kinds
 from tests.soak.pods import NAMESPACE, NODE_KINDS, POD_KINDS
 from tests.soak.processes import acting_as
-from tests.soak.world import Process, World
+from tests.soak.world import SECOND_SCHEDULER, Process, World
 
 from parley.api.resources import (
     BUILTIN_CLAIMS,
@@ -115,7 +115,9 @@ class Life:
         kind = self._chance.choices(list(POD_KINDS), [weight for weight, *_ in POD_KINDS.values()])[0]
         node = self._some_node() if self._chance.random() < 0.05 else ""
         seconds = self._chance.uniform(0, 20) if self._chance.random() < 0.2 else None
-        self._create(PODS, kinds.pod(f"p{self._pods}-{kind}", kind, node=node, seconds=seconds))
+        scheduler = SECOND_SCHEDULER if self._chance.random() < self._world.plan.extender else ""
+        name = f"p{self._pods}-{kind}"
+        self._create(PODS, kinds.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler))
 
     def _delete_pod(self) -> None:
         if (found := self._some(PODS)) is not None:
@@ -135,9 +137,10 @@ class Life:
         """A pod of the same name follows at once, as in a StatefulSet."""
         if (found := self._some(PODS)) is not None:
             name, kind = found.meta["name"], found.meta["labels"]["kind"]
+            scheduler = found.body["spec"]["schedulerName"]
             self._delete(PODS, name, grace=0)
             if not self._there(PODS, name):
-                self._create(PODS, kinds.pod(name, kind))
+                self._create(PODS, kinds.pod(name, kind, scheduler=scheduler))
 
     # -- the cluster
 

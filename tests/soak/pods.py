@@ -82,8 +82,11 @@ POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
 """How often, claims from templates, named claims, and the rest of the spec."""
 
 
-def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None) -> Json:
-    """A pod of that kind: put on a node by its creator if one is named, and ending by itself after `seconds`."""
+def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None, scheduler: str = "") -> Json:
+    """A pod of that kind: put on a node by its creator if one is named, and ending by itself after `seconds`.
+
+    `scheduler` is the one that it names; without it the cluster's own places it.
+    """
     _, templates, claims, spec = POD_KINDS[kind]
     entries: list[Json] = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
     entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
@@ -98,6 +101,8 @@ def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None) -
     }
     if node:
         body["spec"]["nodeName"] = node
+    if scheduler:
+        body["spec"]["schedulerName"] = scheduler
     return typed(PODS, body)
 
 

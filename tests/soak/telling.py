@@ -18,7 +18,8 @@ def _pods(world: World) -> Iterator[str]:
         meta, spec, status = stored.meta, stored.body["spec"], stored.body["status"]
         node, going = spec.get("nodeName", "-"), "deleted" if meta.get("deletionTimestamp") else ""
         nominated = status.get("nominatedNodeName", "")
-        yield f"  pod {meta['name']}: {node} {status.get('phase')} {nominated} {going}".rstrip()
+        scheduler = spec["schedulerName"]
+        yield f"  pod {meta['name']} ({scheduler}): {node} {status.get('phase')} {nominated} {going}".rstrip()
 
 
 def _nodes(world: World) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The cluster of a soak: an observed API server, models of Kubernetes' parts, and one or two real controllers.
 
+Where the plan has pods for the extender door, a second scheduler asks whichever controller leads.
+
 The controllers are processes that can be killed, stopped, cut off and troubled; what ends by losing its lease is
 started again, as a Deployment would do. What users and meddlers do to this cluster is `life`.
 """
@@ -18,15 +20,17 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.leased import LeasedClient
 from parley.kube.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
-from parley.scheduler.controller import Controller
+from parley.scheduler.controller import Controller, Settings
 from parley.sdk import Allocation, Device
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
+from parley.simulate.extender_calls import ExtenderUnavailable
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.node_plugins import NodePlugins
 
 CALM = Rates()
+SECOND_SCHEDULER = "parley"
 TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
 
 MOST_AT_ONCE = 2000
@@ -61,20 +65,23 @@ class CountedDriver(DeviceDriver):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
-    allocations, and meddlers and mistakes of administrators."""
+    allocations, meddlers and mistakes of administrators, and which part of the pods goes through the extender
+    door (0 to 1)."""
 
     lease: bool = False
     rates: Rates = CALM
     failing: float = 0.0
     meddling: bool = True
+    extender: float = 0.0
 
     @classmethod
     def drawn(cls, chance: random.Random) -> "Plan":
-        """Half of the worlds have trouble, a third two controllers."""
+        """Half of the worlds have trouble, a third two controllers; three of five use the extender door."""
         return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
+            extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
         )
 
 
@@ -89,6 +96,7 @@ class Process:
         self.dead = False
         self.client = TroubleClient(world.server.client(), world.chance, plan.rates)
         self._world = world
+        self._requests: set[asyncio.Task[bytes]] = set()
         world.server.fences[name] = self._may_send
         self._elector = self._candidate() if plan.lease else None
         with acting_as(name):
@@ -117,17 +125,34 @@ class Process:
 
     async def _lead(self) -> None:
         client = self.client if self._elector is None else LeasedClient(self.client, self._elector)
-        self.controller = Controller(client, [self.driver], clock=self._world.clock)
+        settings = Settings(scheduler_names=(SECOND_SCHEDULER,))
+        self.controller = Controller(client, [self.driver], settings, clock=self._world.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:
             await self.controller.run()
         finally:
             restored.cancel()
             self.controller = None
+            for request in self._requests:
+                request.cancel()
+            await asyncio.gather(*self._requests, return_exceptions=True)
 
     async def _restored(self, controller: Controller) -> None:
         await controller.ready.wait()
         self._world.invariants.memory_lost()
+
+    async def answer(self, verb: str, body: bytes) -> bytes:
+        """What its extender door says; the connection breaks when it ends."""
+        assert self.controller is not None
+        assert self.controller.extender is not None
+        with acting_as(self.name):
+            request = asyncio.create_task(self.controller.extender.answer(verb, body))
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
+        await asyncio.wait({request})
+        if request.cancelled():
+            raise ExtenderUnavailable
+        return request.result()
 
     @property
     def leads(self) -> bool:
@@ -182,8 +207,19 @@ class World:
         ):
             with acting_as(name):
                 self._parts.append(asyncio.create_task(part.run(), name=name))
+        if self.plan.extender:
+            with acting_as("second scheduler"):
+                client = self.server.client("second-scheduler")
+                second = KubeScheduler(client, self.clock, SECOND_SCHEDULER, self._ask_leader)
+                self._parts.append(asyncio.create_task(second.run(), name="second scheduler"))
         for _ in range(2 if self.plan.lease else 1):
             self.start_process()
+
+    async def _ask_leader(self, verb: str, body: bytes) -> bytes:
+        leader = self.leader
+        if leader is None:
+            raise ExtenderUnavailable
+        return await leader.answer(verb, body)
 
     def start_process(self) -> Process:
         """One more controller."""

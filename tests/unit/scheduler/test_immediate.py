@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 NAMESPACE = "default"
 
 
@@ -143,6 +145,7 @@ def test_the_allocation_outlives_its_pods(play: Any, end: str) -> None:
     play(scenario)
 
 
+@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
 def test_pods_use_an_exclusive_claim_one_at_a_time_in_the_order_of_their_arrival(play: Any) -> None:
     async def scenario(world: World) -> None:
         await gpus(world, a=1, b=1)
@@ -460,6 +463,7 @@ def apart() -> dict[str, Any]:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
+@pytest.mark.doors("native")  # the extender door knows what its scheduler refuses before
 def test_a_pod_that_the_scheduler_refuses_waits_and_the_claim_stays(play: Any) -> None:
     async def scenario(world: World) -> None:
         await gpus(world, a=1, b=0)

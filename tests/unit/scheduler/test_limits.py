@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 TWO_CLAIMS = [{"claims": 2}]
 
 
@@ -45,7 +47,7 @@ def test_the_pod_over_the_limit_waits_and_its_words_say_what_to_do(play: Any) ->
         await begin(world, TWO_CLAIMS)
         for name in ("p", "q", "r"):
             await world.add_pod(name, "shelf")
-        await world.settle()
+            await world.settle()
         assert await running(world) == ["p", "q"]
         message = (
             "namespace default holds 2 of 2 claims that class shelf allows it, 1 more wanted: "
@@ -57,6 +59,7 @@ def test_the_pod_over_the_limit_waits_and_its_words_say_what_to_do(play: Any) ->
     play(scenario)
 
 
+@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
 @pytest.mark.parametrize("end", ["delete_pod", "finish_pod"])
 def test_when_a_pod_ends_the_next_one_gets_its_part_of_the_limit(play: Any, end: str) -> None:
     async def scenario(world: World) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 NAMESPACE = "n" * 63
 LABEL = "e" * 63
 

@@ -2,12 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from parley.api.resources import CLAIMS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
     World = Any
+
+pytestmark = pytest.mark.doors("native", "extender")
 
 
 def test_a_pod_whose_claim_is_made_anew_with_good_parameters_is_bound(play: Any) -> None:

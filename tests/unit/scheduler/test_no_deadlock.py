@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
     World = Any
+
+pytestmark = pytest.mark.doors("native", "extender")
 
 T = TypeVar("T")
 EXCLUSIVE = ("x", "y", "z")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 ROOT = Path(__file__).parents[3]
 BROKEN = PermanentError("the firmware is too old")
 FAILED = "driver shelf.example.com could not allocate on node {}: the firmware is too old"
@@ -133,6 +135,7 @@ def test_a_class_may_fail_the_pod_so_that_its_controller_replaces_it(play: Any, 
     play(scenario)
 
 
+@pytest.mark.doors("native")  # the rights of the base; the overlay has more
 def test_the_manifest_gives_the_controller_the_rights_to_do_so(play: Any) -> None:
     documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "controller.yaml").read_text())
     (role,) = [d for d in documents if d["kind"] == "ClusterRole" and d["metadata"]["name"] == "parley-controller"]

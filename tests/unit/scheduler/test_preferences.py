@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 
 class OtherShelfDriver(ShelfDriver):
     """A second driver of the same kind."""

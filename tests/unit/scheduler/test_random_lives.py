@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import Watcher, World
 else:
     World = Watcher = Any
+
+pytestmark = pytest.mark.doors("native", "extender")
 
 NODE_NAMES = ("a", "b", "c")
 KINDS = {

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 T = TypeVar("T")
 
 Play = Callable[[Callable[[World], Any]], None]

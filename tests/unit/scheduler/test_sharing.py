@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 else:
     World = Any
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 MOST = 256
 
 
@@ -72,6 +74,7 @@ def test_256_pods_share_a_claim_and_the_next_gets_in_when_one_leaves(play: Any) 
     play(scenario)
 
 
+@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "after-restarts"])
 def test_an_exclusive_claim_is_handed_on_in_the_order_of_arrival(play: Any, restarts: bool) -> None:
     async def scenario(world: World) -> None:
@@ -137,6 +140,7 @@ def test_the_turn_passes_to_the_next_if_the_first_in_line_can_not_use_it(play: A
     play(scenario)
 
 
+@pytest.mark.doors("native")  # a scheduler with an extender has an order of its own
 def test_handing_on_costs_as_much_however_many_wait(play: Any) -> None:
     def writes(waiting: int) -> int:
         counts: list[int] = []

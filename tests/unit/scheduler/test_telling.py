@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import structlog.testing
 
 from parley.api.resources import BUILTIN_TEMPLATES
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import NAMESPACE, World
 else:
     World, NAMESPACE = Any, "default"
+
+pytestmark = pytest.mark.doors("native", "extender")
 
 
 def value(world: World, name: str, **labels: str) -> float | None:
@@ -127,6 +130,7 @@ def test_a_pod_seen_after_it_was_bound_does_not_count_again(play: Any) -> None:
     play(scenario)
 
 
+@pytest.mark.doors("native")  # the extender door knows what its scheduler refuses before
 def test_a_node_that_the_scheduler_refuses_is_a_line(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("without-devices")

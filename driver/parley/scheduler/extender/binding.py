@@ -166,8 +166,15 @@ class Binder:
         if asked.outside:
             raise Refused("the driver of a class runs outside of the controller")
         if not await self._placing.allocate(key, pod, claims, asked, node, offered=False):
+            self._pause(key, pod)
             raise Refused(f"nothing could be allocated on node {node}")
         return self._recorded(claims)
+
+    def _pause(self, key: Key, pod: Pod) -> None:
+        """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
+        attempt = self._pods.attempt(pod)
+        if attempt.left.issuperset(attempt.outcome.viable):
+            self._pods.block(key, pod)
 
     def _recorded(self, claims: Sequence[PodClaim]) -> str:
         if any(self._ledger.get(claim.uid) is None for claim in claims):

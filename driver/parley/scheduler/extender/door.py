@@ -25,7 +25,7 @@ from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejected import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
 from parley.scheduler.placing import Placing
-from parley.scheduler.pods import Pods
+from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import have_preferences, scores
 from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
@@ -113,6 +113,8 @@ class ExtenderDoor:
             return wire.all_pass(names) if len(having) == len(nodes) else wire.passed(having, (), "")
         if self._binder.node_of(pod.metadata.uid):
             return self._being_bound(pod, nodes, names)
+        if (until := self._pods.attempt(pod).blocked_until) > now():
+            return self._paused(pod, nodes, names, until)
         verdict = self._judge.judge(pod, having, choosy=asked.choosy)
         if not verdict.viable:
             return self._reject(pod, nodes, names, verdict)
@@ -146,6 +148,13 @@ class ExtenderDoor:
         answer = wire.passed((), nodes, _SOON)
         problem = Problem(reasons.BINDING, "the pod is being bound", (), transient=True)
         self._rejections.add(pod, Rejection(names, nodes, answer, problem, ()))
+        return answer
+
+    def _paused(self, pod: Pod, nodes: Sequence[str], names: bytes, until: float) -> bytes:
+        """Drivers, or the API server, refused whatever was tried; an event has told why."""
+        problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
+        answer = wire.passed((), nodes, _message(pod, problem))
+        self._rejections.add(pod, Rejection(names, nodes, answer, problem, (), until=until, told=True))
         return answer
 
     async def _prioritize(self, body: bytes) -> bytes:
@@ -224,4 +233,8 @@ def _message(pod: Pod, problem: Problem) -> str:
         return _SOON
     if problem.code == reasons.OTHER_SCHEDULER:
         return f"Parley: {problem.message}"
+    if problem.code == reasons.ALLOCATION_FAILED:
+        return (
+            f"Parley: {problem.code}, see the events of pod {pod.metadata.name}; it is tried again after a pause"
+        )
     return f"Parley: {problem.code}, see podscheduling {pod.metadata.name}"

@@ -33,7 +33,8 @@ class Rejection:
 
     `names` are the nodes that it asked about, as it wrote them, and `nodes` the same; `revision` is that of the
     topics of the problem. `undo`: what the pod holds has to be given back before another answer is possible.
-    `outside`: drivers outside are asked about the nodes.
+    `outside`: drivers outside are asked about the nodes. `until`: before that time of the event loop's clock no
+    other answer is given, and nobody is made to ask.
     """
 
     names: bytes
@@ -43,12 +44,15 @@ class Rejection:
     revision: tuple[int, ...]
     undo: bool = False
     outside: bool = False
+    until: float = 0.0
     told: bool = False
     outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
 
     def still_holds(self, names: bytes, pods: Pods) -> bool:
         """Whether the same question has the same answer."""
+        if now() < self.until:
+            return self.names == names
         if self.problem.transient or self.nudged is not None:
             return False
         return self.names == names and self.revision == pods.revision(self.problem.topics)
@@ -59,12 +63,13 @@ class Rejection:
         `clear`: nothing is in the pod's way any more, which tells the end of a passing problem without topics.
         """
         revision = pods.revision(self.problem.topics)
-        ended = clear and self.problem.transient and not self.problem.topics
+        passes = self.problem.transient or bool(self.until)
+        ended = clear and passes and not self.problem.topics
         if revision == self.nudged or (revision == self.revision and not ended):
             return None
         if self.outdated_at is None:
             self.outdated_at = now()
-        return max(self.outdated_at + NUDGE_SECONDS - now(), 0.0)
+        return max(self.outdated_at + NUDGE_SECONDS - now(), self.until - now(), 0.0)
 
 
 class Rejections:
