@@ -17,6 +17,7 @@ from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
 from parley.devcluster import Cluster, NodeOptions
 from parley.devcluster.parley import CONTROLLER, NODE_PLUGIN, run_parley
+from parley.devcluster.second_scheduler import free_address
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
@@ -31,10 +32,16 @@ def device_files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]
 
 
 @pytest.fixture(scope="session")
-def cluster(device_files: Mapping[str, Path]) -> Iterator[Cluster]:
-    """The cluster, with Parley's controller and node plugins running."""
+def extender() -> str:
+    """The address at which the controller answers the second scheduler."""
+    return free_address()
+
+
+@pytest.fixture(scope="session")
+def cluster(device_files: Mapping[str, Path], extender: str) -> Iterator[Cluster]:
+    """The cluster, with Parley's controller, second scheduler and node plugins running."""
     with directory() as place, Cluster.start(place, nodes=[NodeOptions(name) for name in DEVICES]) as started:
-        run_parley(started, deploy=DEPLOY, devices=device_files)
+        run_parley(started, deploy=DEPLOY, devices=device_files, extender=extender)
         settle(started)
         for name in DEVICES:
             wait_for_registration(started, name)
