@@ -66,7 +66,6 @@ async def measure(stage: Stage, *, first: bool) -> Result:
 
 
 async def _tidy_up(stage: Stage) -> None:
-    await stage.api.request("DELETE", f"{PODS.path(_NAMESPACE)}?gracePeriodSeconds=0")
     await stage.api.request("DELETE", f"/api/v1/namespaces/{_NAMESPACE}")
 
     async def gone() -> bool:
