@@ -3,14 +3,13 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.conftest import World, played
 
 from parley.cli import logs
 from parley.kube.client import Client
-from parley.simulate.virtual_time import run
 from parley.web.links import Address, address
 from parley.web.pages import Page, page
-from parley.web.worlds import Worlds
+from parley.web.worlds import Aside, Worlds, here
 
 Scenario = Callable[[World], Awaitable[None]]
 Play = Callable[[Scenario], None]
@@ -20,16 +19,7 @@ Play = Callable[[Scenario], None]
 def play() -> Play:
     """Runs a scenario in virtual time, with Kubernetes' parts."""
     logs.silence()
-
-    async def main(scenario: Scenario) -> None:
-        world = World()
-        world.start_kubernetes()
-        try:
-            await scenario(world)
-        finally:
-            await world.stop()
-
-    return lambda scenario: run(main(scenario))
+    return played
 
 
 async def one_runs_and_one_waits(world: World) -> None:
@@ -45,9 +35,9 @@ async def one_runs_and_one_waits(world: World) -> None:
     await world.settle()
 
 
-def worlds(world: World, client: Client | None = None, namespace: str = "default") -> Worlds:
+def worlds(world: World, client: Client | None = None, aside: Aside = here) -> Worlds:
     """Of the cluster as that client sees it."""
-    return Worlds(client or world.server.client(), namespace, clock=world.clock)
+    return Worlds(client or world.server.client(), "default", clock=world.clock, aside=aside)
 
 
 def at(path: str, **query: str) -> Address:

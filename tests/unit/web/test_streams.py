@@ -1,7 +1,9 @@
 """When open pages are told of changes, how often, and by how many makers."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from typing import TypeVar
 
 import pytest
 from tests.unit.scheduler.conftest import World
@@ -9,6 +11,22 @@ from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, worlds
 
 from parley.web.pages import Page, page
 from parley.web.streams import TICK, Feed, Streams, TooMany
+
+T = TypeVar("T")
+
+
+class Watched:
+    """Works where it is asked, and counts how often; or fails."""
+
+    def __init__(self, *, failing: bool = False) -> None:
+        self.failing = failing
+        self.asked = 0
+
+    async def __call__(self, make: Callable[[], Awaitable[T]]) -> T:
+        self.asked += 1
+        if self.failing:
+            raise RuntimeError("a bug")
+        return await make()
 
 
 async def collect(feed: Feed, seconds: float, version: str = "") -> list[tuple[float, Page]]:
@@ -97,29 +115,21 @@ def test_ages_grow_without_any_change(play: Play) -> None:
 def test_however_many_read_a_page_it_is_made_once(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        aside = Watched()
+        made = worlds(world, aside=aside)
         streams = Streams(made)
-        asked = 0
-        make = made.aside
-
-        async def counting(work):  # type: ignore[no-untyped-def]
-            nonlocal asked
-            asked += 1
-            return await make(work)
-
-        made.aside = counting
         contexts = [streams.following(at("/nodes/a")) for _ in range(20)]
         feeds = [await context.__aenter__() for context in contexts]
         assert streams.followers == 20
         got = await asyncio.gather(*(collect(feed, 0.5) for feed in feeds))
 
         assert {page_.version for pages in got for _, page_ in pages} == {got[0][0][1].version}
-        assert asked == 2  # the world, and the page
+        assert aside.asked == 2  # the world, and the page
         for context in contexts:
             await context.__aexit__(None, None, None)
         assert streams.followers == 0
         await asyncio.sleep(60)
-        assert asked == 2
+        assert aside.asked == 2
         await made.close()
 
     play(scenario)
@@ -144,18 +154,11 @@ def test_there_are_only_so_many_streams(play: Play) -> None:
 def test_a_page_that_can_not_be_made_is_tried_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
-        make, failing = made.aside, True
-
-        async def fails(work):  # type: ignore[no-untyped-def]
-            if failing:
-                raise RuntimeError("a bug")
-            return await make(work)
-
-        made.aside = fails
+        aside = Watched(failing=True)
+        made = worlds(world, aside=aside)
         async with Streams(made).following(at("/")) as feed:
             assert await collect(feed, 5) == []
-            failing = False
+            aside.failing = False
             assert len(await collect(feed, 15)) >= 1
         await made.close()
 
