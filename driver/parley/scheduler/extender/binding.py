@@ -102,7 +102,8 @@ class Binder:
             raise
         self._posting.forget(user.uid)
         self._pods.leave_line((user.namespace, user.name))
-        self._cluster.assume(pod, node)
+        if (current := self._cluster.pod((user.namespace, user.name))) is not None and not over(current):
+            self._cluster.assume(current, node)
 
     async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
         """The pod, once all of its claims are allocated on the node and recorded for it."""
