@@ -10,10 +10,12 @@ from typing import Final
 from tests.cluster.nodes import registrations
 
 from parley.devcluster import Cluster
+from parley.devcluster.layout import Node
 from parley.devcluster.parley import NODE_PLUGIN
 
-_WAYS: Final = (("plugin", "kill"), ("plugin", "stop"), ("kubelet", "kill"))
-_WEIGHTS: Final = (5, 3, 2)
+_WAYS: Final = (("plugin", "kill"), ("plugin", "kill"), ("plugin", "stop"), ("kubelet", "kill"))
+"""Each time that all of them were done, they begin anew in another order."""
+
 _LONGEST_PAUSE: Final = 1.0
 _LOOK: Final = 0.1
 
@@ -33,15 +35,17 @@ class Disturbances:
 
     async def run(self) -> None:
         while True:
-            await self._progress()
-            await asyncio.sleep(self._random.uniform(0.0, _LONGEST_PAUSE))
-            node = self._random.choice(self._cluster.nodes)
-            ((program, how),) = self._random.choices(_WAYS, _WEIGHTS)
-            name = f"{NODE_PLUGIN}-{node.name}" if program == "plugin" else node.kubelet
-            before = registrations(self._cluster, node.name)
-            await self._restart(name, how, self._random.uniform(0.0, 1.0))
-            self.tally[f"{program} {how}"] += 1
-            await self._registered(node.name, before + self._drivers)
+            for program, how in self._random.sample(_WAYS, len(_WAYS)):
+                await self._progress()
+                await asyncio.sleep(self._random.uniform(0.0, _LONGEST_PAUSE))
+                await self._one(self._random.choice(self._cluster.nodes), program, how)
+
+    async def _one(self, node: Node, program: str, how: str) -> None:
+        name = f"{NODE_PLUGIN}-{node.name}" if program == "plugin" else node.kubelet
+        before = registrations(self._cluster, node.name)
+        await self._restart(name, how, self._random.uniform(0.0, 1.0))
+        self.tally[f"{program} {how}"] += 1
+        await self._registered(node.name, before + self._drivers)
 
     async def _registered(self, node: str, times: int) -> None:
         while registrations(self._cluster, node) < times:  # noqa: ASYNC110 - a log sets no event
