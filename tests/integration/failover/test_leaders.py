@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 LONGEST_GAP = BRIEF + 30.0
 """Seconds without any binding after a leader died: the lease, and the rest is for a machine that is slow."""
 RELEASED_GAP = 12.0
-"""The same after a leader that released the lease; others look every 2 s."""
+"""The same after a leader that released the lease; others look about every second."""
 
 
 def moment(entry: Entry) -> datetime:
