@@ -61,7 +61,7 @@ async def test_a_pod_waits_while_all_is_taken_and_gets_in_when_another_ends(
 
     await team.create(parley_pod("second", templates={"gpu": "one"}))
     await team.waits("second", reasons.NOTHING_VIABLE)
-    await team.pod("second", lambda pod: "see podscheduling second" in told(pod), "tells where to look")
+    await team.pod("second", lambda pod: "see the pod's podscheduling" in told(pod), "tells where to look")
     await team.delete(PODS, "first")
 
     await team.bound("second")

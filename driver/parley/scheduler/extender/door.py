@@ -21,6 +21,7 @@ from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.holds import Holds
 from parley.scheduler.extender.judging import HELD, Judge, Verdict
 from parley.scheduler.extender.news import News
+from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejected import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
@@ -61,6 +62,7 @@ class ExtenderDoor:
         self._pods = pods
         self._scope = scope
         self._backed = Backed()
+        self._sets = NodeSets()
         self._holds = Holds(ledger.limits, lambda: pods.wake(HELD))
         self._news = News()
         self._posting = Posting(client, clock)
@@ -101,23 +103,23 @@ class ExtenderDoor:
 
     async def _filter(self, body: bytes) -> bytes:
         head = wire.head(body)
-        names = bytes(head.node_names)
-        if (known := self._rejections.answer(head.uid, names)) is not None:
-            return known
+        known = self._rejections.asked(head.uid)
+        if known is not None and known.still_holds(self._sets.of(head.nodes()), self._pods):
+            return known.answer
         asked = wire.proposed(body)
         pod, nodes = asked.pod, asked.nodes
         having = self._with_extended_resources(pod, nodes)
         if not having:
-            return self._reject(pod, nodes, names, _unbacked(self._backed.of(pod)))
+            return self._reject(pod, nodes, _unbacked(self._backed.of(pod)))
         if not pod.spec.resource_claims:
-            return wire.all_pass(names) if len(having) == len(nodes) else wire.passed(having, (), "")
+            return wire.all_pass(head.node_names) if len(having) == len(nodes) else wire.passed(having, (), "")
         if self._binder.node_of(pod.metadata.uid):
-            return self._being_bound(pod, nodes, names)
+            return self._being_bound(pod, nodes)
         if (until := self._pods.attempt(pod).blocked_until) > now():
-            return self._paused(pod, nodes, names, until)
+            return self._paused(pod, nodes, until)
         verdict = self._judge.judge(pod, having, choosy=asked.choosy)
         if not verdict.viable:
-            return self._reject(pod, nodes, names, verdict)
+            return self._reject(pod, nodes, verdict)
         if verdict.hold is not None:
             self._holds.put(verdict.hold)
         self._rejections.drop(pod.metadata.uid)
@@ -131,30 +133,33 @@ class ExtenderDoor:
             return nodes
         return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
-    def _reject(self, pod: Pod, nodes: Sequence[str], names: bytes, verdict: Verdict) -> bytes:
+    def _reject(self, pod: Pod, names: Sequence[str], verdict: Verdict) -> bytes:
         problem = verdict.problem
         assert problem is not None
         self._holds.drop(pod.metadata.uid)
         if not verdict.outside:
             self._pods.line_up(_key(pod), verdict.line, problem.topics)
-        answer = wire.passed((), nodes, _message(pod, problem))
+        nodes = self._sets.of(names)
+        answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
-        rejection = Rejection(names, nodes, answer, problem, revision, verdict.undo, verdict.outside)
-        self._rejections.add(pod, rejection)
+        self._rejections.add(pod, Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside))
         return answer
 
-    def _being_bound(self, pod: Pod, nodes: Sequence[str], names: bytes) -> bytes:
+    def _being_bound(self, pod: Pod, nodes: Sequence[str]) -> bytes:
         """The scheduler gave a bind up that goes on here, another would fail: it is told once that has ended."""
-        answer = wire.passed((), nodes, _SOON)
-        problem = Problem(reasons.BINDING, "the pod is being bound", (), transient=True)
-        self._rejections.add(pod, Rejection(names, nodes, answer, problem, ()))
-        return answer
+        return self._put_off(
+            pod, nodes, Problem(reasons.BINDING, "the pod is being bound", (), transient=True), 0.0
+        )
 
-    def _paused(self, pod: Pod, nodes: Sequence[str], names: bytes, until: float) -> bytes:
+    def _paused(self, pod: Pod, nodes: Sequence[str], until: float) -> bytes:
         """Drivers, or the API server, refused whatever was tried; an event has told why."""
         problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
-        answer = wire.passed((), nodes, _message(pod, problem))
-        self._rejections.add(pod, Rejection(names, nodes, answer, problem, (), until=until, told=True))
+        return self._put_off(pod, nodes, problem, until)
+
+    def _put_off(self, pod: Pod, names: Sequence[str], problem: Problem, until: float) -> bytes:
+        nodes = self._sets.of(names)
+        answer = self._sets.refusal(nodes, _message(problem))
+        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, told=True))
         return answer
 
     async def _prioritize(self, body: bytes) -> bytes:
@@ -199,9 +204,9 @@ class ExtenderDoor:
     async def _free(self, pod: PodReference) -> None:
         await self._binder.give_back(pod, doubtful=True)
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str]) -> None:
-        nodes = self._judge.nodes(pod, claims, common_nodes(claims), names)
-        await self._negotiate(key, pod, claims, nodes)
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> None:
+        proposed = self._judge.nodes(pod, claims, common_nodes(claims), sorted(nodes))
+        await self._negotiate(key, pod, claims, proposed)
 
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader."""
@@ -226,15 +231,13 @@ def _unbacked(names: Set[str]) -> Verdict:
     return Verdict(problem=Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), line=why)
 
 
-def _message(pod: Pod, problem: Problem) -> str:
+def _message(problem: Problem) -> str:
     """What the scheduler writes into the pod's condition: the same words as long as the phase is the same, since
-    other words would change the pod, which makes the scheduler ask again."""
+    other words would change the pod, which makes the scheduler ask again. The same for all pods: see NodeSets."""
     if problem.transient:
         return _SOON
     if problem.code == reasons.OTHER_SCHEDULER:
         return f"Parley: {problem.message}"
     if problem.code == reasons.ALLOCATION_FAILED:
-        return (
-            f"Parley: {problem.code}, see the events of pod {pod.metadata.name}; it is tried again after a pause"
-        )
-    return f"Parley: {problem.code}, see podscheduling {pod.metadata.name}"
+        return f"Parley: {problem.code}, see the pod's events; it is tried again after a pause"
+    return f"Parley: {problem.code}, see the pod's podscheduling"

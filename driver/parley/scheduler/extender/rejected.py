@@ -13,6 +13,7 @@ from parley.control.cluster import Key, reference
 from parley.control.podclaims import PodClaim, Problem
 from parley.negotiation.states import ClaimState
 from parley.scheduler.extender.judging import unusable
+from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
@@ -23,7 +24,7 @@ NUDGE_SECONDS = 0.05
 UNASKED_SECONDS = 5.0
 """So long a scheduler gets to ask a new leader about a pod that the one before may have refused."""
 
-Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Sequence[str]], Awaitable[None]]
+Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[None]]
 """Goes on with asking drivers outside about some nodes, and lets them allocate on one."""
 
 
@@ -31,14 +32,12 @@ Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Sequence[str]], Awaitable[No
 class Rejection:
     """What the scheduler was told about a pod.
 
-    `names` are the nodes that it asked about, as it wrote them, and `nodes` the same; `revision` is that of the
-    topics of the problem. `undo`: what the pod holds has to be given back before another answer is possible.
-    `outside`: drivers outside are asked about the nodes. `until`: before that time of the event loop's clock no
-    other answer is given, and nobody is made to ask.
+    `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
+    holds has to be given back before another answer is possible. `outside`: drivers outside are asked about the
+    nodes. `until`: before that time of the event loop's clock no other answer is given, and nobody is made to ask.
     """
 
-    names: bytes
-    nodes: Sequence[str]
+    nodes: Nodes
     answer: bytes
     problem: Problem
     revision: tuple[int, ...]
@@ -49,13 +48,13 @@ class Rejection:
     outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
 
-    def still_holds(self, names: bytes, pods: Pods) -> bool:
+    def still_holds(self, nodes: Nodes, pods: Pods) -> bool:
         """Whether the same question has the same answer."""
         if now() < self.until:
-            return self.names == names
+            return self.nodes == nodes
         if self.problem.transient or self.nudged is not None:
             return False
-        return self.names == names and self.revision == pods.revision(self.problem.topics)
+        return self.nodes == nodes and self.revision == pods.revision(self.problem.topics)
 
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
@@ -96,11 +95,10 @@ class Rejections:
         """The pod was there before this process led: its scheduler may wait for news that came meanwhile."""
         self._unasked[pod.metadata.uid] = now() + UNASKED_SECONDS
 
-    def answer(self, uid: str, names: bytes) -> bytes | None:
-        """What the scheduler was told about these nodes, if nothing has changed since."""
+    def asked(self, uid: str) -> Rejection | None:
+        """The scheduler asks about the pod: what it was told the last time, if it was refused."""
         self._unasked.pop(uid, None)
-        known = self._rejected.get(uid)
-        return known.answer if known is not None and known.still_holds(names, self._pods) else None
+        return self._rejected.get(uid)
 
     def add(self, pod: Pod, rejection: Rejection) -> None:
         """The scheduler was told this."""

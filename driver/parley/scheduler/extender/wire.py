@@ -41,6 +41,10 @@ class Head(_Pascal, frozen=True):
         """The pod's."""
         return self.pod.metadata.uid
 
+    def nodes(self) -> list[str]:
+        """Their names; none for whole nodes."""
+        return _NAMES.decode(self.node_names) or []
+
 
 class _Nodes(_Pascal, frozen=True):
     pod: msgspec.Raw
@@ -97,6 +101,7 @@ class _Preemption(_Pascal, frozen=True):
     node_name_to_meta_victims: dict[str, msgspec.Raw] | None = None
 
 
+_NAMES = msgspec.json.Decoder(list[str] | None)
 _HEAD = msgspec.json.Decoder(Head)
 _NODES = msgspec.json.Decoder(_Nodes)
 _WISHING = msgspec.json.Decoder(_Wishing)
@@ -140,9 +145,9 @@ def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
         raise BadCall(f"not what kube-scheduler sends: {error}") from None
 
 
-def all_pass(names: bytes) -> bytes:
+def all_pass(names: msgspec.Raw) -> bytes:
     """A filter's answer: each of the nodes, given as the JSON list that was asked about, will do."""
-    return b'{"NodeNames":' + names + b',"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
+    return b'{"NodeNames":' + bytes(names) + b',"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
 
 
 def passed(names: Sequence[str], refused: Iterable[str], why: str) -> bytes:
