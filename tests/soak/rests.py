@@ -111,7 +111,7 @@ class Judge:
         }
         for pod in self._pods:
             if pod.spec.node_name in self._nodes and not _done(pod):
-                self._nodes[pod.spec.node_name].pods.append(pod)
+                self._nodes[pod.spec.node_name].add(pod)
         self._records = {
             body["metadata"]["name"]: read(body) for body in _bodies(world, BUILTIN_CLAIMS) if is_parleys(body)
         }
