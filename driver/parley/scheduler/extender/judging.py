@@ -218,8 +218,7 @@ class Judge:
         drivers = asked.requests if asked is not None else ()
         found = nothing_viable(total, claims, drivers, nodes.misfits, outcome)
         if soon:
-            topics = (*found.topics, HELD)
-            return Verdict(problem=Problem(found.code, found.message, topics, True), line=pod.metadata.uid)
+            found = replace(found, topics=(*found.topics, HELD), transient=True)
         attempt = self._pods.attempt(pod)
         line = waiting_line(pod, asked, attempt, nodes.only) if asked is not None else pod.metadata.uid
         return Verdict(problem=found, line=line)

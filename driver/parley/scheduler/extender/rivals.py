@@ -19,8 +19,8 @@ from parley.sdk.embedded import EmbeddedDriver
 
 PROMISED = "another pod is just getting what is left"
 
-MOST_RIVALS = 8
-"""A node that more pods may get is left to them for the moment: judging many together takes long."""
+MOST_CLAIMS = 64
+"""So many claims are judged together at most; a node that more may get is left to them for the moment."""
 
 
 def beside(
@@ -64,7 +64,7 @@ def _compete(one: Question, other: Question) -> bool:
 def _full(
     drivers: Mapping[str, EmbeddedDriver], rivals: Sequence[Question], asked: Question, nodes: Sequence[str]
 ) -> frozenset[str]:
-    if len(rivals) > MOST_RIVALS:
+    if sum(len(request.claims) for each in rivals for request in each.requests.values()) > MOST_CLAIMS:
         return frozenset(nodes)
     left = frozenset(nodes)
     for name, request in asked.requests.items():
