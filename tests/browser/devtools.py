@@ -31,8 +31,8 @@ _FLAGS = (
     "--remote-allow-origins=*",
 )
 _LISTENING = "DevTools listening on "
-_START_SECONDS = 60.0
-_SECONDS = 20.0
+_START_SECONDS = 120.0
+_SECONDS = 60.0
 
 Json = dict[str, Any]
 
