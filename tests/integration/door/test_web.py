@@ -13,6 +13,7 @@ import orjson
 import pytest
 from tests.cluster.manifests import pod, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.watching import LIMIT
 from tests.integration.door.conftest import Devices
 
 from parley.api import reasons
@@ -82,13 +83,23 @@ async def test_the_command(team: Namespace, devices: Devices, cluster: Cluster) 
 
     command = ("-m", "parley", "web", "--address", "0", "--kubeconfig", str(cluster.kubeconfig))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        *(sys.executable, *command),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # A shell lets what runs in the background ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stdout is not None
-    url = (await process.stdout.readline()).decode().split()[0]
-    found = await data(f"{url}?format=json")
-    process.send_signal(signal.SIGINT)
-    await process.wait()
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(LIMIT):
+            url = (await process.stdout.readline()).decode().split()[0]
+            found = await data(f"{url}?format=json")
+            process.send_signal(signal.SIGINT)
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
     assert url.startswith("http://127.0.0.1:")
     states = {row["name"]: (row["state"], row["code"]) for row in found["pods"] if row["namespace"] == team.name}
