@@ -5,6 +5,7 @@ and whoever started it starts it again.
 """
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -33,6 +34,9 @@ log = structlog.get_logger(__name__)
 
 FAILED = 1
 WRONG_INPUT = 2
+
+_NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
+"""Nothing can be served where it was asked for."""
 
 Kubeconfig = Annotated[
     Path | None,
@@ -115,6 +119,11 @@ def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[
         asyncio.run(_run(api_client(kubeconfig), options, make, beside))
     except NoConfiguration as error:
         typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(WRONG_INPUT) from None
+    except OSError as error:
+        if error.errno not in _NO_ADDRESS:
+            raise
+        typer.echo(f"error: {error.strerror}: give another port or address to serve at", err=True)
         raise typer.Exit(WRONG_INPUT) from None
     except LeaseLost as error:
         log.error("lease lost", error=str(error))

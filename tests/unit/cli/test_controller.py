@@ -154,3 +154,23 @@ async def test_sigterm_ends_it_cleanly_and_its_log_is_json(unreachable: Path) ->
     assert started["identity"].startswith("me_")
     assert process.returncode == 0
     assert orjson.loads(rest.splitlines()[-1])["event"] == "stopped"
+
+
+def test_a_port_that_is_taken_is_told_in_words(tmp_path: Path) -> None:
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {"token": "t"}}
+    config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
+    file = tmp_path / "kubeconfig"
+    file.write_bytes(orjson.dumps(config))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = CliRunner().invoke(app, ["controller", f"--kubeconfig={file}", f"--extender-address={address}"])
+    assert said.exit_code == 2
+    assert "give another port or address to serve at" in said.stderr
+
+
+def test_an_extender_that_others_could_reach_needs_certificates() -> None:
+    said = CliRunner().invoke(app, ["controller", "--extender-address=0.0.0.0:8090"])
+    assert said.exit_code == 2
+    assert "--extender-client-ca" in said.stderr
