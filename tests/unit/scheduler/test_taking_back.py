@@ -8,7 +8,7 @@ import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.kube.client import Invalid
+from parley.kube.client import Conflict, Invalid
 from parley.kube.faults import Call, FaultClient
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ def test_an_allocation_that_the_api_server_refuses_is_given_back_and_tried_ever_
     play(scenario)
 
 
+@pytest.mark.doors("native")  # offers are made by the native door alone
 @pytest.mark.parametrize("claims", [1, 2, 3])
 def test_an_offer_that_the_scheduler_takes_back_claim_by_claim_is_made_again(play: Any, claims: int) -> None:
     async def scenario(world: World) -> None:
@@ -236,5 +237,33 @@ def test_an_offer_that_the_scheduler_takes_back_claim_by_claim_is_made_again(pla
         await world.delete_pod("grump-b")
         await world.settle(400)
         assert await world.node_of("p") == "b"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")  # only its scheduler clears an allocation
+def test_a_pod_that_is_refused_while_a_retry_is_due_is_offered_again_nevertheless(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_class(placement="Exact")
+        await world.add_template()
+        await world.add_node("a", devices=2)
+        await world.add_node("without")
+        await add_grump(world, "a")
+        tasks: list[asyncio.Task[Any]] = []
+
+        def somebody_else_is_faster(call: Call) -> None:
+            status = (call.body or {}).get("status", {})
+            if not tasks and call.resource == BUILTIN_CLAIMS and status.get("allocation", "kept") is None:
+                clear = world.client.patch(BUILTIN_CLAIMS, call.name, call.body, "default", subresource="status")
+                tasks.append(asyncio.create_task(clear))
+                raise Conflict(409, "Conflict", "the claim was cleared meanwhile")
+
+        world.start_parley(FaultClient(world.server.client(), before=somebody_else_is_faster))
+        await world.add_pod("p", "one", "one", affinity=APART)
+        await asyncio.sleep(2)
+        assert tasks
+        await world.client.patch(PODS, "grump-a", {"metadata": {"labels": {"app": "calm"}}}, "default")
+        await world.settle(400)
+        assert await world.node_of("p") == "a"
 
     play(scenario)

@@ -190,8 +190,8 @@ class Negotiator:
         await self._placing.allocate(key, pod, claims, asked, selected, offered=False)
 
     async def _all_refused(self, key: Key, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> None:
-        if not attempt.retry_at:
-            self._pods.again(key, attempt.pause(now()))
+        # Again at each look: a shorter delay that was pending, of a retry, has swallowed the one of the last look.
+        self._pods.again(key, attempt.retry_at - now() if attempt.retry_at else attempt.pause(now()))
         nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         topics = [*class_topics(claims), NODES]
