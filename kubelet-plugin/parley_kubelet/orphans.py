@@ -20,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
 from parley_kubelet.checkpoint import CheckpointError, Entry
-from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.preparation import Preparation
 
 RETRIES: Final = Backoff(first=2.0, longest=120.0, jitter=0.3)
 
@@ -52,8 +52,8 @@ async def _seen_to(entry: Entry, preparation: Preparation, client: Client) -> bo
         if entry.phase == "prepared" and entry.boot in (preparation.boot, ""):
             log.warning("claim is gone but prepared: left until the kubelet unprepares it", **about)
             return True
-        await preparation.unprepare(ClaimName(entry.namespace, entry.name, entry.uid))
-        log.warning("orphaned claim unprepared", phase=entry.phase, **about)
+        if await preparation.give_back(entry):
+            log.warning("orphaned claim unprepared", phase=entry.phase, **about)
     except Exception as error:
         log.warning("orphan not seen to", reason=f"{type(error).__name__}: {error}", **about)
         return False

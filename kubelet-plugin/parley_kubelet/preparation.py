@@ -143,6 +143,15 @@ class Preparation:
         await self._in_order(claim, self._unprepare)
         self.released.set()
 
+    async def give_back(self, judged: Entry) -> bool:
+        """Unprepare a claim that nobody asks for, and return whether that was done: not if its entry is another
+        one by now, because the kubelet has asked meanwhile. Raises what `unprepare` does."""
+        claim = ClaimName(judged.namespace, judged.name, judged.uid)
+        given: bool = await self._in_order(claim, partial(self._give_back, judged))
+        if given:
+            self.released.set()
+        return given
+
     async def close(self) -> None:
         """Cancel calls that are still under way; they are in the checkpoint."""
         for call in self._calls:
@@ -230,6 +239,12 @@ class Preparation:
         if leaving is not None:
             await self.driver.unprepare(self._typed.held(leaving))
         await self._records.change(claim.uid, partial(self._without_file, claim.uid))
+
+    async def _give_back(self, judged: Entry, claim: ClaimName) -> bool:
+        if (await self._records.read()).get(claim.uid) != judged:
+            return False
+        await self._unprepare(claim)
+        return True
 
     def _without_file(self, uid: str, _: Entries) -> None:
         """Decides that nothing is held once the file is gone."""

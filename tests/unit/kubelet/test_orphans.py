@@ -1,12 +1,15 @@
 """What earlier runs left for claims that nobody can use: given back where no container can have it."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from tests.unit.kubelet.drivers import PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
+from parley.kube.around import AroundClient, Call
 from parley.kube.client import Client
 from parley_kubelet.orphans import clean
 from parley_kubelet.preparation import ClaimName
@@ -56,8 +59,7 @@ async def test_nor_for_one_that_was_made_anew_under_its_name(node: PortNode) -> 
 
 async def test_nor_for_one_that_is_nobodys(node: PortNode) -> None:
     await prepared(node)
-    nobody = {"status": {"reservedFor": None}}
-    await node.client.patch(BUILTIN_CLAIMS, "a", nobody, "team", subresource="status")
+    await reserve(node, None)
     assert (await cleaned(node, "second boot"))[0] == ["unprepare a"]
 
 
@@ -76,6 +78,42 @@ async def test_but_not_what_was_never_fully_prepared(node: PortNode) -> None:
         await node.plugin(driver).prepare(claim)
     await gone(node, claim)
     assert await cleaned(node, "first boot") == (["unprepare a"], ["orphaned claim unprepared"])
+
+
+class SlowAnswer(AroundClient):
+    """Lets `meanwhile` happen between an answer and its arrival."""
+
+    def __init__(self, client: Client, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(client)
+        self._meanwhile = meanwhile
+
+    async def read(self, call: Call, request: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await request()
+        await self._meanwhile()
+        return answer
+
+
+async def test_nor_what_the_kubelet_asked_for_while_the_claim_was_looked_at(node: PortNode) -> None:
+    claim = await prepared(node)
+    reserved = [{"resource": "pods", "name": "next", "uid": "uid-of-next"}]
+    await reserve(node, None)
+    driver = Ports()
+    plugin = node.plugin(driver, boot="second boot")
+
+    async def next_pod() -> None:
+        await reserve(node, reserved)
+        await plugin.prepare(claim)
+
+    await clean(plugin, SlowAnswer(node.client, next_pod))
+
+    assert driver.calls == ["prepare a"]
+    assert (await plugin.entries())[claim.uid].phase == "prepared"
+    assert len(node.files()) == 1
+
+
+async def reserve(node: PortNode, pods: Sequence[object] | None) -> None:
+    body = {"status": {"reservedFor": pods}}
+    await node.client.patch(BUILTIN_CLAIMS, "a", body, "team", subresource="status")
 
 
 @pytest.mark.looptime
