@@ -25,6 +25,9 @@ from parley.kube.queue import WorkQueue
 from parley.kube.reflector import Reflector
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
+from parley.scheduler.extender.binding import Binder
+from parley.scheduler.extender.posting import Posting
+from parley.scheduler.extender.rejected import Rejections
 from parley.scheduler.native import door
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -34,14 +37,15 @@ Patch = tuple[Any, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network or
-    meddlers."""
+    """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
+    meddlers or pods for the extender door."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
     lease: bool = False
     trouble: bool = False
     meddling: bool = False
+    extender: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -89,6 +93,11 @@ def _settled_offer(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 def _elsewhere(nodes: Any) -> dict[str, Any]:
     return _SELECTOR([{"a": "b", "b": "c", "c": "d"}.get(node, "a") for node in nodes])
+
+
+async def _ready_at_once(self: Binder, user: Any, _node: str, _until: float) -> Any:
+    pod = self._cluster.pod((user.namespace, user.name))
+    return pod, ()
 
 
 async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> Any:
@@ -147,6 +156,18 @@ BUGS: Mapping[str, Bug] = {
         ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),
         ("left over", "waits in vain"),
         trouble=True,
+    ),
+    "the extender door binds before it allocates": Bug(
+        ((Binder, "_ready", _ready_at_once),), ("bound too early",), extender=True
+    ),
+    "a binding may land after its claims are given back": Bug(
+        ((Posting, "settle", _nothing),),
+        ("bound too early", "handed out twice", "moved under a pod"),
+        trouble=True,
+        extender=True,
+    ),
+    "a scheduler is not told that it may ask again": Bug(
+        ((Rejections, "_nudge", _nothing),), ("waits in vain",), extender=True
     ),
     "mirrors are written blindly": Bug(
         ((Records, "_patch_mirror", _patch_blindly),),

@@ -46,7 +46,8 @@ def outcome(seed: int, number: int, remembered: int = REMEMBERED) -> Outcome:
 def caught(bug: str, seed: int, most: int) -> str:
     """The message of the first failure with that bug planted, in at most that many worlds; "" if none is found."""
     with planted(bug) as broken:
-        plan = Plan(lease=broken.lease, rates=Rates.bad() if broken.trouble else CALM, meddling=broken.meddling)
+        rates = Rates.bad() if broken.trouble else CALM
+        plan = Plan(broken.lease, rates, meddling=broken.meddling, extender=1.0 if broken.extender else 0.0)
         for number in range(most):
             try:
                 play(seed, number, plan=plan)
