@@ -3,7 +3,8 @@ and started again."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
 
@@ -18,6 +19,25 @@ _WAYS: Final = (("plugin", "kill"), ("plugin", "kill"), ("plugin", "stop"), ("ku
 
 _LONGEST_PAUSE: Final = 1.0
 _LOOK: Final = 0.1
+
+
+@asynccontextmanager
+async def kept_running(cluster: Cluster, name: str) -> AsyncIterator[None]:
+    """Start the program again whenever it ends, as a Deployment does: on a machine that has too much to do, a
+    controller may lose its lease at any time."""
+
+    async def keep() -> None:
+        while True:
+            cluster.component(name).launch()
+            await asyncio.sleep(1.0)
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    assert keeping.cancelled(), f"{name} could not be started again: {keeping}"
 
 
 class Disturbances:

@@ -20,7 +20,7 @@ import orjson
 import pytest
 import yaml
 from tests.cluster.crowd import Crowd, Kind, needs
-from tests.cluster.disturbances import Disturbances
+from tests.cluster.disturbances import Disturbances, kept_running
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.in_use import no_device_in_two_pods
 from tests.cluster.namespace import Namespace
@@ -31,7 +31,7 @@ from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
 from parley.devcluster import Cluster, NodeOptions, machine
 from parley.devcluster.layout import Node
-from parley.devcluster.parley import run_parley
+from parley.devcluster.parley import CONTROLLER, run_parley
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
@@ -101,7 +101,8 @@ async def test_pods_come_and_go_while_plugins_and_kubelets_are_killed_and_nothin
     mounts = set(machine.mounts_below(crowded.directory))
     began = time.monotonic()
     watched = nothing_handed_out_twice(user, for_many=["scratch"])
-    async with watched, Namespace(user, f"team-{uuid.uuid4().hex[:6]}") as team:
+    kept = kept_running(crowded, CONTROLLER)
+    async with watched, kept, Namespace(user, f"team-{uuid.uuid4().hex[:6]}") as team:
         await team.create(*needs(SCRATCH))
         crowd = Crowd(team, seed, PODS, AT_ONCE)
         disturbances = Disturbances(crowded, seed, drivers=2, progress=crowd.progress)
