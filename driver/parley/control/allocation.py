@@ -66,6 +66,10 @@ class Allocator:
         finally:
             self._allocating -= uids
 
+    def allocating(self, uid: str) -> bool:
+        """Whether a driver is allocating the claim of that UID now."""
+        return uid in self._allocating
+
     async def _allocate(
         self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
     ) -> None:

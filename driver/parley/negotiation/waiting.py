@@ -5,59 +5,66 @@ line and the next one is woken; if not, the others of its line could not be serv
 costs one negotiation per line, however many pods wait.
 """
 
-from collections import OrderedDict, defaultdict
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
+from itertools import count
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 Line = Hashable
 Topic = tuple[str, ...]
 
+_ARRIVED = itemgetter(0)
+
 
 class WaitingLines(Generic[K]):
     """All lines."""
 
     def __init__(self) -> None:
-        self._lines: dict[Line, OrderedDict[K, None]] = {}
-        self._line_of: dict[K, Line] = {}
+        self._lines: dict[Line, list[tuple[int, K]]] = {}
+        self._place_of: dict[K, tuple[Line, int]] = {}
         self._by_topic: defaultdict[Topic, dict[Line, None]] = defaultdict(dict)
         self._topics: dict[Line, tuple[Topic, ...]] = {}
+        self._arrivals = count()
 
     def __len__(self) -> int:
-        return len(self._line_of)
+        return len(self._place_of)
 
-    def wait(self, pod: K, line: Line, topics: Iterable[Topic]) -> K | None:
+    def wait(self, pod: K, line: Line, topics: Iterable[Topic], arrived: int | None = None) -> K | None:
         """The pod waits in the line until one of the topics changes; it keeps its place if it is in it already.
 
-        Returns the pod to wake because this one left the head of another line.
+        `arrived` is its place among all pods, another for each; without it (then for none) pods arrive as they
+        begin to wait. Returns the pod to wake because this one left the head of another line.
         """
-        if self._line_of.get(pod) == line:
+        if pod in self._place_of and self._place_of[pod][0] == line:
             return None
         woken = self.leave(pod)
         if line not in self._lines:
-            self._lines[line] = OrderedDict()
+            self._lines[line] = []
             self._topics[line] = tuple(dict.fromkeys(topics))  # two claims of a class name it twice
             for topic in self._topics[line]:
                 self._by_topic[topic][line] = None
-        self._lines[line][pod] = None
-        self._line_of[pod] = line
+        place = next(self._arrivals) if arrived is None else arrived
+        insort(self._lines[line], (place, pod), key=_ARRIVED)
+        self._place_of[pod] = line, place
         return woken
 
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
         """Whether the pod waits in a line that a change of any of the topics wakes."""
-        line = self._line_of.get(pod)
-        return line is not None and set(topics) <= set(self._topics[line])
+        return pod in self._place_of and set(topics) <= set(self._topics[self._place_of[pod][0]])
 
     def leave(self, pod: K) -> K | None:
         """The pod waits no more. Returns the pod that is first now, if this one was first before."""
-        line = self._line_of.pop(pod, None)
-        if line is None:
+        if pod not in self._place_of:
             return None
+        line, place = self._place_of.pop(pod)
         pods = self._lines[line]
-        was_first = next(iter(pods)) == pod
-        del pods[pod]
+        index = bisect_left(pods, place, key=_ARRIVED)
+        del pods[index]
         if pods:
-            return next(iter(pods)) if was_first else None
+            return pods[0][1] if index == 0 else None
         del self._lines[line]
         for topic in self._topics.pop(line):
             del self._by_topic[topic][line]
@@ -67,4 +74,8 @@ class WaitingLines(Generic[K]):
 
     def wake(self, topic: Topic) -> list[K]:
         """The first pod of each line that waits for the topic."""
-        return [next(iter(self._lines[line])) for line in self._by_topic.get(topic, ())]
+        return [pod for _, _, pod in self.heads(topic)]
+
+    def heads(self, topic: Topic) -> list[tuple[Line, int, K]]:
+        """The lines that wait for the topic: each with the place and the name of its first pod."""
+        return [(line, *self._lines[line][0]) for line in self._by_topic.get(topic, ())]

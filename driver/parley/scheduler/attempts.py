@@ -20,14 +20,16 @@ LONGEST_PAUSE = 300.0
 class Attempt:
     """One pod's way so far.
 
-    `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
-    driver said that it will never do, with its words; `left` those that the pod had to leave, to be avoided.
+    `arrived` is its place among all pods, by the first look at each. `refused` are nodes that the scheduler
+    refused or that a driver declined lately; `excluded` those where a driver said that it will never do, with its
+    words; `left` those that the pod had to leave, to be avoided.
     `offered` are the nodes that the scheduler may choose from now, and `offer_versions` the resourceVersion of
     each mirror with that offer, by its name. `asked` are the claims for drivers outside, `talk` how it stands with
     them, `rounds` the number of the last question, `resumed` whether an earlier leader's selection was looked for.
     `retry_at` and `blocked_until` are on the event loop's clock.
     """
 
+    arrived: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[Asked, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.control.allocation import AllocationFailed, Allocator, Busy
+from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Ledger
@@ -54,7 +54,11 @@ class Placing:
         inside = [claim for claim in claims if claim.entry in asked.drivers and not claim.outside]
         try:
             await self._allocator.allocate(pod, inside, asked.requests, node, offered=offered)
+        except Aborted:
+            self._pass_on(pod, inside)
+            raise
         except AllocationFailed as failure:
+            self._pass_on(pod, inside)
             permanent = isinstance(failure.__cause__, PermanentError)
             await self.failed(key, pod, node, str(failure), inside if permanent else ())
             return False
@@ -69,10 +73,17 @@ class Placing:
         await self.write(key, pod, claims)
         return True
 
+    def _pass_on(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """Nothing came of the allocation: whom it kept out may try."""
+        for claim in claims:
+            if claim.claim is not None:
+                self._pods.wake(("claim", pod.metadata.namespace, claim.name))
+
     async def failed(self, key: Key, pod: Pod, node: str, message: str, permanent: Sequence[PodClaim]) -> None:
         """A driver could not allocate on the node; for the claims in `permanent` it never will."""
         attempt = self._pods.attempt(pod)
         attempt.left.add(node)
+        self._pods.leave_line(key)
         if permanent:
             attempt.excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import count
 
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
@@ -14,6 +16,13 @@ from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
 
 
+@dataclass(frozen=True, slots=True)
+class KeptOut:
+    """A line of pods that the state of a claim, or another pod's turn, keeps from negotiating."""
+
+    why: Hashable
+
+
 class Pods:
     """Attempts, waiting lines and the queue. `again` looks at a pod after some seconds."""
 
@@ -23,11 +32,15 @@ class Pods:
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
         self._changes: Counter[Topic] = Counter()
+        self._arrivals = count()
         self.telling = telling
 
     def attempt(self, pod: Pod) -> Attempt:
         """What is remembered of the pod; made at the first look."""
-        return self._attempts.setdefault(reference(pod), Attempt())
+        user = reference(pod)
+        if user not in self._attempts:
+            self._attempts[user] = Attempt(arrived=next(self._arrivals))
+        return self._attempts[user]
 
     def known(self, pod: PodReference) -> Attempt | None:
         """What is remembered of the pod, if anything is."""
@@ -40,6 +53,7 @@ class Pods:
     def gone(self, pod: PodReference) -> None:
         """Forget what was remembered of the pod."""
         self._attempts.pop(pod, None)
+        self.leave_line((pod.namespace, pod.name))
         self.telling.gone(pod)
 
     def look_again(self, key: Key) -> None:
@@ -74,9 +88,17 @@ class Pods:
             attempt.excluded.clear()
 
     def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
-        """The pod waits behind those that wait for the same, which is for the same reason and the same changes."""
-        if (following := self._lines.wait(key, (line, frozenset(topics)), topics)) is not None:
+        """The pod waits with those that wait for the same, which is for the same reason and the same changes."""
+        pod = self._cluster.pod(key)
+        arrived = self.attempt(pod).arrived if pod is not None else next(self._arrivals)
+        if (following := self._lines.wait(key, (line, frozenset(topics)), topics, arrived)) is not None:
             self._queue.add(following)
+
+    def kept_out_before(self, pod: Pod, topic: Topic) -> Key | None:
+        """Who came before the pod, and was kept out by the topic as well."""
+        kept = [(arrived, key) for line, arrived, key in self._lines.heads(topic) if _is_kept_out(line)]
+        arrived, key = min(kept, default=(self.attempt(pod).arrived, None))
+        return key if arrived < self.attempt(pod).arrived else None
 
     def stay(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
         """What the pod waits for is about to change: it keeps its place among those that wait for the same."""
@@ -104,8 +126,13 @@ class Pods:
         left = self.attempt(pod).blocked_until - now()
         if left <= 0:
             return False
+        self.leave_line(key)
         self._queue.add_after(key, left)
         return True
+
+
+def _is_kept_out(line: Hashable) -> bool:
+    return isinstance(line, tuple) and isinstance(line[0], KeptOut)
 
 
 def now() -> float:

@@ -44,6 +44,17 @@ def test_a_pod_that_changes_its_line_makes_room_in_the_old_one() -> None:
     assert lines.wait("p1", "large", [GPU]) == "p2"
 
 
+def test_who_came_first_is_first_in_every_line_that_it_joins() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("p2", "small", [GPU], arrived=2)
+    lines.wait("p3", "small", [GPU], arrived=3)
+    lines.wait("p1", "large", [GPU], arrived=1)
+    assert lines.wait("p1", "small", [GPU], arrived=1) is None
+    assert lines.heads(GPU) == [("small", 1, "p1")]
+    assert lines.leave("p2") is None
+    assert lines.leave("p1") == "p3"
+
+
 @given(st.lists(st.tuples(st.sampled_from("wl"), st.integers(0, 5), st.integers(0, 2)), max_size=40))
 def test_every_line_has_a_first_that_a_change_wakes(steps: list[tuple[str, int, int]]) -> None:
     lines: WaitingLines[int] = WaitingLines()

@@ -22,8 +22,9 @@ from parley.kube.client import Client, Conflict, NotFound
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.negotiating import Negotiator
+from parley.scheduler.native.turns import out_of_turn
 from parley.scheduler.placing import Placing
-from parley.scheduler.pods import Pods
+from parley.scheduler.pods import KeptOut, Pods
 from parley.scheduler.talks import Talks
 from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
@@ -93,6 +94,9 @@ class NativeDoor:
             await self._look(key, self._cluster.pod(key))
         except (Conflict, Busy):
             self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
+        except Exception:
+            self._pods.leave_line(key)  # others need not wait until this works
+            raise
 
     async def _look(self, key: Key, pod: Pod | None) -> None:
         await self._depart(key, pod)
@@ -157,6 +161,7 @@ class NativeDoor:
 
     async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
+        problem = problem or out_of_turn(self._pods, self._allocator, pod, claims)
         if problem is not None:
             await self._stuck(key, pod, problem)
             return
@@ -197,10 +202,10 @@ class NativeDoor:
     async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
         if not pod.spec.node_name:
             await self._placing.give_back_all(pod)
-        line = (problem.code, *problem.topics)
         if problem.transient:
-            self._pods.stay(key, problem.message, problem.topics)
+            self._pods.stay(key, KeptOut(problem.message), problem.topics)
         else:
+            line = KeptOut((problem.code, *problem.topics))
             await self._pods.wait(key, pod, problem.code, problem.message, line, problem.topics)
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:

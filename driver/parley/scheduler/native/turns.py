@@ -1,0 +1,36 @@
+"""Whose turn it is with an exclusive named claim that is free: who came first of the pods that it kept out.
+
+A claim that comes free wakes the first pod that waits for it. Whoever is looked at by chance before that one, or
+while a driver allocates for it, waits behind. A pod that came first but can't have the claim now (no node will do,
+a limit, a driver that failed) waits for that, not for the claim, and keeps nobody out.
+"""
+
+from collections.abc import Sequence
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.control.allocation import Allocator
+from parley.control.mirror import is_shareable
+from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.scheduler.pods import Pods
+
+
+def out_of_turn(pods: Pods, allocator: Allocator, pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
+    """What keeps the pod from a free claim of its own: another pod's turn. That pod is looked at."""
+    for claim in claims:
+        if not _is_free(claim):
+            continue
+        topic: Topic = ("claim", pod.metadata.namespace, claim.name)
+        first = pods.kept_out_before(pod, topic)
+        if first is not None:
+            pods.look_again(first)
+        if first is not None or allocator.allocating(claim.uid):
+            message = f"claim {pod.metadata.namespace}/{claim.name} goes to a pod that came first"
+            return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)
+    return None
+
+
+def _is_free(claim: PodClaim) -> bool:
+    """Whether it is an exclusive named claim that no pod holds."""
+    exclusive = claim.claim is not None and claim.mirror is not None and not is_shareable(claim.mirror)
+    return exclusive and (claim.holding is None or not claim.holding.pods)
