@@ -85,6 +85,7 @@ def test_the_container_has_its_device(kubectl: Kubectl) -> None:
 
 def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", EXAMPLES / "waiting.yaml")
+    kubectl("wait", "--for=create", "podscheduling/giant", "--timeout=60s")
     kubectl("wait", "--for=jsonpath={.status.waitingFor}=NothingViable", "podscheduling/giant", "--timeout=60s")
     kubectl("wait", "--for=create", "event", "--field-selector=involvedObject.name=giant", "--timeout=60s")
 
