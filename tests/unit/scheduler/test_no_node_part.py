@@ -1,9 +1,10 @@
 """Claims that need no plugin on the node, and claims that can be used on every node, such as tokens."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.shelf import restart
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
@@ -132,5 +133,27 @@ def test_the_scheduler_may_prefer_another_node_for_tokens_of_the_cluster(play: A
         await world.settle()
         assert [await world.node_of(f"p{i}") for i in range(3)] == ["c", "c", "c"]
         assert len(await allocated(world)) == 3
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")  # a scheduler with an extender asks before anything is allocated
+def test_what_can_be_used_everywhere_is_allocated_once_for_a_pod_that_the_scheduler_refuses(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = Behaviour(other=1, everywhere=True)
+        for node in ("a", "b", "c"):
+            await world.add_node(node)
+            meta = {"name": f"grump-{node}", "namespace": "default", "labels": {"app": "grump"}}
+            spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
+            await world.create(PODS, {"metadata": meta, "spec": spec})
+        await add_shelf_class(world, nodePart="None")
+        world.start_parley(drivers=[ShelfDriver(behaviour)])
+        await world.add_pod("p", "shelf", affinity=APART)
+        await asyncio.sleep(600)
+        assert await world.node_of("p") == ""
+        await world.delete_pod("grump-b")
+        await world.settle()
+        assert await world.node_of("p") == "b"
+        assert behaviour.calls["allocate"] == 1
 
     play(scenario)
