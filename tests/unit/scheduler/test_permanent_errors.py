@@ -135,12 +135,12 @@ def test_a_class_may_fail_the_pod_so_that_its_controller_replaces_it(play: Any, 
     play(scenario)
 
 
-@pytest.mark.doors("native")  # the rights of the base; the overlay has more
-def test_the_manifest_gives_the_controller_the_rights_to_do_so(play: Any) -> None:
-    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "controller.yaml").read_text())
-    (role,) = [d for d in documents if d["kind"] == "ClusterRole" and d["metadata"]["name"] == "parley-controller"]
+def test_the_manifests_give_the_controller_the_rights_to_do_so(play: Any) -> None:
+    files = (ROOT / "deploy" / "base" / "controller.yaml", ROOT / "deploy/extender/permissions/controller.yaml")
+    roles = [d for file in files for d in yaml.safe_load_all(file.read_text()) if d["kind"] == "ClusterRole"]
     rights = {
         (group, resource, verb)
+        for role in roles
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
