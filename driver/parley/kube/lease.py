@@ -223,16 +223,23 @@ class LeaseElector:
         touched."""
         if (unsettled := self._settled_at - self._monotonic()) > 0:
             await asyncio.sleep(unsettled)
-        if not self.held() or self._seen is None:
+        if not self.held():
+            return
+        try:
+            async with asyncio.timeout(self.times.write_seconds):
+                await self._give_up()
+        except (ApiError, OutcomeUnknown, TimeoutError) as error:
+            log.warning("lease not released", lease=self._label, error=str(error) or "no answer in time")
+
+    async def _give_up(self) -> None:
+        if self._seen is None:
+            await self._look()  # the end fell into a renewal
+        self._renewed_at = None
+        if self._seen is None or self._seen.spec.holder_identity != self._identity:
             return
         spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
         body = {"metadata": {"resourceVersion": self._seen.metadata.resource_version}, "spec": spec}
-        self._renewed_at = None
-        try:
-            async with asyncio.timeout(self.times.write_seconds):
-                await self._client.patch(LEASES, self._name, body, self._namespace)
-        except (ApiError, OutcomeUnknown, TimeoutError) as error:
-            log.warning("lease not released", lease=self._label, error=str(error) or "no answer in time")
+        await self._client.patch(LEASES, self._name, body, self._namespace)
 
     def _remaining(self) -> float:
         """Seconds for which the lease may still be relied on without renewal; 0 and less when not."""

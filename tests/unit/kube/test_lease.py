@@ -1,15 +1,16 @@
 """Who leads, and when nobody may write; several processes in virtual time on one API server in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import structlog.testing
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS
+from parley.kube.around import AroundClient
 from parley.kube.client import Client, Conflict, OutcomeUnknown, ServerError
 from parley.kube.faults import Call, FaultClient, kill_at
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
@@ -17,6 +18,8 @@ from parley.kube.leased import LeasedClient
 from parley.kube.memory import MemoryServer
 
 pytestmark = pytest.mark.looptime
+
+T = TypeVar("T")
 
 POD = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
 NO_ROUTE = OutcomeUnknown("no route to host")
@@ -421,3 +424,26 @@ def test_times_that_leave_no_room_are_refused(times: tuple[float, float, float],
 def test_times_are_in_proportion_to_how_long_the_lease_lasts() -> None:
     assert LeaseTimes.lasting(15) == LeaseTimes()
     assert LeaseTimes.lasting(6) == LeaseTimes(6, 4, 0.8)
+
+
+class Late(AroundClient):
+    """Answers writes a second after they happened."""
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        answer = await super().write(call, request)
+        await asyncio.sleep(1)
+        return answer
+
+
+async def test_the_lease_is_released_also_when_the_end_falls_into_a_renewal(server: MemoryServer) -> None:
+    elector = LeaseElector(Late(server.client()), "parley", "controller", "a", jitter=lambda: 0, monotonic=now)
+    leading = asyncio.ensure_future(elector.run(lambda: asyncio.sleep(1e9)))
+    await asyncio.sleep(1 + elector.times.retry_seconds + 0.5)
+    renewed = (await lease(server)).spec.renew_time
+
+    leading.cancel()
+    await asyncio.wait((leading,))
+
+    assert renewed is not None
+    assert (await lease(server)).spec.holder_identity == ""
+    assert not elector.held()

@@ -15,6 +15,10 @@ log = structlog.get_logger(__name__)
 LARGEST_CALL = 16 * 1024 * 1024
 """In bytes: a pod of the largest size, and 50,000 nodes with the longest names."""
 
+ENDING_SECONDS = 1.0
+"""So long calls that are under way get when the process ends: it does not lead any more, so that a bind that waits
+can only be given up."""
+
 
 class Answering(Protocol):
     """What answers calls; see ExtenderDoor."""
@@ -63,7 +67,7 @@ async def serving(
     leading: Leading, host: str, port: int, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve within the block; gives the port, a free one if 0 was asked for."""
-    runner = web.AppRunner(application(leading), access_log=None)
+    runner = web.AppRunner(application(leading), access_log=None, shutdown_timeout=ENDING_SECONDS)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port, ssl_context=context)

@@ -1,5 +1,6 @@
 """The way in for schedulers: paths, who answers, and over TLS who gets in, also after a renewal."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -63,6 +64,28 @@ async def test_who_does_not_lead_answers_nothing_and_is_not_ready() -> None:
         leading.append(Echo())
         assert (await ask("readyz", method="GET"))[0] == 200
         assert (await ask("filter", b"{}"))[0] == 200
+
+
+class Slow(Echo):
+    """A door whose answers never come."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def answer(self, verb: str, body: bytes) -> bytes:  # noqa: ARG002 - as the interface has it
+        self.asked.set()
+        await asyncio.Event().wait()
+        return b""
+
+
+async def test_a_call_that_waits_does_not_hold_up_the_end_of_the_process() -> None:
+    door = Slow()
+    async with asyncio.timeout(20):
+        async with serving(lambda: door, "127.0.0.1", 0) as port, asking(port) as ask:
+            call = asyncio.create_task(ask("bind", b"{}"))
+            await door.asked.wait()
+        with pytest.raises(aiohttp.ClientError):
+            await call
 
 
 def authority(folder: Path) -> Authority:
