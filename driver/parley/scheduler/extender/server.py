@@ -48,6 +48,9 @@ def application(leading: Leading) -> web.Application:
             )
         except BadCall as error:
             return web.Response(text=str(error), status=400)
+        except Exception as error:  # a driver's, above all: it must not be silent, and stops nothing else
+            log.error("a scheduler's call failed", verb=name, error=str(error), exc_info=error)
+            return web.Response(text=f"{name} failed: {error}", status=500)
 
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="ok")

@@ -10,11 +10,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog.testing
 
 from parley.devcluster.certificates import Authority
 from parley.scheduler.extender.certificates import Certificates
 from parley.scheduler.extender.server import serving
 from parley.scheduler.extender.wire import BadCall
+from parley.sdk.checks import DriverFault
 
 
 class Echo:
@@ -64,6 +66,22 @@ async def test_who_does_not_lead_answers_nothing_and_is_not_ready() -> None:
         leading.append(Echo())
         assert (await ask("readyz", method="GET"))[0] == 200
         assert (await ask("filter", b"{}"))[0] == 200
+
+
+class Broken(Echo):
+    """A door with a driver that breaks its promises."""
+
+    async def answer(self, verb: str, body: bytes) -> bytes:  # noqa: ARG002 - as the interface has it
+        raise DriverFault("driver x gave no answer for claim 'gpu'")
+
+
+async def test_a_call_that_fails_is_logged_and_answered_with_what_went_wrong() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with serving(Broken, "127.0.0.1", 0) as port, asking(port) as ask:
+            answered = await ask("filter", b"{}")
+    assert answered == (500, "filter failed: driver x gave no answer for claim 'gpu'")
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert (line["verb"], line["error"]) == ("filter", "driver x gave no answer for claim 'gpu'")
 
 
 class Slow(Echo):
