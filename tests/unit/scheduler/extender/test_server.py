@@ -71,7 +71,7 @@ async def test_who_does_not_lead_answers_nothing_and_is_not_ready() -> None:
 class Broken(Echo):
     """A door with a driver that breaks its promises."""
 
-    async def answer(self, verb: str, body: bytes) -> bytes:  # noqa: ARG002 - as the interface has it
+    async def answer(self, verb: str, body: bytes) -> bytes:
         raise DriverFault("driver x gave no answer for claim 'gpu'")
 
 
@@ -90,7 +90,7 @@ class Slow(Echo):
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def answer(self, verb: str, body: bytes) -> bytes:  # noqa: ARG002 - as the interface has it
+    async def answer(self, verb: str, body: bytes) -> bytes:
         self.asked.set()
         await asyncio.Event().wait()
         return b""
