@@ -150,9 +150,10 @@ class Process:
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
         await asyncio.wait({request})
-        if request.cancelled():
-            raise ExtenderUnavailable
-        return request.result()
+        try:
+            return request.result()
+        except (asyncio.CancelledError, LeaseLost):
+            raise ExtenderUnavailable from None
 
     @property
     def leads(self) -> bool:

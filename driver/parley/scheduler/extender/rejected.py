@@ -137,8 +137,10 @@ class Rejections:
         await self._posting.touch(reference(pod))
 
     async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> None:
-        problem = any(claim.problem is not None for claim in claims)
-        if not problem and any(c.outside and c.state(pod) is ClaimState.PENDING for c in claims):
+        problems = [claim.problem for claim in claims if claim.problem is not None]
+        if any(problem.transient for problem in problems):
+            return  # to ask again would bring the same answer: claims are judged before they are made
+        if not problems and any(c.outside and c.state(pod) is ClaimState.PENDING for c in claims):
             await self._negotiate(key, pod, claims, rejection.nodes)
         elif rejection.nudged is None:
             rejection.nudged = rejection.revision

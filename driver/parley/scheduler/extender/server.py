@@ -8,6 +8,7 @@ from typing import Protocol
 import structlog
 from aiohttp import web
 
+from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.wire import BadCall
 
 log = structlog.get_logger(__name__)
@@ -48,6 +49,8 @@ def application(leading: Leading) -> web.Application:
             )
         except BadCall as error:
             return web.Response(text=str(error), status=400)
+        except LeaseLost:
+            return web.Response(text="this process does not lead any more", status=503)
         except Exception as error:  # a driver's, above all: it must not be silent, and stops nothing else
             log.error("a scheduler's call failed", verb=name, error=str(error), exc_info=error)
             return web.Response(text=f"{name} failed: {error}", status=500)

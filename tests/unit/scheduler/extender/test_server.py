@@ -13,6 +13,7 @@ import pytest
 import structlog.testing
 
 from parley.devcluster.certificates import Authority
+from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.certificates import Certificates
 from parley.scheduler.extender.server import serving
 from parley.scheduler.extender.wire import BadCall
@@ -27,6 +28,8 @@ class Echo:
     async def answer(self, verb: str, body: bytes) -> bytes:
         if not body:
             raise BadCall("not what kube-scheduler sends: nothing")
+        if body == b"late":
+            raise LeaseLost("lease parley-system/parley-controller: another one holds it")
         return verb.encode() + b" " + body
 
 
@@ -55,6 +58,11 @@ async def test_what_is_no_verb_and_what_is_no_call_are_refused_in_words() -> Non
     async with serving(Echo, "127.0.0.1", 0) as port, asking(port) as ask:
         assert await ask("evict", b"{}") == (404, "there is no verb evict: filter, bind")
         assert await ask("filter") == (400, "not what kube-scheduler sends: nothing")
+
+
+async def test_who_loses_its_lease_on_the_way_does_not_answer() -> None:
+    async with serving(Echo, "127.0.0.1", 0) as port, asking(port) as ask:
+        assert await ask("bind", b"late") == (503, "this process does not lead any more")
 
 
 async def test_who_does_not_lead_answers_nothing_and_is_not_ready() -> None:

@@ -1,17 +1,23 @@
 """Pods that wait cost nothing: verdicts are kept as long as nothing changes, and words as long as the phase is."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
-from parley.api.resources import CLAIMS, NODES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
+from parley.kube.around import AroundClient, Call
+from parley.kube.client import WatchEvent
 from parley.kube.faults import FaultClient
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
     World = Any
+
+T = TypeVar("T")
 
 
 async def begin(world: World, nodes: int = 3, client: Any = None, **behaviour: Any) -> Behaviour:
@@ -27,6 +33,27 @@ async def fill(world: World, nodes: int = 3) -> None:
     for i in range(nodes):
         await world.add_pod(f"user{i}", "shelf")
         await world.settle()
+
+
+class LateClaims(AroundClient):
+    """News of built-in claims come some seconds late."""
+
+    async def follow(
+        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
+    ) -> AsyncIterator[WatchEvent[T]]:
+        async for event in request():
+            if call.resource == BUILTIN_CLAIMS:
+                await asyncio.sleep(5)
+            yield event
+
+
+class InCirclesError(BaseException):
+    """Ends the controller: time would never pass."""
+
+
+def end_circles(call: Call) -> None:
+    if call.write > 100:
+        raise InCirclesError
 
 
 def condition(pod: Any) -> tuple[str, str]:
@@ -115,6 +142,24 @@ def test_a_pod_gets_in_when_only_its_driver_knows_that_something_changed(play: A
         await world.client.delete(CLAIMS, "disk", "default")
         await asyncio.sleep(2)
         assert await world.node_of("p") == "n0"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("driver", [ShelfDriver.name, "elsewhere.example.com"])
+def test_a_claim_that_is_seen_late_makes_no_circles(play: Any, driver: str) -> None:
+    async def scenario(world: World) -> None:
+        client = FaultClient(LateClaims(world.server.client()), before=end_circles)
+        await begin(world, client=client)
+        await world.add_class("other", driverName=driver)
+        await world.add_template("other", "other")
+        await world.settle()
+        before = client.writes
+        await world.add_pod("p", "other")
+        await asyncio.sleep(4)
+        assert client.writes - before <= 3
+        await asyncio.sleep(10)
+        assert bool(await world.node_of("p")) == (driver == ShelfDriver.name)
 
     play(scenario)
 
