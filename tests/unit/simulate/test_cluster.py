@@ -88,7 +88,7 @@ def away_from(*apps: str) -> Body:
 def play(tmp_path: Path) -> Play:
     """What became of the pods: objects are created, everything settles, `then` happens, everything settles."""
 
-    def play(*bodies: Body, then: Sequence[Then] = (), settings: Settings = Settings()) -> dict[str, PodRecord]:
+    def play(*bodies: Body, then: Sequence[Then] = (), settings: Settings | None = None) -> dict[str, PodRecord]:
         (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(bodies))
 
         async def story() -> dict[str, PodRecord]:
