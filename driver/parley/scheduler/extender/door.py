@@ -142,7 +142,8 @@ class ExtenderDoor:
         nodes = self._sets.of(names)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
-        self._rejections.add(pod, Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside))
+        rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, verdict.line)
+        self._rejections.add(pod, rejection)
         return answer
 
     def _being_bound(self, pod: Pod, nodes: Sequence[str]) -> bytes:

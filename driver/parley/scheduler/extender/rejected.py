@@ -5,7 +5,7 @@ is the same bytes. When something has, the scheduler may not know: then its pod 
 Drivers outside of the controller are asked here, in the background, about the nodes that the scheduler proposed.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import Pod
@@ -43,6 +43,7 @@ class Rejection:
     revision: tuple[int, ...]
     undo: bool = False
     outside: bool = False
+    line: Hashable = None
     until: float = 0.0
     told: bool = False
     outdated_at: float | None = None
@@ -122,6 +123,8 @@ class Rejections:
         elif rejection.outside:
             await self._ask_outside(key, pod, claims, rejection)
         else:
+            if rejection.problem.topics:  # news of an earlier pod of that name may have taken it out of its line
+                self._pods.stay(key, rejection.line, rejection.problem.topics)
             await self._tell(pod, rejection)
             clear = not rejection.undo and all(claim.problem is None for claim in claims)
             await self._nudge(key, pod, rejection, clear=clear)

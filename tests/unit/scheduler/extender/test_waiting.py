@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS, Resource
 from parley.kube.around import AroundClient, Call
 from parley.kube.client import WatchEvent
 from parley.kube.faults import FaultClient
@@ -35,14 +35,18 @@ async def fill(world: World, nodes: int = 3) -> None:
         await world.settle()
 
 
-class LateClaims(AroundClient):
-    """News of built-in claims come some seconds late."""
+class LateNews(AroundClient):
+    """News of one kind come some seconds late."""
+
+    def __init__(self, client: Any, resource: Resource[Any]) -> None:
+        super().__init__(client)
+        self._resource = resource
 
     async def follow(
         self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
     ) -> AsyncIterator[WatchEvent[T]]:
         async for event in request():
-            if call.resource == BUILTIN_CLAIMS:
+            if call.resource == self._resource:
                 await asyncio.sleep(5)
             yield event
 
@@ -149,7 +153,7 @@ def test_a_pod_gets_in_when_only_its_driver_knows_that_something_changed(play: A
 @pytest.mark.parametrize("driver", [ShelfDriver.name, "elsewhere.example.com"])
 def test_a_claim_that_is_seen_late_makes_no_circles(play: Any, driver: str) -> None:
     async def scenario(world: World) -> None:
-        client = FaultClient(LateClaims(world.server.client()), before=end_circles)
+        client = FaultClient(LateNews(world.server.client(), BUILTIN_CLAIMS), before=end_circles)
         await begin(world, client=client)
         await world.add_class("other", driverName=driver)
         await world.add_template("other", "other")
@@ -160,6 +164,22 @@ def test_a_claim_that_is_seen_late_makes_no_circles(play: Any, driver: str) -> N
         assert client.writes - before <= 3
         await asyncio.sleep(10)
         assert bool(await world.node_of("p")) == (driver == ShelfDriver.name)
+
+    play(scenario)
+
+
+def test_a_pod_waits_in_its_own_right_though_news_of_one_before_of_its_name_come_late(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, client=LateNews(world.server.client(), PODS))
+        await world.settle()
+        await world.add_pod("p", claims=["disk"])
+        await world.settle()
+        await world.force_delete("p")
+        await world.add_pod("p", claims=["disk"])
+        await world.settle()
+        await world.add_claim("disk", "shelf")
+        await asyncio.sleep(20)
+        assert await world.node_of("p")
 
     play(scenario)
 
