@@ -30,6 +30,7 @@ class Posting:
         self._client = client
         self._clock = clock
         self._doubtful: set[str] = set()
+        self._settled: set[str] = set()
         self._touched = 0
 
     async def bind(self, pod: Pod, node: str, *, exactly: bool) -> None:
@@ -85,11 +86,13 @@ class Posting:
     async def settle(self, pod: PodReference, *, doubtful: bool = False) -> None:
         """After this no binding that was posted before can land.
 
-        `doubtful`: an earlier process may have posted one; those of this one are known.
+        `doubtful`: an earlier process may have posted one, which is voided once; those of this one are known. Each
+        time is a change of the pod, after which its scheduler asks again.
         """
-        if doubtful or pod.uid in self._doubtful:
+        if pod.uid in self._doubtful or (doubtful and pod.uid not in self._settled):
             await self.touch(pod)
             self._doubtful.discard(pod.uid)
+            self._settled.add(pod.uid)
 
     async def touch(self, pod: PodReference) -> None:
         """Change the pod, which makes its scheduler try it again."""
@@ -104,3 +107,4 @@ class Posting:
     def forget(self, uid: str) -> None:
         """The pod is gone, or it is known to be bound."""
         self._doubtful.discard(uid)
+        self._settled.discard(uid)

@@ -9,10 +9,12 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.control.cluster import reference
 from parley.kube.around import AroundClient, Call
 from parley.kube.client import NotFound, OutcomeUnknown
 from parley.kube.faults import FaultClient
 from parley.kube.reflector import Reflector
+from parley.scheduler.extender.posting import Posting
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -259,6 +261,21 @@ def test_a_binding_that_lands_while_the_controller_is_being_replaced_is_respecte
         assert await world.devices() == {("a", "gpu-0"): 1}
         watching.stop()
         assert watching.faults == []
+
+    play(scenario)
+
+
+def test_what_an_earlier_process_may_have_posted_is_voided_once(play: Any) -> None:
+    """Each change of the pod makes its scheduler ask again: what is tried again and again must not be one."""
+
+    async def scenario(world: World) -> None:
+        client = FaultClient(world.server.client())
+        posting = Posting(client, world.clock)
+        await world.add_pod("p", schedulerName="parley-away")
+        pod = reference(await world.pod("p"))
+        for _ in range(3):
+            await posting.settle(pod, doubtful=True)
+        assert client.writes == 1
 
     play(scenario)
 
