@@ -100,12 +100,17 @@ async def _ready_at_once(self: Binder, user: Any, _node: str, _until: float) -> 
     return pod, ()
 
 
+async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> None:
+    await _BIND(self, pod, node, exactly=False)
+
+
 async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> Any:
     meta = mirror.metadata
     patching = self._client.patch
     return await patching(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
 
+_BIND = Posting.bind
 _NAMED_PROBLEM = named._named_problem
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
@@ -161,7 +166,7 @@ BUGS: Mapping[str, Bug] = {
         ((Binder, "_ready", _ready_at_once),), ("bound too early",), extender=True
     ),
     "a binding may land after its claims are given back": Bug(
-        ((Posting, "settle", _nothing),),
+        ((Posting, "settle", _nothing), (Posting, "bind", _bind_any_version)),
         ("bound too early", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,
