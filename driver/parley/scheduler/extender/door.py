@@ -176,8 +176,15 @@ class ExtenderDoor:
         nodes = self._with_extended_resources(pod, list(victims))
         if pod.spec.resource_claims:
             viable = self._judge.viable(pod, nodes)
-            nodes = [node for node in nodes if node in viable]
+            nodes = [node for node in nodes if node in viable] or self._of_no_use(pod, nodes)
         return wire.victims({node: victims[node] for node in nodes})
+
+    def _of_no_use(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
+        """Evicting others would not help the pod now; once it would, its scheduler is made to try it again."""
+        verdict = self._judge.judge(pod, nodes, choosy=False)
+        if verdict.problem is not None:
+            self._reject(pod, nodes, verdict)
+        return ()
 
     async def _bind(self, body: bytes) -> bytes:
         asked = wire.bind(body)

@@ -115,3 +115,29 @@ def test_a_device_that_a_less_important_pod_holds_is_no_reason_to_evict_it(play:
         assert await world.node_of("weak") == "a"
 
     play(scenario)
+
+
+def test_an_important_pod_that_was_viable_nowhere_evicts_once_something_is_free_where_evicting_helps(
+    play: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        for node in ("a", "b"):
+            await world.add_pod(f"weak-{node}", nodeName=node, priority=1, containers=cpu("8"))
+        await world.settle()
+        await world.add_pod("important", "one", priority=1000, containers=cpu("4"))
+        await world.settle()
+        assert await there(world) == ["important", "weak-a", "weak-b"]
+        assert (await world.scheduling("important")).status.waiting_for == "NothingViable"
+
+        await world.publish("b", ["gpu-0"])
+
+        await world.settle()
+        assert await there(world) == ["important", "weak-a"]
+        assert await world.node_of("important") == "b"
+
+    play(scenario)
