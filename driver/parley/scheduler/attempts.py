@@ -25,8 +25,9 @@ class Attempt:
     words; `left` those that the pod had to leave, to be avoided.
     `offered` are the nodes that the scheduler may choose from now, and `offer_versions` the resourceVersion of
     each mirror with that offer, by its name. `asked` are the claims for drivers outside, `talk` how it stands with
-    them, `rounds` the number of the last question, `resumed` whether an earlier leader's selection was looked for.
-    `retry_at` and `blocked_until` are on the event loop's clock.
+    them, `stand_ins` when claims were last made for them, by name. `rounds` is the number of the last question,
+    `resumed` whether an earlier leader's selection was looked for. `retry_at` and `blocked_until` are on the event
+    loop's clock.
     """
 
     arrived: int = 0
@@ -34,6 +35,7 @@ class Attempt:
     drivers: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[Asked, ...] = ()
     talk: "Talk | None" = None
+    stand_ins: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     resumed: bool = False
     refused: set[str] = field(default_factory=set)

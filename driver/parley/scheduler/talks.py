@@ -35,6 +35,9 @@ from parley.sdk import PodReference
 ANSWER_SECONDS = 30.0
 """So long a driver outside may think before the pod's user is told that it does not answer."""
 
+SEEN_SECONDS = 1.0
+"""So long a claim that was made may take until it is seen."""
+
 ALLOCATE_GRACE_SECONDS = 60.0
 """A driver outside keeps the class's time limit itself; this much later the node is given up without it."""
 
@@ -84,13 +87,25 @@ class Talks:
             self.give_up(reference(pod))
             attempt.asked = tuple(Asked(c.entry, asked.drivers[c.entry], c.name) for c in asked.outside)
             attempt.talk = self._begin(pod, asked, nodes)
-        for claim in asked.outside:
-            if claim.written is None:
-                await self._records.stand_in(pod, claim)
+        await self._make_stand_ins(key, pod, asked)
         talk = attempt.talk
         if talk.selected:
             return self._follow(key, pod, talk, asked)
         return await self._listen(key, pod, talk, asked, nodes, ask)
+
+    async def _make_stand_ins(self, key: Key, pod: Pod, asked: Question) -> None:
+        """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
+        with its pod, of which nothing is seen yet."""
+        attempt = self._pods.attempt(pod)
+        for claim in asked.outside:
+            if claim.written is not None:
+                continue
+            left = attempt.stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
+            if left > 0:
+                self._pods.again(key, left)
+            else:
+                await self._records.stand_in(pod, claim)
+                attempt.stand_ins[claim.name] = now()
 
     def _begin(self, pod: Pod, asked: Question, nodes: CandidateNodes) -> Talk:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""

@@ -40,3 +40,13 @@ def test_a_world_takes_the_same_course_again(processes: ProcessPoolExecutor) -> 
     first, second = (processes.submit(play, SEED, 0) for _ in range(2))
 
     assert first.result() == second.result()
+
+
+@pytest.mark.parametrize(("seed", "world"), [(43, 9), (6, 3)], ids=["extender", "native"])
+def test_claims_for_drivers_outside_are_not_made_in_circles(
+    processes: ProcessPoolExecutor, seed: int, world: int
+) -> None:
+    """A pod that was gone, which was not seen yet, got its claims again as fast as they were collected."""
+    outcome = processes.submit(play, seed, world).result()
+
+    assert isinstance(outcome, Played), outcome
