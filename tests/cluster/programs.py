@@ -17,6 +17,8 @@ from tests.cluster.watching import LIMIT
 from parley.devcluster import Cluster
 from parley.devcluster.processes import MARK
 
+_LONGEST_LINE = 1 << 24
+
 Entry = Mapping[str, Any]
 """A log entry; a line that is none has itself as `event`."""
 
@@ -41,6 +43,7 @@ class Program:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
             env={**os.environ, MARK: str(cluster.directory)},
         )
         return cls(name, process, cluster.component("kube-apiserver").log.with_name(f"{name}.log"))

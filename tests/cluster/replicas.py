@@ -92,11 +92,13 @@ class Replicas:
 
     async def stop(self) -> None:
         """End all of them, those that stand still too; what they said last is shown where a test fails."""
-        await self._dismiss()
-        for program in self.programs:
-            print(f"{program.name} said last:\n{program.last_lines()}")
-            program.thaw()
-        await asyncio.gather(*(program.stop() for program in self.programs))
+        try:
+            await self._dismiss()
+        finally:
+            for program in self.programs:
+                print(f"{program.name} said last:\n{program.last_lines()}")
+                program.thaw()
+            await asyncio.gather(*(program.stop() for program in self.programs))
 
     async def _launch(self, kubeconfig: Path | None) -> Program:
         name = f"{self._lease}-{len(self.programs)}"

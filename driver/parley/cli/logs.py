@@ -9,6 +9,7 @@ from enum import Enum
 
 import orjson
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 
@@ -33,6 +34,10 @@ class LogLevel(Enum):
         return logging.getLevelNamesMapping()[self.name]
 
 
+_WITHOUT_VALUES = ExceptionDictTransformer(show_locals=False, max_frames=30)
+"""A traceback names places, never what variables held there: parameters, handles, tokens."""
+
+
 def configure(form: LogFormat, level: int = logging.INFO) -> None:
     """Log to stderr from that level on."""
     shared: list[Processor] = [
@@ -50,10 +55,11 @@ def configure(form: LogFormat, level: int = logging.INFO) -> None:
 def _rendering(form: LogFormat) -> list[Processor]:
     if form is LogFormat.JSON:
         return [
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(_WITHOUT_VALUES),
             structlog.processors.JSONRenderer(lambda entry, **_: orjson.dumps(entry, default=str).decode()),
         ]
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    colors = sys.stderr.isatty()
+    return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
 
 
 def silence() -> None:

@@ -41,3 +41,22 @@ def test_a_level_leaves_out_what_is_below_it(
         method("something")
 
     assert [orjson.loads(line)["level"] for line in capsys.readouterr().err.splitlines()] == written
+
+
+@pytest.mark.parametrize("form", LogFormat)
+def test_a_traceback_has_no_values_of_variables(form: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(form)
+
+    def connect() -> None:
+        password = "-".join(("hunter", "2"))
+        raise RuntimeError(f"refused after {len(password)} letters")
+
+    try:
+        connect()
+    except RuntimeError as error:
+        structlog.get_logger().error("failed", exc_info=error)
+
+    written = capsys.readouterr().err
+    assert "refused after 8 letters" in written
+    assert "connect" in written
+    assert "hunter-2" not in written

@@ -16,6 +16,8 @@ log = structlog.get_logger(__name__)
 LARGEST_CALL = 16 * 1024 * 1024
 """In bytes: a pod of the largest size, and 50,000 nodes with the longest names."""
 
+NO_MORE = "this process does not lead any more"
+
 ENDING_SECONDS = 1.0
 """So long calls that are under way get when the process ends: it does not lead any more, so that a bind that waits
 can only be given up."""
@@ -50,8 +52,10 @@ def application(leading: Leading) -> web.Application:
         except BadCall as error:
             return web.Response(text=str(error), status=400)
         except LeaseLost:
-            return web.Response(text="this process does not lead any more", status=503)
+            return web.Response(text=NO_MORE, status=503)
         except Exception as error:  # a driver's, above all: it must not be silent, and stops nothing else
+            if leading() is not door:
+                return web.Response(text=NO_MORE, status=503)
             log.error("a scheduler's call failed", verb=name, error=str(error), exc_info=error)
             return web.Response(text=f"{name} failed: {error}", status=500)
 

@@ -84,12 +84,21 @@ class Broken(Echo):
 
 
 async def test_a_call_that_fails_is_logged_and_answered_with_what_went_wrong() -> None:
+    door = Broken()
     with structlog.testing.capture_logs() as lines:
-        async with serving(Broken, "127.0.0.1", 0) as port, asking(port) as ask:
+        async with serving(lambda: door, "127.0.0.1", 0) as port, asking(port) as ask:
             answered = await ask("filter", b"{}")
     assert answered == (500, "filter failed: driver x gave no answer for claim 'gpu'")
     (line,) = [line for line in lines if line["log_level"] == "error"]
     assert (line["verb"], line["error"]) == ("filter", "driver x gave no answer for claim 'gpu'")
+
+
+async def test_a_call_that_fails_because_the_process_leads_no_more_is_no_error() -> None:
+    leading: list[Any] = [Broken(), None]
+    with structlog.testing.capture_logs() as lines:
+        async with serving(lambda: leading.pop(0), "127.0.0.1", 0) as port, asking(port) as ask:
+            assert await ask("bind", b"{}") == (503, "this process does not lead any more")
+    assert [line for line in lines if line["log_level"] == "error"] == []
 
 
 class Slow(Echo):
