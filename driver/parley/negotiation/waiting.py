@@ -51,6 +51,10 @@ class WaitingLines(Generic[K]):
         self._place_of[pod] = line, place
         return woken
 
+    def line_of(self, pod: K) -> Line | None:
+        """The line that the pod waits in."""
+        return self._place_of[pod][0] if pod in self._place_of else None
+
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
         """Whether the pod waits in a line that a change of any of the topics wakes."""
         return pod in self._place_of and set(topics) <= set(self._topics[self._place_of[pod][0]])

@@ -90,7 +90,7 @@ class Controller:
         self._asynchronous = [StandaloneDriver(client, driver, clock) for driver in drivers if driver.asynchronous]
         self._queues = queues = Queues()
         self.ready = asyncio.Event()
-        """Set from the first decision to the end."""
+        """Set when the first decision may be taken."""
         self.ledger = Ledger(Limits(lambda topic: self._changes.wake(topic)))
         self.cluster = Cluster(client)
         recorder = Recorder(client, clock, settings.instance, metrics)
@@ -181,12 +181,6 @@ class Controller:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        try:
-            await self._work()
-        finally:
-            self.ready.clear()
-
-    async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cluster.run())
             await self.cluster.synced()

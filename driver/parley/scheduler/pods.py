@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -89,10 +89,23 @@ class Pods:
 
     def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
         """The pod waits with those that wait for the same, which is for the same reason and the same changes."""
+        kept_out_by = () if isinstance(line, KeptOut) else self._kept_out_by(key)
         pod = self._cluster.pod(key)
         arrived = self.attempt(pod).arrived if pod is not None else next(self._arrivals)
         if (following := self._lines.wait(key, (line, frozenset(topics)), topics, arrived)) is not None:
             self._queue.add(following)
+        self._next_in_turn(kept_out_by)
+
+    def _kept_out_by(self, key: Key) -> Iterable[Topic]:
+        """What the pod is kept out by, if it waits for its turn."""
+        line = self._lines.line_of(key)
+        return line[1] if isinstance(line, tuple) and _is_kept_out(line) else ()
+
+    def _next_in_turn(self, topics: Iterable[Topic]) -> None:
+        """A pod waits for its turn with these no more, whether it had it or not: others may be next."""
+        for topic in topics:
+            for key in self._lines.wake(topic):
+                self._queue.add(key)
 
     def kept_out_before(self, pod: Pod, topic: Topic) -> Key | None:
         """Who came before the pod, and was kept out by the topic as well."""
@@ -107,8 +120,10 @@ class Pods:
 
     def leave_line(self, key: Key) -> None:
         """The pod waits no more; whoever was behind it may be next."""
+        kept_out_by = self._kept_out_by(key)
         if (following := self._lines.leave(key)) is not None:
             self._queue.add(following)
+        self._next_in_turn(kept_out_by)
 
     async def wait(
         self, key: Key, pod: Pod, code: str, message: str, line: Hashable, topics: Sequence[Topic]
