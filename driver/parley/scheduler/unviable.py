@@ -1,13 +1,15 @@
-"""That nothing is viable for a pod: in words, what would change it, and who waits for the same. Pure."""
+"""Why nothing can be done for a pod now: in words, what would change it, and who waits for the same. Pure."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 
+from parley.api import reasons
 from parley.api.builtin import Pod
+from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
 from parley.control.podclaims import NODES, PodClaim, Problem, Topic
 from parley.negotiation.rounds import Outcome
 from parley.scheduler.attempts import Attempt
-from parley.scheduler.questions import Question
+from parley.scheduler.questions import Excess, Question
 
 
 def nothing_viable(
@@ -23,6 +25,19 @@ def nothing_viable(
     topics: list[Topic] = [("driver", driver) for driver in drivers]
     topics += [("claim", one.namespace, one.claim) for one in held]
     return Problem(code, message, (*topics, *class_topics(claims), NODES))
+
+
+def bad_parameters(pod: Pod, pending: Sequence[PodClaim], message: str) -> tuple[Problem, Hashable]:
+    """Drivers don't understand what the pending claims ask for; with the line of those who wait for the same."""
+    topics = (*class_topics(pending), *(("claim", pod.metadata.namespace, claim.name) for claim in pending))
+    return Problem(reasons.PARAMETERS_INVALID, message, topics), message
+
+
+def beyond_limit(namespace: str, over: Excess) -> tuple[Problem, Hashable]:
+    """The namespace holds as much as a class allows it; with the line of those who wait for the same."""
+    topics: tuple[Topic, ...] = (limit_topic(over.class_name, namespace), ("class", over.class_name))
+    problem = Problem(reasons.LIMIT_REACHED, over.message, topics)
+    return problem, (problem.code, *topics, over.wanted)
 
 
 def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:

@@ -7,7 +7,6 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Ledger
-from parley.control.limits import topic as limit_topic
 from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.negotiation.rounds import FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
@@ -19,7 +18,7 @@ from parley.scheduler.extender.rivals import PROMISED, beside
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
-from parley.scheduler.unviable import class_topics, nothing_viable, waiting_line
+from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -125,8 +124,8 @@ class Judge:
         try:
             asked = question(self._drivers, reference(pod), pending)
         except BadParameters as error:
-            topics = (*class_topics(pending), *(("claim", pod.metadata.namespace, c.name) for c in pending))
-            return Verdict(problem=Problem(reasons.PARAMETERS_INVALID, str(error), topics), line=str(error))
+            problem, line = bad_parameters(pod, pending, str(error))
+            return Verdict(problem=problem, line=line)
         if verdict := self._beyond(pod, asked, pending) or self._outside(asked):
             return verdict
         return self._asked(pod, claims, pending, asked, nodes, frozenset(meant), choosy=choosy)
@@ -149,9 +148,8 @@ class Judge:
         over = excess(self._drivers, self._ledger.limits, namespace, asked, pending)
         if over is None:
             return None
-        topics: tuple[Topic, ...] = (limit_topic(over.class_name, namespace), ("class", over.class_name))
-        problem = Problem(reasons.LIMIT_REACHED, over.message, topics)
-        return Verdict(problem=problem, line=(reasons.LIMIT_REACHED, *topics, over.wanted))
+        problem, line = beyond_limit(namespace, over)
+        return Verdict(problem=problem, line=line)
 
     def _outside(self, asked: Question) -> Verdict | None:
         """Drivers outside are asked in the background; by what they allocate one node will do afterwards."""

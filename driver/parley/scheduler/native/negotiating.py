@@ -6,8 +6,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.ledger import Ledger
-from parley.control.limits import topic as limit_topic
-from parley.control.podclaims import NODES, PodClaim, Topic
+from parley.control.podclaims import NODES, PodClaim
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
@@ -18,7 +17,7 @@ from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores
 from parley.scheduler.talks import Failure, Talks
-from parley.scheduler.unviable import class_topics, nothing_viable, waiting_line
+from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -59,9 +58,8 @@ class Negotiator:
         try:
             asked = question(self._drivers, reference(pod), pending)
         except BadParameters as error:
-            topics: list[Topic] = [("class", claim.class_.metadata.name) for claim in pending if claim.class_]
-            topics += [("claim", pod.metadata.namespace, claim.name) for claim in pending]
-            await self._pods.wait(key, pod, reasons.PARAMETERS_INVALID, str(error), str(error), topics)
+            problem, line = bad_parameters(pod, pending, str(error))
+            await self._pods.wait(key, pod, problem.code, problem.message, line, problem.topics)
             return
         if not await self._within_limits(key, pod, pending, asked):
             return
@@ -81,9 +79,8 @@ class Negotiator:
         over = excess(self._drivers, self._ledger.limits, namespace, asked, pending)
         if over is None:
             return True
-        topics = [limit_topic(over.class_name, namespace), ("class", over.class_name)]
-        line = (reasons.LIMIT_REACHED, *topics, over.wanted)
-        await self._pods.wait(key, pod, reasons.LIMIT_REACHED, over.message, line, topics)
+        problem, line = beyond_limit(namespace, over)
+        await self._pods.wait(key, pod, problem.code, problem.message, line, problem.topics)
         return False
 
     def _ask_inside(self, attempt: Attempt, asked: Question, nodes: CandidateNodes, *, exact: bool) -> Outcome:
