@@ -154,9 +154,11 @@ class Ledger:
         """Holdings of any pod of that name, also of one that was replaced since."""
         return list(self._by_pod.get((namespace, name), {}).values())
 
+    def of_pod(self, pod: PodReference) -> list[Holding]:
+        """What the pod uses."""
+        holdings = self._by_pod.get((pod.namespace, pod.name), {})
+        return [holding for holding in holdings.values() if pod.uid in holding.pods]
+
     def of_entry(self, pod: PodReference, entry: str) -> Holding | None:
         """What a pod holds for a generated claim, whichever object stands for it today."""
-        for holding in self._by_pod.get((pod.namespace, pod.name), {}).values():
-            if holding.entry == entry and not holding.named and pod.uid in holding.pods:
-                return holding
-        return None
+        return next((h for h in self.of_pod(pod) if h.entry == entry and not h.named), None)

@@ -130,11 +130,10 @@ class Placing:
         """Whatever the pod holds or waits for is given up. Raises Busy if the pod is not as the cache has it."""
         user = reference(pod)
         self._talks.end(pod)
-        if any(user.uid in h.pods for h in self._ledger.of_pod_name(user.namespace, user.name)):
+        if self._ledger.of_pod(user):
             await self.check_current(pod)
-        held = [h for h in self._ledger.of_pod_name(user.namespace, user.name) if user.uid in h.pods]
         self._cluster.usage.remove(user.uid)
-        await self._giving_back.give_back(user, held, departed=False)
+        await self._giving_back.give_back(user, self._ledger.of_pod(user), departed=False)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]

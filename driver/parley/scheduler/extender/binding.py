@@ -195,8 +195,7 @@ class Binder:
         `doubtful`: an earlier process may have posted a binding.
         """
         pod = self._cluster.pod((user.namespace, user.name))
-        held = any(user.uid in h.pods for h in self._ledger.of_pod_name(user.namespace, user.name))
-        if not held or pod is None or pod.metadata.uid != user.uid:
+        if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
             return
         await self._posting.settle(user, doubtful=doubtful)
         await self._placing.give_back_all(pod)

@@ -148,7 +148,7 @@ class NativeDoor:
         `running_on`: the node whose kubelet has not said that the pod ended.
         """
         self.pod_ended(pod.uid)
-        if running_on and any(pod.uid in h.pods for h in self._ledger.of_pod_name(pod.namespace, pod.name)):
+        if running_on and self._ledger.of_pod(pod):
             self._forced[pod.uid] = running_on
         self._talks.give_up(pod)
         self._pods.gone(pod)
