@@ -102,22 +102,22 @@ class ExtenderDoor:
         self._pods.wake(DEVICE_CLASSES_CHANGED)
 
     async def _filter(self, body: bytes) -> bytes:
-        head = wire.head(body)
-        known = self._rejections.asked(head.uid)
-        if known is not None and known.still_holds(self._sets.of(head.nodes()), self._pods):
-            return known.answer
         asked = wire.proposed(body)
-        pod, nodes = asked.pod, asked.nodes
+        nodes = asked.nodes()
+        known = self._rejections.asked(asked.uid)
+        if known is not None and known.still_holds(self._sets.of(nodes), self._pods):
+            return known.answer
+        pod = asked.pod()
         having = self._with_extended_resources(pod, nodes)
         if not having:
             return self._reject(pod, nodes, _unbacked(self._backed.of(pod)))
         if not pod.spec.resource_claims:
-            return wire.all_pass(head.node_names) if len(having) == len(nodes) else wire.passed(having, (), "")
+            return wire.all_pass(asked.names_as_sent) if len(having) == len(nodes) else wire.passed(having, (), "")
         if self._binder.node_of(pod.metadata.uid):
             return self._being_bound(pod, nodes)
         if (until := self._pods.attempt(pod).blocked_until) > now():
             return self._paused(pod, nodes, until)
-        verdict = self._judge.judge(pod, having, choosy=asked.choosy)
+        verdict = self._judge.judge(pod, having, choosy=asked.choosy())
         if not verdict.viable:
             return self._reject(pod, nodes, verdict)
         if verdict.hold is not None:
@@ -164,10 +164,11 @@ class ExtenderDoor:
         return answer
 
     async def _prioritize(self, body: bytes) -> bytes:
-        hold = self._holds.of(wire.head(body).uid)
+        asked = wire.proposed(body)
+        hold = self._holds.of(asked.uid)
         if hold is None or not have_preferences(self._drivers, hold.asked):
             return wire.scores({})
-        said = scores(self._drivers, hold.asked, wire.proposed(body).nodes, {})
+        said = scores(self._drivers, hold.asked, asked.nodes(), {})
         most = sum(hold.asked.weights.values())
         return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
 

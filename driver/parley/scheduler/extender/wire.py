@@ -4,7 +4,6 @@ Source of the shapes: k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.37, `nod
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -28,27 +27,6 @@ class _Meta(msgspec.Struct, frozen=True, gc=False):
 
 class _HeadPod(msgspec.Struct, frozen=True, gc=False):
     metadata: _Meta
-
-
-class Head(_Pascal, frozen=True):
-    """As much of a question about nodes as tells whether it was answered before."""
-
-    pod: _HeadPod
-    node_names: msgspec.Raw
-
-    @property
-    def uid(self) -> str:
-        """The pod's."""
-        return self.pod.metadata.uid
-
-    def nodes(self) -> list[str]:
-        """Their names; none for whole nodes."""
-        return _NAMES.decode(self.node_names) or []
-
-
-class _Nodes(_Pascal, frozen=True):
-    pod: msgspec.Raw
-    node_names: list[str] | None = None
 
 
 class _Wish(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -78,13 +56,36 @@ class _Wishing(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """A pod and the nodes that pass its scheduler's filters. `choosy`: it would rather have some of them."""
+class Proposed(_Pascal, frozen=True):
+    """A pod and the nodes that pass its scheduler's filters, decoded as far as it is asked for.
 
-    pod: Pod
-    nodes: Sequence[str]
-    choosy: bool
+    Each raises BadCall where it is not what kube-scheduler sends.
+    """
+
+    pod_as_sent: msgspec.Raw = msgspec.field(name="Pod")
+    names_as_sent: msgspec.Raw = msgspec.field(name="NodeNames")
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        head: _HeadPod = _decoded(_HEAD, self.pod_as_sent)
+        return head.metadata.uid
+
+    def pod(self) -> Pod:
+        """All that Parley reads of it."""
+        return PODS.decode(bytes(self.pod_as_sent))
+
+    def nodes(self) -> Sequence[str]:
+        """Their names."""
+        names: list[str] | None = _decoded(_NAMES, self.names_as_sent)
+        if names is None:
+            raise BadCall("NodeNames is missing: set nodeCacheCapable: true for this extender")
+        return names
+
+    def choosy(self) -> bool:
+        """Whether the pod would rather have some of the nodes than others."""
+        wishing: _Wishing = _decoded(_WISHING, self.pod_as_sent)
+        return wishing.choosy
 
 
 class Bind(_Pascal, frozen=True):
@@ -102,26 +103,17 @@ class _Preemption(_Pascal, frozen=True):
 
 
 _NAMES = msgspec.json.Decoder(list[str] | None)
-_HEAD = msgspec.json.Decoder(Head)
-_NODES = msgspec.json.Decoder(_Nodes)
+_HEAD = msgspec.json.Decoder(_HeadPod)
+_PROPOSED = msgspec.json.Decoder(Proposed)
 _WISHING = msgspec.json.Decoder(_Wishing)
 _BIND = msgspec.json.Decoder(Bind)
 _PREEMPTION = msgspec.json.Decoder(_Preemption)
 
 
-def head(body: bytes) -> Head:
-    """Raises BadCall."""
-    found: Head = _decoded(_HEAD, body)
-    return found
-
-
 def proposed(body: bytes) -> Proposed:
-    """What filter and prioritize ask about. Raises BadCall, also for whole nodes instead of names."""
-    asked = _decoded(_NODES, body)
-    if asked.node_names is None:
-        raise BadCall("NodeNames is missing: set nodeCacheCapable: true for this extender")
-    pod = bytes(asked.pod)
-    return Proposed(PODS.decode(pod), asked.node_names, _decoded(_WISHING, pod).choosy)
+    """What filter and prioritize ask about. Raises BadCall."""
+    found: Proposed = _decoded(_PROPOSED, body)
+    return found
 
 
 def bind(body: bytes) -> Bind:
@@ -138,7 +130,7 @@ def preemption(body: bytes) -> tuple[Pod, Mapping[str, msgspec.Raw]]:
     return PODS.decode(bytes(asked.pod)), asked.node_name_to_meta_victims
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw) -> Any:
     try:
         return decoder.decode(body)
     except msgspec.DecodeError as error:
