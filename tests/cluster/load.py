@@ -6,14 +6,14 @@ are seen by watching, with the moment at which they were seen.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.cluster.manifests import pod
 from tests.cluster.namespace import Namespace, devices_of, end_pod
-from tests.cluster.watching import LIMIT
+from tests.cluster.watching import LIMIT, TooLate
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
@@ -136,18 +136,33 @@ class Bindings:
 
 
 async def assert_each_has_its_own(team: Namespace, expected: Iterable[str]) -> None:
-    """These pods and no others are there, each bound, and reserved for it what its claims hold on its node."""
+    """These pods and no others are there, each bound, and reserved for it what its claims hold on its node.
+
+    Reservations are waited for: a scheduler that did not hear of its binding takes them back, and those who see
+    the bound pod make them again. (No kubelet prepares a claim before.)
+    """
     pods = {pod.metadata.uid: pod for pod in (await team.client.list(PODS, team.name)).items}
-    claims = (await team.client.list(BUILTIN_CLAIMS, team.name)).items
-    held = Counter(device for claim in claims for device in devices_of(claim))
-
     assert {pod.metadata.name for pod in pods.values()} == set(expected)
+    wrong: Sequence[str] = ()
+
+    def right(claims: Collection[BuiltinClaim]) -> bool:
+        nonlocal wrong
+        wrong = [words for pod in pods.values() if (words := _wrong(pod, claims))]
+        return not wrong
+
+    try:
+        await team.claims(right, "each pod has its own")
+    except TooLate:
+        raise AssertionError("\n".join(wrong)) from None
+    held = Counter(
+        device
+        for claim in (await team.client.list(BUILTIN_CLAIMS, team.name)).items
+        for device in devices_of(claim)
+    )
     assert [device for device, count in held.items() if count > 1] == []
-    wrong = [words for pod in pods.values() if (words := _wrong(pod, claims))]
-    assert wrong == []
 
 
-def _wrong(pod: Pod, claims: Sequence[BuiltinClaim]) -> str:
+def _wrong(pod: Pod, claims: Collection[BuiltinClaim]) -> str:
     own = [claim for claim in claims if owner_pod_uid(claim) == pod.metadata.uid]
     if len(own) != len(pod.spec.resource_claims):
         return f"{pod.metadata.name} has {len(own)} claims"

@@ -156,9 +156,17 @@ def _events(pod: Pod, events: Sequence[Event], told: str) -> Iterator[Finding]:
     """Warnings about this very pod, latest first, without what is said above."""
     mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
-        if event.type != "Warning" or event.note == told or (_is_scheduler(event) and not pod.spec.node_name):
+        said = event.note == told or (_is_scheduler(event) and not pod.spec.node_name)
+        if event.type != "Warning" or said or _is_settled(pod, event):
             continue
         yield Finding(_by(event), event.reason, event.note, event.at)
+
+
+def _is_settled(pod: Pod, event: Event) -> bool:
+    """Whether it is about a claim that could not be made at first, as when a template comes with its pod."""
+    made = {status.name for status in pod.status.resource_claim_statuses}
+    wanted = {entry.name for entry in pod.spec.resource_claims if entry.resource_claim_template_name}
+    return event.reason == "FailedResourceClaimCreation" and wanted <= made
 
 
 def _is_scheduler(event: Event) -> bool:

@@ -12,6 +12,8 @@ from tests.integration.door.conftest import Devices
 from typer.testing import CliRunner
 
 from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.names import DEVICE_CLASS
 from parley.cli.main import plugin
 from parley.devcluster import Cluster
 from parley.explain.explaining import explain
@@ -23,6 +25,15 @@ pytestmark = pytest.mark.cluster
 
 async def explained(team: Namespace, name: str) -> Explanation:
     return await explain(team.client, utc(), team.name, name)
+
+
+async def was_refused(team: Namespace, name: str) -> None:
+    """The scheduler has said of the pod with its claims all it will say."""
+
+    def refused(pod: Pod) -> bool:
+        return any(c.type == "PodScheduled" and DEVICE_CLASS in c.message for c in pod.status.conditions)
+
+    await team.pod(name, refused, "was refused by the scheduler")
 
 
 async def test_a_bound_pod(team: Namespace, devices: Devices) -> None:
@@ -54,7 +65,7 @@ async def test_a_waiting_pod_and_the_one_it_waits_for(team: Namespace, devices: 
     await team.bound("runs")
     await team.create(pod("wants", templates={"gpu": "one"}))
     await team.waits("wants", reasons.NOTHING_VIABLE)
-    await team.pod("wants", lambda p: any(c.type == "PodScheduled" for c in p.status.conditions), "was tried")
+    await was_refused(team, "wants")
 
     told = await explained(team, "wants")
 
@@ -81,6 +92,7 @@ async def test_the_command_tells_the_same(team: Namespace, devices: Devices, clu
     await devices(node_1=1)
     await team.create(template("two", count=2), pod("wants", templates={"gpu": "two"}))
     await team.waits("wants", reasons.NOTHING_VIABLE)
+    await was_refused(team, "wants")
     told: Mapping[str, Any] = wire(await explained(team, "wants"))
 
     result = await _run(

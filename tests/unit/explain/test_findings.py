@@ -71,6 +71,23 @@ def test_events_of_an_earlier_pod_of_that_name_are_not_its_own(play: Play) -> No
     play(scenario)
 
 
+@pytest.mark.parametrize("template", ["one", "missing"])
+def test_that_a_claim_could_not_be_made_is_told_until_it_is(play: Play, template: str) -> None:
+    async def scenario(world: World) -> None:
+        await one_runs(world)
+        await world.add_pod("wants", template)
+        await world.settle()
+        await event(
+            world, "wants", "FailedResourceClaimCreation", "not found", reportingController="resource_claim"
+        )
+
+        told = await explained(world, "wants")
+
+        assert said(told, "resource_claim") == ([] if template == "one" else ["not found"])
+
+    play(scenario)
+
+
 def test_conditions_of_devices_are_their_drivers_words(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs(world)
