@@ -15,8 +15,6 @@ import structlog
 
 from parley_kubelet.hooks import Condition, Health
 from parley_kubelet.preparation import Preparation
-from parley_kubelet.proto import dra_health_v1_pb2 as v1
-from parley_kubelet.proto import dra_health_v1alpha1_pb2 as v1alpha1
 from parley_kubelet.proto.dra_health_v1_pb2_grpc import DRAResourceHealthServicer as V1Servicer
 from parley_kubelet.proto.dra_health_v1alpha1_pb2_grpc import DRAResourceHealthServicer as V1Alpha1Servicer
 
@@ -115,32 +113,18 @@ class HealthMonitor:
                 )
 
 
-class HealthV1(V1Servicer):
-    """The service as kubelets from 1.37 call it."""
+class HealthService(V1Servicer, V1Alpha1Servicer):
+    """The service in the messages of one `version`: `dra_health_v1_pb2` for kubelets from 1.37,
+    `dra_health_v1alpha1_pb2` for older ones."""
 
-    def __init__(self, monitor: HealthMonitor) -> None:
+    def __init__(self, monitor: HealthMonitor, version: Any) -> None:
         self._monitor = monitor
+        self._version = version
 
-    async def NodeWatchResources(
-        self, request: v1.NodeWatchResourcesRequest, context: Any
-    ) -> AsyncIterator[v1.NodeWatchResourcesResponse]:
+    async def NodeWatchResources(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """All devices, again and again."""
         async for report in self._monitor.reports():
-            yield _response(v1, report)
-
-
-class HealthV1Alpha1(V1Alpha1Servicer):
-    """The service as kubelets up to 1.36 call it."""
-
-    def __init__(self, monitor: HealthMonitor) -> None:
-        self._monitor = monitor
-
-    async def NodeWatchResources(
-        self, request: v1alpha1.NodeWatchResourcesRequest, context: Any
-    ) -> AsyncIterator[v1alpha1.NodeWatchResourcesResponse]:
-        """All devices, again and again."""
-        async for report in self._monitor.reports():
-            yield _response(v1alpha1, report)
+            yield _response(self._version, report)
 
 
 def _response(version: Any, report: Sequence[Health]) -> Any:

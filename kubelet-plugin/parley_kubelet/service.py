@@ -15,64 +15,29 @@ from parley_kubelet.cdi import device_ids
 from parley_kubelet.checkpoint import CheckpointError, Entry, HeldDevice
 from parley_kubelet.hooks import Refused
 from parley_kubelet.preparation import ClaimName, Preparation
-from parley_kubelet.proto import dra_v1_pb2 as v1
-from parley_kubelet.proto import dra_v1beta1_pb2 as v1beta1
 from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer as V1Servicer
 from parley_kubelet.proto.dra_v1beta1_pb2_grpc import DRAPluginServicer as V1Beta1Servicer
 
 log = structlog.get_logger(__name__)
 
 
-class DraV1(V1Servicer):
-    """Answers kubelets from 1.34."""
-
-    def __init__(self, preparation: Preparation) -> None:
-        self._answers = _Answers(preparation, v1)
-
-    async def NodePrepareResources(
-        self, request: v1.NodePrepareResourcesRequest, context: Any
-    ) -> v1.NodePrepareResourcesResponse:
-        """Prepare each claim; one that cannot be prepared does not hinder the others."""
-        return v1.NodePrepareResourcesResponse(claims=await self._answers.prepare(request.claims))
-
-    async def NodeUnprepareResources(
-        self, request: v1.NodeUnprepareResourcesRequest, context: Any
-    ) -> v1.NodeUnprepareResourcesResponse:
-        """Unprepare each claim."""
-        return v1.NodeUnprepareResourcesResponse(claims=await self._answers.unprepare(request.claims))
-
-
-class DraV1Beta1(V1Beta1Servicer):
-    """Answers older kubelets."""
-
-    def __init__(self, preparation: Preparation) -> None:
-        self._answers = _Answers(preparation, v1beta1)
-
-    async def NodePrepareResources(
-        self, request: v1beta1.NodePrepareResourcesRequest, context: Any
-    ) -> v1beta1.NodePrepareResourcesResponse:
-        """Prepare each claim; one that cannot be prepared does not hinder the others."""
-        return v1beta1.NodePrepareResourcesResponse(claims=await self._answers.prepare(request.claims))
-
-    async def NodeUnprepareResources(
-        self, request: v1beta1.NodeUnprepareResourcesRequest, context: Any
-    ) -> v1beta1.NodeUnprepareResourcesResponse:
-        """Unprepare each claim."""
-        return v1beta1.NodeUnprepareResourcesResponse(claims=await self._answers.unprepare(request.claims))
-
-
-class _Answers:
-    """The answers by claim UID, in the messages of one version."""
+class DraService(V1Servicer, V1Beta1Servicer):
+    """Answers by claim UID, in the messages of one `version`: `dra_v1_pb2` for kubelets from 1.34,
+    `dra_v1beta1_pb2` for older ones."""
 
     def __init__(self, preparation: Preparation, version: Any) -> None:
         self._preparation = preparation
         self._version = version
 
-    async def prepare(self, claims: Iterable[Any]) -> dict[str, Any]:
-        return dict(await asyncio.gather(*map(self._prepare, _names(claims))))
+    async def NodePrepareResources(self, request: Any, context: Any) -> Any:
+        """Prepare each claim; one that cannot be prepared does not hinder the others."""
+        answers = await asyncio.gather(*map(self._prepare, _names(request.claims)))
+        return self._version.NodePrepareResourcesResponse(claims=dict(answers))
 
-    async def unprepare(self, claims: Iterable[Any]) -> dict[str, Any]:
-        return dict(await asyncio.gather(*map(self._unprepare, _names(claims))))
+    async def NodeUnprepareResources(self, request: Any, context: Any) -> Any:
+        """Unprepare each claim."""
+        answers = await asyncio.gather(*map(self._unprepare, _names(request.claims)))
+        return self._version.NodeUnprepareResourcesResponse(claims=dict(answers))
 
     async def _prepare(self, claim: ClaimName) -> tuple[str, Any]:
         answer = self._version.NodePrepareResourceResponse()

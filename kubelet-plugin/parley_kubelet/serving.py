@@ -12,7 +12,7 @@ removes the slices by itself, and containers keep what they were given.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,23 +22,39 @@ import structlog
 from parley.kube.client import Client
 from parley_kubelet.device_driver import DeviceDriver
 from parley_kubelet.durable import Folder
-from parley_kubelet.health import HealthMonitor, HealthV1, HealthV1Alpha1
+from parley_kubelet.health import HealthMonitor, HealthService
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.orphans import clean
 from parley_kubelet.preparation import Preparation, boot_id
-from parley_kubelet.proto import dra_health_v1_pb2_grpc as health_v1
-from parley_kubelet.proto import dra_health_v1alpha1_pb2_grpc as health_v1alpha1
-from parley_kubelet.proto import dra_v1_pb2_grpc as dra_v1
-from parley_kubelet.proto import dra_v1beta1_pb2_grpc as dra_v1beta1
+from parley_kubelet.proto import (
+    dra_health_v1_pb2,
+    dra_health_v1_pb2_grpc,
+    dra_health_v1alpha1_pb2,
+    dra_health_v1alpha1_pb2_grpc,
+    dra_v1_pb2,
+    dra_v1_pb2_grpc,
+    dra_v1beta1_pb2,
+    dra_v1beta1_pb2_grpc,
+)
 from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
 from parley_kubelet.registration import RegistrationService
-from parley_kubelet.service import DraV1, DraV1Beta1
+from parley_kubelet.service import DraService
 from parley_kubelet.settings import Settings
 from parley_kubelet.slices import SlicePublisher
 from parley_kubelet.sockets import serving, socket_paths
 
 GRACE = 10.0
 """Seconds that calls in progress have at the end; less than the 30 that a pod has."""
+
+_PREPARING: Sequence[tuple[Any, Any]] = (
+    (dra_v1_pb2, dra_v1_pb2_grpc),
+    (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc),
+)
+_HEALTH: Sequence[tuple[Any, Any]] = (
+    (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
+    (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc),
+)
+"""The messages and the service of each version."""
 
 log = structlog.get_logger(__name__)
 
@@ -90,11 +106,10 @@ class Served:
             group.create_task(clean(self.preparation, self._client))
 
     def _add_services(self, server: grpc.aio.Server) -> None:
-        dra_v1.add_DRAPluginServicer_to_server(DraV1(self.preparation), server)
-        dra_v1beta1.add_DRAPluginServicer_to_server(DraV1Beta1(self.preparation), server)
-        if self._driver.tells_health():
-            health_v1.add_DRAResourceHealthServicer_to_server(HealthV1(self._monitor), server)
-            health_v1alpha1.add_DRAResourceHealthServicer_to_server(HealthV1Alpha1(self._monitor), server)
+        for messages, service in _PREPARING:
+            service.add_DRAPluginServicer_to_server(DraService(self.preparation, messages), server)
+        for messages, service in _HEALTH if self._driver.tells_health() else ():
+            service.add_DRAResourceHealthServicer_to_server(HealthService(self._monitor, messages), server)
 
     def _add_registration(self, server: grpc.aio.Server) -> None:
         add_RegistrationServicer_to_server(self._registration, server)

@@ -20,7 +20,7 @@ from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.preparation import Preparation
 from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.service import DraV1
+from parley_kubelet.service import DraService
 from parley_kubelet.settings import Settings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
 
@@ -144,7 +144,7 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
     driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"))
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
-    service = DraV1(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
+    service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"), dra)
     meta = claim.metadata
     request = dra.NodePrepareResourcesRequest(
         claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
