@@ -169,6 +169,7 @@ class Binder:
         if not await self._placing.allocate(key, pod, claims, asked, node, offered=False):
             self._pause(key, pod)
             raise Refused(f"nothing could be allocated on node {node}")
+        self._holds.drop(pod.metadata.uid)
         return self._recorded(claims)
 
     def _pause(self, key: Key, pod: Pod) -> None:

@@ -14,7 +14,7 @@ from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.holds import Hold, Holds
-from parley.scheduler.extender.rivals import PROMISED, beside
+from parley.scheduler.extender.rivals import PROMISED, LeastPromised, beside
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
@@ -109,7 +109,8 @@ class Judge:
         self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
     ) -> ProposedNodes:
         """Those of the scheduler's candidates that come into question."""
-        return ProposedNodes(self._cluster, pod, [c.class_ for c in claims if c.class_], only, names)
+        classes = [c.class_ for c in claims if c.class_]
+        return LeastPromised(self._cluster, pod, classes, only, names, self._holds)
 
     def _negotiate(self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool) -> Verdict:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]

@@ -6,12 +6,17 @@ told it takes one.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClass
+from parley.control.cluster import Cluster
+from parley.control.suitable import spread
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.rounds import Ask
+from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.holds import Hold, Holds
 from parley.scheduler.questions import Question
 from parley.sdk import PodReference, Request
@@ -21,6 +26,33 @@ PROMISED = "another pod is just getting what is left"
 
 MOST_CLAIMS = 64
 """So many claims are judged together at most; a node that more may get is left to them for the moment."""
+
+
+class LeastPromised(ProposedNodes):
+    """Iterates over those first that the fewest pods were told: about a node that others were told drivers are
+    asked once more, with what the others want."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pod: Pod,
+        classes: Sequence[ResourceClass],
+        only: Set[str] | None,
+        proposed: Sequence[str],
+        holds: Holds,
+    ) -> None:
+        super().__init__(cluster, pod, classes, only, proposed)
+        self._holds = holds
+
+    def __iter__(self) -> Iterator[str]:
+        promised: list[str] = []
+        for name in spread(self._names(), self._uid):
+            if self._holds.on(name):
+                promised.append(name)
+            elif self.fits(name):
+                yield name
+        promised.sort(key=lambda name: len(self._holds.on(name)))
+        yield from filter(self.fits, promised)
 
 
 def beside(

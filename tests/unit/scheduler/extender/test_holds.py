@@ -1,23 +1,37 @@
 """What a pod was told holds until its bind: no bind fails, however full the cluster is."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, no_trouble, slow
+
+from parley.kube.around import AroundClient, Call
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
     World = Any
 
+T = TypeVar("T")
 
-async def begin(world: World, nodes: int, **behaviour: Any) -> Behaviour:
+
+class SlowBindings(AroundClient):
+    """An API server that takes three seconds for a binding."""
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        if call.subresource == "binding":
+            await asyncio.sleep(3)
+        return await request()
+
+
+async def begin(world: World, nodes: int, client: Any = None, **behaviour: Any) -> Behaviour:
     shelf = Behaviour(**{"other": 1, **behaviour})
     for i in range(nodes):
         await world.add_node(f"n{i:02}")
     await add_shelf_class(world)
-    world.start_parley(drivers=[ShelfDriver(shelf)])
+    world.start_parley(client, drivers=[ShelfDriver(shelf)])
     return shelf
 
 
@@ -142,5 +156,38 @@ def test_limits_of_a_class_hold_beside_what_others_were_told(play: Any) -> None:
         await world.settle()
         assert len(await bound(world, *names)) == 3
         assert world.calls.failed_binds == []
+
+    play(scenario)
+
+
+def test_pods_are_told_nodes_that_nobody_was_told_before_as_long_as_there_are_any(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        nodes = [f"n{i:02}" for i in range(20)]
+        for name in nodes:
+            await world.add_node(name, devices=2)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley()
+        names = ("p", "q", "r")
+        for name in names:
+            await world.add_pod(name, "one", schedulerName="parley-away")
+        await world.settle()
+        told = [(await world.ask("filter", await world.question(name, *nodes)))["NodeNames"] for name in names]
+        assert [len(answer) for answer in told] == [8, 8, 8]
+        assert set(told[0]).isdisjoint(told[1])
+        assert {node for answer in told for node in answer} == set(nodes)
+
+    play(scenario)
+
+
+def test_what_a_pod_was_allocated_is_counted_once_while_its_binding_is_on_its_way(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, 1, client=SlowBindings(world.server.client()), other=2)
+        await world.add_pod("p", "shelf")
+        await world.add_pod("asks", "shelf", schedulerName="parley-away")
+        await asyncio.sleep(2)
+        assert world.ledger.of_pod_name("default", "p")
+        assert await world.node_of("p") == ""
+        assert (await world.ask("filter", await world.question("asks", "n00")))["NodeNames"] == ["n00"]
 
     play(scenario)
