@@ -71,13 +71,13 @@ class ExtenderDoor:
         self._negotiate = negotiate
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
         self._monotonic = metrics.monotonic
-        self._seconds = metrics.extender_seconds
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
             "bind": self._bind,
         }
+        self._seconds = {verb: metrics.extender_seconds.labels(verb) for verb in self._verbs}
         cluster.observe(DEVICE_CLASSES, self._device_class_changed)
 
     @property
@@ -95,7 +95,7 @@ class ExtenderDoor:
         try:
             return await self._verbs[verb](body)
         finally:
-            self._seconds.labels(verb).observe(self._monotonic() - started)
+            self._seconds[verb].observe(self._monotonic() - started)
 
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self._backed.changed(old, new)

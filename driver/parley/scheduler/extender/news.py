@@ -4,7 +4,6 @@ import asyncio
 from collections import defaultdict
 
 from parley.control.cluster import Key
-from parley.scheduler.pods import now
 
 
 class News:
@@ -16,16 +15,25 @@ class News:
     def tell(self, key: Key) -> None:
         """Something about the pod of that name may have changed."""
         for future in self._waiting.pop(key, ()):
-            if not future.done():
-                future.set_result(None)
+            _end(future)
 
     async def wait(self, key: Key, until: float) -> None:
         """Return at the next news, at the latest at that time of the event loop's clock."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting[key].append(future)
-        await asyncio.wait((future,), timeout=max(until - now(), 0.0))
-        waiting = self._waiting.get(key)
-        if waiting is not None and future in waiting:
-            waiting.remove(future)
+        timer = loop.call_at(until, _end, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            waiting = self._waiting.get(key, [])
+            if future in waiting:
+                waiting.remove(future)
             if not waiting:
-                del self._waiting[key]
+                self._waiting.pop(key, None)
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
