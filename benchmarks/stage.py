@@ -36,6 +36,9 @@ OTHERS = "others"
 ALWAYS, WHEN_WAITING = "Always", "WhenWaiting"
 """Which pods get a PodScheduling."""
 
+_AS_SHIPPED = ("--log-format", "json")
+"""Log lines, of which there are two a pod, as the shipped manifest has them."""
+
 _DEPLOY = Path(__file__).parents[1] / "deploy"
 _CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 _FLOW_SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
@@ -79,7 +82,7 @@ class Stage:
     async def equip(self) -> None:
         """Parley runs, all classes are there, and the driver outside has an account."""
         controller = (*self._python(self._profile), "parley", "controller")
-        options = ("--extender-address", self.extender)
+        options = (*_AS_SHIPPED, "--extender-address", self.extender)
         run = partial(
             run_parley, self._cluster, deploy=_DEPLOY, controller=controller, controller_arguments=options
         )
@@ -132,7 +135,7 @@ class Stage:
         self._cluster.component(CONTROLLER).stop(60)
         account = self._cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
         program = (*self._python(self._profile), "parley", "controller", "--kubeconfig", str(account))
-        options = ("--extender-address", self.extender, "--pod-schedulings", self._published)
+        options = (*_AS_SHIPPED, "--extender-address", self.extender, "--pod-schedulings", self._published)
         self._cluster.add_program(CONTROLLER, [*program, *options])
 
     async def _answers(self) -> bool:
