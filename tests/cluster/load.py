@@ -135,8 +135,9 @@ class Bindings:
         return max((b - a for a, b in pairwise(later)), default=0.0)
 
 
-async def assert_each_has_its_own(team: Namespace, expected: Iterable[str]) -> None:
-    """These pods and no others are there, each bound, and reserved for it what its claims hold on its node.
+async def assert_each_has_its_own(team: Namespace, expected: Iterable[str], *, devices: bool = True) -> None:
+    """These pods and no others are there, each bound, and reserved for it what its claims hold on its node, or,
+    without `devices`, reserved what has none.
 
     Reservations are waited for: a scheduler that did not hear of its binding takes them back, and those who see
     the bound pod make them again. (No kubelet prepares a claim before.)
@@ -147,7 +148,7 @@ async def assert_each_has_its_own(team: Namespace, expected: Iterable[str]) -> N
 
     def right(claims: Collection[BuiltinClaim]) -> bool:
         nonlocal wrong
-        wrong = [words for pod in pods.values() if (words := _wrong(pod, claims))]
+        wrong = [words for pod in pods.values() if (words := _wrong(pod, claims, devices))]
         return not wrong
 
     try:
@@ -162,14 +163,22 @@ async def assert_each_has_its_own(team: Namespace, expected: Iterable[str]) -> N
     assert [device for device, count in held.items() if count > 1] == []
 
 
-def _wrong(pod: Pod, claims: Collection[BuiltinClaim]) -> str:
-    own = [claim for claim in claims if owner_pod_uid(claim) == pod.metadata.uid]
+def _wrong(pod: Pod, claims: Collection[BuiltinClaim], devices: bool) -> str:
+    if not pod.spec.node_name:
+        return f"{pod.metadata.name} is not bound"
+    named = {status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    made = [claim for claim in claims if owner_pod_uid(claim) == pod.metadata.uid]
+    own = [claim for claim in made if claim.metadata.name in named]
+    # The claim controller makes another one if it did not hear that it had made one.
+    if any(claim not in own and claim.status.allocation is not None for claim in made):
+        return f"{pod.metadata.name} holds more than it names"
     if len(own) != len(pod.spec.resource_claims):
         return f"{pod.metadata.name} has {len(own)} claims"
     for claim in own:
         users = [user.uid for user in claim.status.reserved_for]
         nodes = {device.pool for device in devices_of(claim)}
-        if users != [pod.metadata.uid] or nodes != {pod.spec.node_name}:
+        here = {pod.spec.node_name} if devices else set()
+        if claim.status.allocation is None or users != [pod.metadata.uid] or nodes != here:
             return (
                 f"{claim.metadata.name}: users {users}, devices of {nodes}; the pod is on {pod.spec.node_name!r}"
             )

@@ -21,7 +21,7 @@ from parley.devcluster.parley import NODE_PLUGIN
 _ZERO: Final = os.makedev(1, 5)
 """The device that gives zeros, under other names."""
 
-_LIMIT = 60.0
+_LIMIT = 120.0
 _PAUSE = 0.1
 _REGISTERED = "registered with the kubelet"
 

@@ -36,9 +36,9 @@ def require_machine(*, real_nodes: bool) -> None:
 
 
 @contextmanager
-def directory() -> Generator[Path, None, None]:
+def directory(prefix: str = "pt-") -> Generator[Path, None, None]:
     """A short directory, since unix sockets lie in it; whatever a failed test left there is taken down."""
-    place = Path(tempfile.mkdtemp(prefix="pt-", dir="/tmp"))
+    place = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
     try:
         yield place / "c"
     finally:

@@ -60,6 +60,7 @@ class Cluster:
         version: str = versions.KUBERNETES,
         fake_nodes: int = 0,
         node_lifecycle: bool | None = None,
+        service_accounts: bool = False,
         scheduler_config: Mapping[str, Any] | None = None,
         report: Report = say,
     ) -> Cluster:
@@ -68,8 +69,9 @@ class Cluster:
         A cluster that the directory records from before is taken down first, its files deleted. Programs that
         are found nowhere are built (8 minutes, once per version), Debian packages that real nodes need are
         installed when root. `node_lifecycle` tells whether nodes without heartbeats become unreachable; by
-        default they do unless there are fake nodes. `scheduler_config` is merged over the top level of the
-        KubeSchedulerConfiguration.
+        default they do unless there are fake nodes. With `service_accounts` pods get the tokens of theirs, as in
+        any other cluster; without, a namespace takes pods as soon as it is there. `scheduler_config` is merged
+        over the top level of the KubeSchedulerConfiguration.
 
         Raises `ClusterError`, `LayoutError`, `BuildError`, `PackagesMissing` or `ComponentFailed`, each of
         which names the remedy; what was started until then is stopped.
@@ -78,7 +80,12 @@ class Cluster:
         lifecycle = fake_nodes == 0 if node_lifecycle is None else node_lifecycle
         chosen = versions.kubernetes_version(version)
         layout = prepare.plan(
-            directory, chosen, nodes, node_lifecycle=lifecycle, scheduler_config=scheduler_config or {}
+            directory,
+            chosen,
+            nodes,
+            node_lifecycle=lifecycle,
+            service_accounts=service_accounts,
+            scheduler_config=scheduler_config or {},
         )
         startup.check_machine(layout)
         startup.make_empty(directory)
@@ -194,6 +201,10 @@ class Cluster:
         if done.returncode != 0:
             raise ClusterError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
         return done.stdout
+
+    def import_images(self, node: str, archive: Path) -> None:
+        """Let pods on that real node use the images of a `docker-archive` tar file. Raises `ClusterError`."""
+        startup.import_images(self._layout, self.node(node), archive)
 
     def add_fake_nodes(
         self,

@@ -82,10 +82,8 @@ def etcd(layout: Layout) -> Command:
 
 
 def api_server(layout: Layout) -> Command:
-    """The ServiceAccount admission plugin is off, so that pods can be created at once in a new namespace.
-
-    The accounts themselves are made by the controller-manager, and their tokens by TokenRequest.
-    """
+    """Unless it is asked for, the ServiceAccount admission plugin is off: pods can be created at once in a new
+    namespace. The accounts themselves are made by the controller-manager, and their tokens by TokenRequest."""
     pki, port = layout.pki, layout.ports.api_server
     argv = (
         f"--etcd-servers=https://127.0.0.1:{layout.ports.etcd}",
@@ -105,7 +103,7 @@ def api_server(layout: Layout) -> Command:
         "--kubelet-preferred-address-types=InternalIP",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
-        "--disable-admission-plugins=ServiceAccount",
+        *([] if layout.service_accounts else ["--disable-admission-plugins=ServiceAccount"]),
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={pki}/service-account.key",
         f"--service-account-signing-key-file={pki}/service-account.key",

@@ -1,21 +1,21 @@
-"""Two container images that need no registry, made from busybox-static: one to run pods with, one to pause
-with.
+"""Container images that need no registry: `docker-archive` tar files as `ctr images import` takes them.
 
-`docker-archive` tar files as `ctr images import` takes them: one layer in common, a configuration and a
-manifest.
+Two are made from busybox-static for every cluster: one to run pods with, one to pause with.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import platform
 import subprocess
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 BUSYBOX = "parley.dev/busybox:dev"
 PAUSE = "parley.dev/pause:dev"
@@ -27,27 +27,44 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777}
 
 
-def archive(target: Path, busybox: Path) -> Path:
-    """Write both images into one archive at `target`; returns the target.
+@dataclass(frozen=True)
+class Image:
+    """An image of one layer: its full name, the layer as a tar file, and the `config` of the OCI specification."""
 
-    Raises `OSError` or `subprocess.CalledProcessError` where `busybox` cannot be read or run.
-    """
-    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
-    layer = layer_tar(busybox.read_bytes(), listed.stdout.split())
-    files: dict[str, bytes] = {"layer.tar": layer}
+    name: str
+    layer: bytes
+    config: Mapping[str, Any]
+
+
+def archive(target: Path, images: Sequence[Image]) -> Path:
+    """Write the images into one archive at `target`, which is returned; a layer in common is there once."""
+    files: dict[str, bytes] = {}
     manifest: list[dict[str, Any]] = []
-    for name, command in _COMMANDS.items():
-        config = json.dumps(configuration(command, layer)).encode()
-        file = f"{hashlib.sha256(config).hexdigest()}.json"
-        files[file] = config
-        manifest.append({"Config": file, "RepoTags": [name], "Layers": ["layer.tar"]})
-    files["manifest.json"] = json.dumps(manifest).encode()
-    target.write_bytes(_tar(files))
+    for image in images:
+        digest = hashlib.sha256(image.layer).hexdigest()
+        config = orjson.dumps(_configuration(image.config, digest))
+        file, layer = f"{hashlib.sha256(config).hexdigest()}.json", f"{digest}.tar"
+        files |= {file: config, layer: image.layer}
+        manifest.append({"Config": file, "RepoTags": [image.name], "Layers": [layer]})
+    files["manifest.json"] = orjson.dumps(manifest)
+    with tarfile.open(target, mode="w") as tar:
+        for name, data in files.items():
+            _add(tar, name, data)
     return target
 
 
+def busybox_images(busybox: Path) -> Sequence[Image]:
+    """Raises `OSError` or `subprocess.CalledProcessError` where `busybox` cannot be read or run."""
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+    layer = layer_tar(busybox.read_bytes(), listed.stdout.split())
+    return [
+        Image(name, layer, {"Cmd": command, "Env": ["PATH=/bin"], "WorkingDir": "/"})
+        for name, command in _COMMANDS.items()
+    ]
+
+
 def layer_tar(busybox: bytes, applets: Sequence[str]) -> bytes:
-    """The file system of both images: busybox, a link for each applet, and the folders that programs expect."""
+    """The file system of both: busybox, a link for each applet, and the folders that programs expect."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder, mode in _FOLDERS.items():
@@ -61,23 +78,15 @@ def layer_tar(busybox: bytes, applets: Sequence[str]) -> bytes:
     return buffer.getvalue()
 
 
-def configuration(command: Sequence[str], layer: bytes) -> dict[str, Any]:
+def _configuration(config: Mapping[str, Any], digest: str) -> dict[str, Any]:
     """An image's configuration, in the form of the OCI image specification."""
     machine = platform.machine()
     return {
         "architecture": _ARCHITECTURES.get(machine, machine),
         "os": "linux",
-        "config": {"Cmd": list(command), "Env": ["PATH=/bin"], "WorkingDir": "/"},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
-
-
-def _tar(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, data in files.items():
-            _add(tar, name, data)
-    return buffer.getvalue()
 
 
 def _add(

@@ -132,6 +132,8 @@ class Layout:
     nodes: tuple[Node, ...] = ()
     node_lifecycle: bool = True
     """Whether nodes without heartbeats become unreachable; off where fake nodes, which send none, are used."""
+    service_accounts: bool = False
+    """Whether pods have accounts and get their tokens; a new namespace then takes pods a moment later only."""
     scheduler_config: Mapping[str, Any] = field(default_factory=dict)
     """Merged over the KubeSchedulerConfiguration's top level."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
 import random
 import socket
@@ -124,8 +125,12 @@ def remove_cgroups(scope: str, limit: float = 5.0) -> None:
 
 
 def make_bridge(name: str, address: str) -> None:
-    """A bridge with an address of its /24 network; made before the first pod, for that is the node's address."""
-    _ip("link", "add", "name", name, "type", "bridge")
+    """A bridge with an address of its /24 network; made before the first pod, for that is the node's address.
+
+    Its hardware address is fixed: else it changes as pods come and go, and the others lose their way for seconds.
+    """
+    hardware = "02" + "".join(f":{byte:02x}" for byte in hashlib.sha256(name.encode()).digest()[:5])
+    _ip("link", "add", "name", name, "address", hardware, "type", "bridge")
     _ip("address", "add", f"{address}/24", "dev", name)
     _ip("link", "set", name, "up")
 

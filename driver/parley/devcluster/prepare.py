@@ -20,7 +20,7 @@ from parley.devcluster.control_plane import (
     scheduler_file,
 )
 from parley.devcluster.debian import BUSYBOX
-from parley.devcluster.images import archive
+from parley.devcluster.images import archive, busybox_images
 from parley.devcluster.layout import Layout, Node, NodeOptions, Ports, check, scope
 
 IMAGES = "images.tar"
@@ -34,6 +34,7 @@ def plan(
     nodes: Sequence[NodeOptions],
     *,
     node_lifecycle: bool,
+    service_accounts: bool,
     scheduler_config: Mapping[str, Any],
 ) -> Layout:
     """A layout with ports and subnets that are free now; raises `LayoutError` for unusable input."""
@@ -53,6 +54,7 @@ def plan(
         Ports(*ports[:_CONTROL_PLANE_PORTS]),
         tuple(planned),
         node_lifecycle,
+        service_accounts,
         dict(scheduler_config),
     )
 
@@ -96,7 +98,7 @@ def write_node(layout: Layout, node: Node, now: datetime) -> None:
 
 def write_images(layout: Layout) -> Path:
     """The archive of the images that every node imports."""
-    return archive(layout.directory / IMAGES, BUSYBOX)
+    return archive(layout.directory / IMAGES, busybox_images(BUSYBOX))
 
 
 def make_node_parts(node: Node) -> None:

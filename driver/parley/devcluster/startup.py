@@ -21,6 +21,7 @@ from parley.devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD
 from parley.devcluster.layout import Layout, Node
 
 _NODE_LIMIT = 90.0  # seconds until a node is ready
+_IMPORT_LIMIT = 300.0  # seconds for unpacking images: Parley's own has ten thousand files
 
 
 class ClusterError(RuntimeError):
@@ -99,14 +100,15 @@ def _launch_runtimes(layout: Layout, components: Mapping[str, Component]) -> Non
 def _launch_kubelets(layout: Layout, components: Mapping[str, Component]) -> None:
     for node in layout.nodes:
         components[node.containerd].wait_ready()
-        _import_images(layout, node)
+        import_images(layout, node, layout.directory / prepare.IMAGES)
         components[node.kubelet].launch()
 
 
-def _import_images(layout: Layout, node: Node) -> None:
+def import_images(layout: Layout, node: Node, archive: Path) -> None:
+    """Let pods on the node use these images. Raises `ClusterError`."""
     client = (str(layout.binaries / "ctr"), "--address", str(node.containerd_socket), "--namespace", "k8s.io")
-    command = [*client, "images", "import", str(layout.directory / prepare.IMAGES)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_NODE_LIMIT, check=False)
+    command = [*client, "images", "import", str(archive)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_LIMIT, check=False)
     if done.returncode != 0:
         raise ClusterError(f"node {node.name!r}: the images could not be imported: {done.stderr.strip()}")
 

@@ -6,10 +6,10 @@ they are found is `binaries`'.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
-KUBERNETES = "v1.37.0"
 ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
 
@@ -54,6 +54,10 @@ def kubernetes_version(text: str) -> str:
             f"Kubernetes version {text!r} is too old: Parley needs 1.36 or later (binding conditions)"
         )
     return f"v{major}.{minor}.{patch}"
+
+
+KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0")
+"""What clusters here are of, unless they are told otherwise."""
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:

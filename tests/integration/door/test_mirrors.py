@@ -134,7 +134,7 @@ async def test_an_allocation_that_somebody_altered_is_refused_by_the_api(
     (mirror,) = await team.mirrors("first")
     other = {"request": "exclusive", "driver": "device.parley.dev", "pool": "node-0", "device": "gpu-1"}
 
-    with pytest.raises(ApiError, match="field cannot be modified once set"):
+    with pytest.raises(ApiError, match=r"field (cannot be modified once set|is immutable)"):
         await team.client.patch(
             BUILTIN_CLAIMS,
             mirror.metadata.name,

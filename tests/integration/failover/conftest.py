@@ -14,6 +14,7 @@ from tests.cluster.load import Bindings, assert_all_is_free
 from tests.cluster.manifests import resource_class, resource_slice, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.proxy import Proxy
+from tests.cluster.receipts import receipts_given
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes
 
@@ -46,10 +47,15 @@ async def team(admin: Client, controllers: Replicas) -> AsyncIterator[Namespace]
 
     Whoever leads then is followed by a controller that finds nothing held.
     """
-    async with nothing_handed_out_twice(admin), Namespace(admin, f"team-{uuid.uuid4().hex[:6]}", grace=0) as mine:
+    nodes = [f"fake-{number}" for number in range(NODES)]
+    async with (
+        nothing_handed_out_twice(admin),
+        receipts_given(admin, nodes),
+        Namespace(admin, f"team-{uuid.uuid4().hex[:6]}", grace=0) as mine,
+    ):
         await mine.create(resource_class("gpu"), template(ONE), template(WHOLE, count=DEVICES))
         names = [f"gpu-{number}" for number in range(DEVICES)]
-        await mine.create(*(resource_slice(f"fake-{number}", names) for number in range(NODES)))
+        await mine.create(*(resource_slice(node, names) for node in nodes))
         yield mine
         async with Bindings.watch(admin, mine.name) as bindings:
             await assert_all_is_free(mine, WHOLE, bindings)

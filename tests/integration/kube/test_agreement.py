@@ -25,6 +25,7 @@ from tests.integration.kube.waiting import until
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
 from parley.devcluster import Cluster
+from parley.devcluster.versions import KUBERNETES
 from parley.kube.client import ApiError, Client, PatchType
 from parley.kube.http import HttpClient
 from parley.kube.memory import MemoryServer
@@ -134,6 +135,7 @@ async def run(kubeconfig: str, taken: list[Step]) -> None:
             assert actual == expected, f"step {number}: {step}"
 
 
+@pytest.mark.skipif(KUBERNETES.startswith("v1.36."), reason="1.36 refuses to drop a manager's last field of spec")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(taken=steps)
 def test_both_servers_answer_managers_alike(control_plane: Cluster, taken: list[Step]) -> None:

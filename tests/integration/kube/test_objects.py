@@ -70,7 +70,7 @@ BAD_METADATA: dict[str, tuple[dict[str, Any], str]] = {
     "a finalizer with a space": ({"finalizers": ["a b"]}, r'metadata\.finalizers.*: Invalid value: "a b"'),
     "an owner without a UID": (
         {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a"}]},
-        r"metadata\.ownerReferences\[0\]\.uid: Required value",
+        r"metadata\.ownerReferences(\[0\]\.uid: Required value|\.uid: .*must not be empty)",
     ),
 }
 

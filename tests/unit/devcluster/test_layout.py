@@ -59,6 +59,12 @@ def test_etcd_answers_only_holders_of_a_certificate_of_its_own_authority() -> No
     assert "--peer-client-cert-auth=true" in argv
 
 
+def test_pods_get_their_accounts_tokens_where_it_is_asked_for() -> None:
+    off = "--disable-admission-plugins=ServiceAccount"
+    assert off in control_plane.api_server(a_layout()).argv
+    assert off not in control_plane.api_server(replace(a_layout(), service_accounts=True)).argv
+
+
 def test_without_node_lifecycle_the_controllers_that_need_heartbeats_are_off() -> None:
     off = "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"
 
@@ -196,14 +202,14 @@ def test_the_images_share_one_layer_of_busybox_and_its_links(tmp_path: Path) -> 
     busybox.write_text("#!/bin/sh\nprintf 'busybox\\nsh\\nsleep\\n'\n")
     busybox.chmod(0o755)
 
-    with tarfile.open(images.archive(tmp_path / "images.tar", busybox)) as tar:
+    with tarfile.open(images.archive(tmp_path / "images.tar", images.busybox_images(busybox))) as tar:
         files = {member.name: tar.extractfile(member) for member in tar}
         read = {name: file.read() for name, file in files.items() if file is not None}
     manifest = json.loads(read["manifest.json"])
-    with tarfile.open(fileobj=BytesIO(read["layer.tar"])) as layer:
+    ((name,),) = {tuple(image["Layers"]) for image in manifest}
+    with tarfile.open(fileobj=BytesIO(read[name])) as layer:
         links = {member.name: member.linkname for member in layer if member.issym()}
 
     assert [image["RepoTags"] for image in manifest] == [["parley.dev/busybox:dev"], ["parley.dev/pause:dev"]]
-    assert {tuple(image["Layers"]) for image in manifest} == {("layer.tar",)}
     assert links == {"bin/sh": "busybox", "bin/sleep": "busybox"}
     assert "trap" in json.loads(read[manifest[1]["Config"]])["config"]["Cmd"][2]
