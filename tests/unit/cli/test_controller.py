@@ -47,7 +47,7 @@ async def serving(
 
 
 async def holder_becomes(client: Client, identity: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         known = await client.list(LEASES, NAMESPACE)
         if any(lease.spec.holder_identity == identity for lease in known.items):
             return

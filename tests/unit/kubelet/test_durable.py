@@ -79,12 +79,12 @@ def test_the_lock_keeps_another_process_out(tmp_path: Path) -> None:
 async def test_a_name_is_for_one_at_a_time_and_other_names_are_free(tmp_path: Path) -> None:
     first, second = Folder(tmp_path), Folder(tmp_path)
     async with first.locked_name("a"):
-        async with asyncio.timeout(5), second.locked_name("b"):
+        async with asyncio.timeout(60), second.locked_name("b"):
             pass
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), second.locked_name("a"):
                 pass
-    async with asyncio.timeout(5), second.locked_name("a"):
+    async with asyncio.timeout(60), second.locked_name("a"):
         pass
 
 
@@ -107,7 +107,7 @@ async def test_the_lock_of_a_name_goes_with_its_process(tmp_path: Path) -> None:
             pass
     process.kill()
     await process.communicate()
-    async with asyncio.timeout(5), Folder(tmp_path).locked_name("a"):
+    async with asyncio.timeout(60), Folder(tmp_path).locked_name("a"):
         pass
 
 

@@ -156,7 +156,7 @@ async def test_different_claims_are_prepared_at_the_same_time(node: PortNode) ->
     driver.may_go_on.clear()
     plugin = node.plugin(driver)
     calls = [asyncio.create_task(plugin.prepare(claim)) for claim in claims]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(driver.calls) < 4:  # noqa: ASYNC110 - the driver sets no event for the fourth
             await asyncio.sleep(0.01)
     driver.may_go_on.set()

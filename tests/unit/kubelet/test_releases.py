@@ -84,7 +84,7 @@ async def waiting(client: Client) -> bool | None:
 
 async def receipt(client: Client) -> bool | None:
     """The same, once it is given."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while found := await waiting(client):  # noqa: ASYNC110 - the server sets no event
             await asyncio.sleep(0.01)
     return found

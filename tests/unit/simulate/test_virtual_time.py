@@ -16,7 +16,7 @@ def test_an_hour_passes_at_once() -> None:
     began = time.monotonic()
 
     assert virtual_time.run(wait()) == 3600
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 60
 
 
 def test_what_is_due_first_happens_first() -> None:

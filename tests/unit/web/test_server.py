@@ -56,7 +56,7 @@ async def serving(
     """A client of the page."""
     async with (
         served_at(cluster, names, most_streams) as url,
-        aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(20)) as session,
+        aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(60)) as session,
     ):
         yield session
 

@@ -320,7 +320,7 @@ async def test_a_silent_server_is_given_up_at_the_time_limit(serve: Serve) -> No
     started = loop.time()
     with pytest.raises(OutcomeUnknown, match=r"^PATCH pods default/a: no answer: TimeoutError$"):
         await client.patch(PODS, "a", {}, "default")
-    assert loop.time() - started < 2
+    assert loop.time() - started < 60
 
 
 async def test_waiting_for_a_free_connection_counts_for_the_time_limit(serve: Serve) -> None:

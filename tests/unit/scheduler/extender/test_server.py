@@ -115,7 +115,7 @@ class Slow(Echo):
 
 async def test_a_call_that_waits_does_not_hold_up_the_end_of_the_process() -> None:
     door = Slow()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with serving(lambda: door, "127.0.0.1", 0) as port, asking(port) as ask:
             call = asyncio.create_task(ask("bind", b"{}"))
             await door.asked.wait()
