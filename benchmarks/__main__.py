@@ -37,12 +37,13 @@ def main() -> None:
     parser.add_argument("--profile", metavar="FILE", type=Path, help=profiling)
     first = "let what is measured run before other work of this machine (root only); for machines that are shared"
     parser.add_argument("--first", action="store_true", help=first)
-    against = "also measure the node plugin of another checkout, by turns, and compare"
+    against = "also measure the node plugin, or controllers, of another checkout by turns"
     parser.add_argument("--against", metavar="FOLDER", type=Path, help=against)
     arguments = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down then too
-    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first, arguments.against)
+    other = arguments.against.resolve() if arguments.against else None
+    _run(arguments.workload or _KNOWN, arguments.profile, arguments.first, other)
     if arguments.profile:
         print(arguments.profile.read_text(), file=sys.stderr)
 
@@ -50,7 +51,7 @@ def main() -> None:
 def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path | None) -> None:
     """Those on a real control plane share it; that of the memory is its own, and so is the node plugin's."""
     if any(workload.name in names for workload in WORKLOADS):
-        asyncio.run(_run_workloads(names, profile, first))
+        asyncio.run(_run_workloads(names, profile, first, against))
     if unrelated.NAME in names or filters.NAME in names:
         asyncio.run(_run_extender(names, profile, first))
     if simulated.NAME in names:
@@ -59,14 +60,19 @@ def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path 
     if memory.NAME in names:
         asyncio.run(_run_memory(first))
     if node_plugin.NAME in names:
-        asyncio.run(_run_node_plugin(against.resolve() if against else None, profile, first))
+        asyncio.run(_run_node_plugin(against, profile, first))
 
 
-async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool) -> None:
+async def _run_workloads(names: Sequence[str], profile: Path | None, first: bool, against: Path | None) -> None:
     results: dict[str, Result] = {}
     with control_plane() as cluster:
         async with stage(cluster, profile) as ready:
             for workload in (workload for workload in WORKLOADS if workload.name in names):
+                if against is not None:
+                    await ready.take(against)
+                    other = await measure(ready, workload, first=first)
+                    _say(msgspec.structs.replace(other, checkout=str(against)))
+                    await ready.take(None)
                 result = compared(workload, await measure(ready, workload, first=first), results)
                 results[workload.name] = result
                 _say(result)

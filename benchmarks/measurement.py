@@ -27,6 +27,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the benchmark's output. Times in seconds; writes are per pod."""
 
     workload: str
+    checkout: str = ""
+    """Whose controller it was, if not this one's."""
     pods: int
     nodes: int
     claims: int

@@ -78,6 +78,7 @@ class Stage:
         """Where the controller answers the second scheduler."""
         self._second = SecondScheduler(cluster, api, _DEPLOY, self.extender)
         self._published = ALWAYS
+        self._checkout: Path | None = None
 
     async def equip(self) -> None:
         """Parley runs, all classes are there, and the driver outside has an account."""
@@ -131,12 +132,19 @@ class Stage:
         await self.until(self._second.leads, "the scheduler leads")
         await self.until(self._answers, "the controller answers schedulers")
 
+    async def take(self, checkout: Path | None) -> None:
+        """Have the controller of another checkout, None for this one. `use` waits until it answers."""
+        if checkout != self._checkout:
+            self._checkout = checkout
+            await asyncio.to_thread(self._replace_parley)
+
     def _replace_parley(self) -> None:
         self._cluster.component(CONTROLLER).stop(60)
         account = self._cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
         program = (*self._python(self._profile), "parley", "controller", "--kubeconfig", str(account))
         options = (*_AS_SHIPPED, "--extender-address", self.extender, "--pod-schedulings", self._published)
-        self._cluster.add_program(CONTROLLER, [*program, *options])
+        environment = {"PYTHONPATH": str(self._checkout / "driver")} if self._checkout else {}
+        self._cluster.add_program(CONTROLLER, [*program, *options], environment=environment)
 
     async def _answers(self) -> bool:
         """Whether the controller is ready for a scheduler's calls."""
