@@ -33,7 +33,7 @@ async def test_a_pod_of_the_second_scheduler_runs_with_its_device(team: Namespac
 def bind(extender: str, call: dict[str, str]) -> str:
     """What the extender says to a scheduler that has chosen the node."""
     request = Request(f"http://{extender}/bind", orjson.dumps(call), {"Content-Type": "application/json"})
-    with urlopen(request, timeout=60) as answer:
+    with urlopen(request, timeout=120) as answer:
         return str(orjson.loads(answer.read())["Error"])
 
 

@@ -39,7 +39,7 @@ def pod(name: str, node: str, command: str = "echo hello; sleep 600") -> str:
     )
 
 
-def eventually(condition: Callable[[], bool], limit: float = 30.0) -> bool:
+def eventually(condition: Callable[[], bool], limit: float = 120.0) -> bool:
     deadline = time.monotonic() + limit
     while not condition():
         if time.monotonic() > deadline:
@@ -51,7 +51,7 @@ def eventually(condition: Callable[[], bool], limit: float = 30.0) -> bool:
 def run_pod(cluster: Cluster, name: str, node: str) -> str:
     """Run the pod until it is ready; returns its container's id."""
     cluster.kubectl("apply", "-f", "-", stdin=pod(name, node))
-    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=120s")
     return container(cluster, name)
 
 
@@ -197,6 +197,6 @@ def test_pods_are_placed_on_fake_nodes_beside_a_real_one(directory: Path) -> Non
         assert more == ["fake-3", "fake-4"]
         assert cluster.kubectl("get", "nodes", "-l", "zone=b", "-o", "name") == "node/fake-3\nnode/fake-4\n"
         for name, node in (("on-fake", "fake-3"), ("by-second", "fake-4")):
-            cluster.kubectl("wait", "--for=condition=PodScheduled", f"pod/{name}", "--timeout=30s")
+            cluster.kubectl("wait", "--for=condition=PodScheduled", f"pod/{name}", "--timeout=120s")
             assert cluster.kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}") == node
         run_pod(cluster, "on-real", "real")

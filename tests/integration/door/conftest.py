@@ -16,6 +16,8 @@ from tests.cluster.manifests import resource_class, resource_slice
 from tests.cluster.namespace import Namespace
 from tests.cluster.starting import fake_nodes
 
+from parley.api.builtin import Pod
+from parley.api.names import DEVICE_CLASS
 from parley.devcluster import Cluster
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
@@ -97,3 +99,12 @@ def devices(team: Namespace) -> Devices:
             await team.create(resource_slice(node.replace("_", "-"), names, driver, slices))
 
     return publish
+
+
+async def was_refused(team: Namespace, name: str) -> None:
+    """The scheduler has said of the pod with its claims all it will say."""
+
+    def refused(pod: Pod) -> bool:
+        return any(c.type == "PodScheduled" and DEVICE_CLASS in c.message for c in pod.status.conditions)
+
+    await team.pod(name, refused, "was refused by the scheduler")

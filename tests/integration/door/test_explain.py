@@ -8,12 +8,10 @@ import orjson
 import pytest
 from tests.cluster.manifests import pod, resource_class, template
 from tests.cluster.namespace import Namespace
-from tests.integration.door.conftest import Devices
+from tests.integration.door.conftest import Devices, was_refused
 from typer.testing import CliRunner
 
 from parley.api import reasons
-from parley.api.builtin import Pod
-from parley.api.names import DEVICE_CLASS
 from parley.cli.main import plugin
 from parley.devcluster import Cluster
 from parley.explain.explaining import explain
@@ -25,15 +23,6 @@ pytestmark = pytest.mark.cluster
 
 async def explained(team: Namespace, name: str) -> Explanation:
     return await explain(team.client, utc(), team.name, name)
-
-
-async def was_refused(team: Namespace, name: str) -> None:
-    """The scheduler has said of the pod with its claims all it will say."""
-
-    def refused(pod: Pod) -> bool:
-        return any(c.type == "PodScheduled" and DEVICE_CLASS in c.message for c in pod.status.conditions)
-
-    await team.pod(name, refused, "was refused by the scheduler")
 
 
 async def test_a_bound_pod(team: Namespace, devices: Devices) -> None:

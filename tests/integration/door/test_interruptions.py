@@ -6,7 +6,7 @@ from tests.cluster.namespace import Namespace
 from tests.integration.door.conftest import Devices, Parley
 
 from parley.api import reasons
-from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.resources import PODS
 from parley.sdk import Device
 
 pytestmark = pytest.mark.cluster
@@ -84,7 +84,7 @@ async def test_what_pods_held_that_ended_while_parley_was_down_is_free(
     await team.create(pod("next", templates={"a": "one", "b": "one"}))
     await team.bound("next")
     assert len(await team.devices("next")) == 2
-    assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is None
+    await team.claim("mine", lambda mirror: mirror.status.allocation is None, "is free")
 
 
 @pytest.mark.parametrize("bound", [0, 1, 3])

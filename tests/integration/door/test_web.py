@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.manifests import pod, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.watching import LIMIT
-from tests.integration.door.conftest import Devices
+from tests.integration.door.conftest import Devices, was_refused
 
 from parley.api import reasons
 from parley.cli.web import Place, serving
@@ -48,7 +48,7 @@ async def one_waits(team: Namespace, devices: Devices) -> None:
     await team.bound("runs")
     await team.create(pod("wants", templates={"gpu": "one"}))
     await team.waits("wants", reasons.NOTHING_VIABLE)
-    await team.pod("wants", lambda p: any(c.type == "PodScheduled" for c in p.status.conditions), "was tried")
+    await was_refused(team, "wants")
 
 
 async def test_the_controllers_rights_are_enough_to_tell_the_same_and_to_follow(
@@ -67,7 +67,7 @@ async def test_the_controllers_rights_are_enough_to_tell_the_same_and_to_follow(
         following = pages(f"{url}pods/{team.name}/wants")
         assert "NothingViable" in await anext(following)
         await devices(node_2=1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             while "is bound to node-2" not in await anext(following):
                 pass
         await following.aclose()  # type: ignore[attr-defined]

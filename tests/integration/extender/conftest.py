@@ -35,7 +35,7 @@ CPUS = 32
 MANAGED = "parley.dev/negotiated"
 """The extended resource by which an entry in a cluster's own scheduler is limited."""
 
-OPTIONS = ("--scheduler-name", SCHEDULER_NAME, "--managed-resource", MANAGED, "--lease-duration", "6")
+OPTIONS = ("--scheduler-name", SCHEDULER_NAME, "--managed-resource", MANAGED, "--lease-duration", "12")
 
 
 @pytest.fixture(scope="session")

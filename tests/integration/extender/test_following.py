@@ -23,7 +23,7 @@ async def test_a_controller_leads_where_the_scheduler_does(
     scheduler = cluster.component(SECOND_SCHEDULER)
     controller.stop()
     lease = f"following-{uuid.uuid4().hex[:6]}"
-    options = ("--kubeconfig", str(controller_account), "--lease-name", lease, "--lease-duration", "6")
+    options = ("--kubeconfig", str(controller_account), "--lease-name", lease, "--lease-duration", "12")
     program = await Program.start(
         cluster, lease, "controller", *options, "--follow-lease", SECOND_SCHEDULER, "--identity", "a"
     )

@@ -74,9 +74,16 @@ def bound_ones(pods: Collection[Pod]) -> list[Pod]:
 
 
 async def at_rest(team: Namespace) -> dict[str, str]:
-    """The versions, when they do not change any more."""
+    """The versions, when all who wait have been told why and nothing has changed for some seconds."""
+    await team.pods(
+        lambda pods: all(was_told(pod) for pod in pods if "waits" in pod.metadata.labels), "all are told"
+    )
     seen: dict[str, str] = {}
     while len(seen) < 2 * WAITING or seen != (now := await versions(team.client, team.name)):
         seen = await versions(team.client, team.name)
-        await asyncio.sleep(1)
+        await asyncio.sleep(4)
     return now
+
+
+def was_told(pod: Pod) -> bool:
+    return any("see the pod's podscheduling" in condition.message for condition in pod.status.conditions)

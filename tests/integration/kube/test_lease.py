@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.kube.waiting import LIMIT
 from tests.integration.kube.writing_leader import TIMES
 
 from parley.api.resources import LEASES
@@ -50,7 +51,7 @@ async def test_a_leader_that_was_stopped_writes_nothing_when_it_wakes(control_pl
                 assert await writing.wait() == 0
                 assert await last_writer(client) == "successor"
 
-            await asyncio.wait_for(successor.run(lead), 30)
+            await asyncio.wait_for(successor.run(lead), LIMIT)
         finally:
             if writing.returncode is None:
                 writing.kill()
@@ -61,7 +62,7 @@ async def test_a_leader_that_was_stopped_writes_nothing_when_it_wakes(control_pl
 
 async def until_said(output: asyncio.StreamReader, words: bytes) -> bytes:
     """The line of the output that contains the words."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT):
         while words not in (line := await output.readline()):
             assert line, f"the process ended without saying {words!r}"
     return line

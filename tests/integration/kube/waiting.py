@@ -8,7 +8,7 @@ from typing import Any
 from parley.api.resources import Resource
 from parley.kube.client import Client, EventType, WatchEvent
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds that a slow machine may take."""
 
 Objects = Mapping[str, dict[str, Any]]

@@ -12,7 +12,7 @@ from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.leased import LeasedClient
 
-TIMES = LeaseTimes(lease_seconds=3, renew_deadline=2, retry_seconds=0.3)
+TIMES = LeaseTimes.lasting(9)
 
 
 async def main(kubeconfig: str, namespace: str) -> None:

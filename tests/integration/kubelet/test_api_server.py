@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.watching import LIMIT
 
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import NODES, PODS, RESOURCE_SLICES, Resource
@@ -91,7 +92,7 @@ async def test_a_deleted_slice_is_back(client: Client, node: str) -> None:
     running = asyncio.create_task(publisher.run())
     try:
         await client.delete(RESOURCE_SLICES, first.metadata.name)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             again = await next_slice(client, node, after=first)
     finally:
         running.cancel()

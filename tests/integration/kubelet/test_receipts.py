@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.cluster.watching import LIMIT
 
 from parley.api.names import (
     CLAIM_UID_ANNOTATION,
@@ -70,7 +71,7 @@ async def test_a_node_gives_its_receipts_and_no_other_nodes(
         plugin = Preparation(DeviceDriver("n1", Configuration()), client, state=state, cdi=cdi, boot="b")
         task = asyncio.create_task(Receipts(client, "n1", {"device.parley.dev": plugin}).run())
         with structlog.testing.capture_logs() as logs:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT):
                 while not await given(admin, namespace):  # noqa: ASYNC110 - two objects, two events
                     await asyncio.sleep(0.1)
         task.cancel()

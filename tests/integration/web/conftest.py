@@ -64,7 +64,7 @@ async def _waits(world: World, pod: str) -> bool:
     return any(reason == "NothingViable" for reason, _ in await world.events_on(pod))
 
 
-async def until(true: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def until(true: Callable[[], Awaitable[bool]], seconds: float = 120.0) -> None:
     """Return when it is true."""
     async with asyncio.timeout(seconds):
         while not await true():  # noqa: ASYNC110 - the cluster in memory has no event for it
