@@ -39,7 +39,8 @@ def specification(driver: str, entry: Entry) -> dict[str, Any] | None:
         return None
     variables = {device: {device_variable(device.name): device.name} for device in entry.devices}
     told = {name: value for variable in variables.values() for name, value in variable.items()}
-    whole = entry.edits.model_copy(update={"env": {**_missing(told, entry.edits), **entry.edits.env}})
+    edits = entry.edits
+    whole = edits.model_copy(update={"env": {**_missing(told, edits), **edits.env}})
     devices = [{"name": entry.uid, "containerEdits": whole.cdi()}]
     for device, name in _names(entry).items():
         env = {variable: whole.env[variable] for variable in variables[device]}

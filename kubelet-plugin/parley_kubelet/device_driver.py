@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+import msgspec
 from pydantic import Field
 
 from parley.api.meta import Model
@@ -76,7 +77,7 @@ class DeviceDriver(NodeDriver[DeviceHandle, Configuration]):
         """A container gets what the devices have now, and keeps it."""
         known = self._known(claim)
         devices = [known[device.device] for device in claim.devices]
-        state = {"devices": [device.model_dump(mode="json", by_alias=True) for device in devices]}
+        state = {"devices": [msgspec.to_builtins(device) for device in devices]}
         return Prepared(edits_of(devices), state)
 
     async def unprepare(self, held: HeldDevices) -> None:
@@ -124,7 +125,7 @@ def _offer(index: int, device: NodeDevice) -> Offer:
 
 
 def _kept(state: Any) -> list[NodeDevice]:
-    return [NodeDevice.model_validate(device) for device in (state or {}).get("devices", ())]
+    return [msgspec.convert(device, NodeDevice) for device in (state or {}).get("devices", ())]
 
 
 def _check_agreement(claim: DeviceClaim) -> None:

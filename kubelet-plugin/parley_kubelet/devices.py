@@ -10,11 +10,9 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
+import msgspec
 
-from parley.api.meta import Model
 from parley_kubelet.configuration import Configuration, DeviceEntry, HealthCheck
 from parley_kubelet.edits import DeviceNode, Edits
 from parley_kubelet.names import device_variable
@@ -22,7 +20,7 @@ from parley_kubelet.names import device_variable
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
-class NodeDevice(Model):
+class NodeDevice(msgspec.Struct, frozen=True, rename="camel"):
     """One device of this node; also kept in the checkpoint, so that a container can be given it again.
 
     `shares` is how many claims may use it at once, `memory` a quantity.
@@ -31,7 +29,7 @@ class NodeDevice(Model):
     name: str
     model: str
     memory: str | None = None
-    shares: Annotated[int, Field(ge=1)] = 1
+    shares: int = 1
     device_nodes: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
 

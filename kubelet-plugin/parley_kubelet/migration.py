@@ -6,7 +6,9 @@ pool was always the node.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from parley.api.meta import Model
 from parley_kubelet.devices import NodeDevice, edits_of
@@ -19,13 +21,22 @@ class _Result(Model):
     device: str
 
 
+class _Device(Model):
+    name: str
+    model: str
+    memory: str | None = None
+    shares: Annotated[int, Field(ge=1)] = 1
+    device_nodes: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
 class _PreparedClaim(Model):
     uid: str
     namespace: str
     name: str
     shared: bool
     results: tuple[_Result, ...]
-    devices: tuple[NodeDevice, ...]
+    devices: tuple[_Device, ...]
 
 
 def from_version_1(claim: Mapping[str, Any], node: str) -> dict[str, Any]:
@@ -41,7 +52,9 @@ def from_version_1(claim: Mapping[str, Any], node: str) -> dict[str, Any]:
         "results": [result.model_dump() for result in _results(old, node)],
         "devices": [{"pool": node, "name": device.name} for device in old.devices],
         "handle": {"devices": devices, "shared": old.shared},
-        "edits": edits_of(old.devices).model_dump(mode="json", by_alias=True),
+        "edits": edits_of([NodeDevice(**device.model_dump()) for device in old.devices]).model_dump(
+            mode="json", by_alias=True
+        ),
         "state": {"devices": [device.model_dump(mode="json", by_alias=True) for device in old.devices]},
     }
 

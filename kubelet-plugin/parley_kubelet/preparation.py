@@ -191,9 +191,7 @@ class Preparation:
         held = self._typed.held(entry)
         prepared = await self.driver.prepare(held.claim)
         _check_state(claim, prepared.state)
-        done = entry.model_copy(
-            update={"phase": "prepared", "edits": prepared.edits, "state": dict(prepared.state)}
-        )
+        done = entry.with_changes(phase="prepared", edits=prepared.edits, state=dict(prepared.state))
         await self._records.change(claim.uid, partial(self._with_file, done))
         return done
 
@@ -205,14 +203,14 @@ class Preparation:
     async def _intended(self, claim: ClaimName, before: Entry | None) -> Entry:
         """The entry to prepare, recorded. What was prepared before the machine restarted needs no API."""
         if before is not None and before.phase == "prepared":
-            entry = before.model_copy(update={"phase": "preparing", "boot": self.boot})
+            entry = before.with_changes(phase="preparing", boot=self.boot)
         else:
             found = granted(await self._read(claim), uid=claim.uid, driver=self.driver.name, node=self.driver.node)
             entry = self._entry(claim, found, before)
             self._typed.check(entry, found.field)
             if before is not None and before.handle != entry.handle:
                 await self._unprepare(claim)
-                entry = entry.model_copy(update={"state": None})
+                entry = entry.with_changes(state=None)
 
         def admitted(entries: Entries) -> Entry:
             self.driver.admit(self._typed.held(entry).claim, self._typed.rivals(entry, entries))
@@ -222,7 +220,7 @@ class Preparation:
         return entry
 
     def _entry(self, claim: ClaimName, found: Granted, before: Entry | None) -> Entry:
-        return Entry(
+        return Entry.of(
             uid=claim.uid,
             namespace=claim.namespace,
             name=claim.name,
@@ -267,7 +265,7 @@ class Preparation:
 
 def _leaving(uid: str, entries: Entries) -> Entry | None:
     entry = entries.get(uid)
-    return None if entry is None else entry.model_copy(update={"phase": "unpreparing"})
+    return None if entry is None else entry.with_changes(phase="unpreparing")
 
 
 def _check_state(claim: ClaimName, state: Any) -> None:

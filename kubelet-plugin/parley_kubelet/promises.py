@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
+from pydantic import ValidationError
 
 from parley_kubelet.cdi import specification
 from parley_kubelet.cdi_faults import faults
@@ -134,7 +134,7 @@ async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], step
 
 def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prepared) -> Any:
     """The state as it comes back from the checkpoint."""
-    entry = Entry(
+    entry = Entry.of(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
@@ -146,7 +146,16 @@ def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prep
         edits=prepared.edits,
         state=dict(prepared.state),
     )
-    wrong = faults(content) if (content := specification(driver.name, entry)) is not None else ()
+    wrong = _wrong(driver, entry)
     assert not wrong, f"prepare() of claim {claim} gave edits that containers cannot have: {wrong[0]}"
     assert type(claim.handle).model_validate(entry.handle) == claim.handle, "the handle is not the same as JSON"
-    return orjson.loads(orjson.dumps(entry.state))
+    return entry.state
+
+
+def _wrong(driver: NodeDriver[Any, Any], entry: Entry) -> tuple[str, ...]:
+    try:
+        content = specification(driver.name, entry)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return tuple(f"{'.'.join(map(str, e['loc']))}={e['input']!r}: {e['msg']}" for e in found)
+    return () if content is None else faults(content)

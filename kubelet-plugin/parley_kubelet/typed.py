@@ -1,7 +1,6 @@
 """Entries of the checkpoint as a driver's hooks get them: with the driver's own type of handle.
 
-An entry is converted once and kept for as long as it is the same. Which other claims a new one competes with is
-found here, too; whether it may is the driver's affair.
+Which other claims a new one competes with is found here, too; whether it may is the driver's affair.
 """
 
 from typing import Any
@@ -20,7 +19,6 @@ class TypedEntries:
 
     def __init__(self, driver: NodeDriver[Any, Any]) -> None:
         self._driver = driver
-        self._known: dict[str, tuple[Entry, Held[Any]]] = {}
 
     def check(self, entry: Entry, field: str) -> None:
         """Raises Refused, naming the field of the claim, if the handle does not pass the driver's schema."""
@@ -32,17 +30,11 @@ class TypedEntries:
 
     def held(self, entry: Entry) -> Held[Any]:
         """What the hooks get. Raises Refused if a newer driver does not understand the handle any more."""
-        known = self._known.get(entry.uid)
-        if known is None or known[0] is not entry:
-            known = self._known[entry.uid] = (
-                entry,
-                self._held(
-                    entry,
-                    "the handle in the checkpoint: handle",
-                    "start the version of the driver again that prepared the claim",
-                ),
-            )
-        return known[1]
+        return self._held(
+            entry,
+            "the handle in the checkpoint: handle",
+            "start the version of the driver again that prepared the claim",
+        )
 
     def all(self, entries: Entries) -> tuple[Held[Any], ...]:
         """All that can be converted."""
@@ -62,12 +54,7 @@ class TypedEntries:
             for uid, other in entries.items()
             if uid != entry.uid and any((device.pool, device.name) in devices for device in other.devices)
         ]
-        self._forget(entries)
         return tuple(self.held(other) for other in found)
-
-    def _forget(self, entries: Entries) -> None:
-        if len(self._known) > 2 * len(entries) + 100:
-            self._known = {uid: known for uid, known in self._known.items() if uid in entries}
 
     def _held(self, entry: Entry, field: str, remedy: str) -> Held[Any]:
         try:

@@ -23,7 +23,7 @@ GPU_1 = NodeDevice(
 
 
 def entry(edits: Edits, *devices: HeldDevice, uid: str = UID) -> Entry:
-    return Entry(
+    return Entry.of(
         uid=uid,
         namespace="team",
         name="training",
@@ -50,9 +50,9 @@ def test_one_cdi_device_for_the_claim_and_one_that_tells_each_device_apart() -> 
                 "name": UID,
                 "containerEdits": {
                     "env": [
-                        "PARLEY_DEVICE_GPU_0=a100",
                         "GPU_UUID=7,8",
                         "MODE=fast",
+                        "PARLEY_DEVICE_GPU_0=a100",
                         "PARLEY_DEVICE_GPU_1=h100",
                     ],
                     "deviceNodes": [{"path": "/dev/gpu0"}, {"path": "/dev/gpuctl"}, {"path": "/dev/gpu1"}],

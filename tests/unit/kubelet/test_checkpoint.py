@@ -1,8 +1,10 @@
 """The checkpoint: what it keeps, and that it is never trusted when it cannot be."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -13,7 +15,7 @@ from parley_kubelet.checkpoint import Checkpoint, CheckpointError, Entry, HeldDe
 from parley_kubelet.durable import Folder
 from parley_kubelet.edits import DeviceNode, Edits
 
-CLAIM = Entry(
+CLAIM = Entry.of(
     uid="u1",
     namespace="team",
     name="training",
@@ -113,10 +115,28 @@ def test_a_newer_file_is_refused(folder: Folder) -> None:
 
 
 def test_fields_that_a_later_plugin_added_are_ignored(folder: Folder) -> None:
-    claims = [{**CLAIM.model_dump(mode="json", by_alias=True), "colour": "red"}]
+    claims = [{**orjson.loads(CLAIM.encoded), "colour": "red"}]
     checksum = "sha256:" + hashlib.sha256(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS)).hexdigest()
     folder.write("checkpoint.json", orjson.dumps({"version": 2, "checksum": checksum, "claims": claims}))
     assert dict(Checkpoint(folder, "n1").read()) == {"u1": CLAIM}
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        ({"phase": "ready"}, "Invalid enum value 'ready' - at `$.phase`"),
+        ({"devices": [{"pool": "n1"}]}, "Object missing required field `name` - at `$.devices[0]`"),
+        ({"edits": {"env": {"7": "b"}}}, "env.7.[key]: Value error, use letters, digits and '_'"),
+        ({"handle": ...}, "Object missing required field `handle`"),
+    ],
+)
+def test_an_entry_that_was_never_written_is_damage(folder: Folder, change: dict[str, Any], how: str) -> None:
+    changed = {**orjson.loads(CLAIM.encoded), **change}
+    claims = [{name: value for name, value in changed.items() if value is not ...}]
+    checksum = "sha256:" + hashlib.sha256(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    folder.write("checkpoint.json", orjson.dumps({"version": 2, "checksum": checksum, "claims": claims}))
+    with pytest.raises(CheckpointError, match=re.escape(f"is damaged, {how}")):
+        Checkpoint(folder, "n1").read()
 
 
 @given(at=st.integers(min_value=0), tear=st.booleans())
@@ -170,7 +190,7 @@ def test_a_file_of_version_1_is_read_with_all_that_containers_were_given(folder:
     assert found.devices == CLAIM.devices
     assert found.handle == CLAIM.handle
     assert found.edits.cdi() == {
-        "env": ["PARLEY_DEVICE_GPU_0=a100", "A=b"],
+        "env": ["A=b", "PARLEY_DEVICE_GPU_0=a100"],
         "deviceNodes": [{"path": "/dev/null"}],
     }
 

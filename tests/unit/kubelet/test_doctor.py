@@ -75,7 +75,7 @@ def entry(**fields: Any) -> Entry:
         "devices": (HeldDevice(pool="n1", name="gpu-0"),),
         "handle": {},
     }
-    return Entry(**{**whole, **fields})
+    return Entry.of(**{**whole, **fields})
 
 
 async def test_a_node_where_all_is_well(settings: Settings, client: Client, folder: Path) -> None:

@@ -25,7 +25,7 @@ class CountingFolder(Folder):
 
 
 def entry(uid: str, name: str = "a") -> Entry:
-    return Entry(
+    return Entry.of(
         uid=uid, namespace="team", name=name, phase="prepared", boot="b", results=(), devices=(), handle={}
     )
 
