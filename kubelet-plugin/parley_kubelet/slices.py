@@ -87,7 +87,7 @@ class SlicePublisher:
         """Publish, and publish again whenever it is needed, until cancelled."""
         watch = Reflector(
             self._client,
-            RESOURCE_SLICES,
+            RESOURCE_SLICES.read_through(_without_devices),
             field_selector=self._selector,
             on_change=lambda _old, _new: self._changed.set(),
         )
@@ -201,6 +201,11 @@ class SlicePublisher:
             "metadata": {"generateName": f"{self._node}-{self._driver}-", "ownerReferences": [owner]},
             "spec": spec,
         }
+
+
+def _without_devices(item: ResourceSlice) -> ResourceSlice:
+    """That one changed is all that is to be known; what is published is read anew."""
+    return msgspec.structs.replace(item, spec=ResourceSliceSpec())
 
 
 def _versions(slices: Sequence[ResourceSlice]) -> frozenset[tuple[str, str]]:
