@@ -2,11 +2,12 @@
 
 Nothing runs on the node, and the hooks of the plugin's own driver have no effects: what is measured is the plugin.
 Claims are prepared one after the other while more and more are held, then a hundred at the same moment, again and
-again; its memory is read with nothing prepared and with all. Another checkout's plugin can be measured in the same
-run, by turns.
+again; its memory is read with nothing prepared and with all. The plugin runs as deploy/ has it: compiled, and with
+the manifest's environment. Another checkout's plugin can be measured in the same run, by turns.
 """
 
 import asyncio
+import compileall
 import os
 import shutil
 import sys
@@ -49,7 +50,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the output: of each number the least of all rounds, as other work of the machine only adds.
 
     Times are of the call, in milliseconds. `at_once_all_ms` is until the last of a hundred is answered, `flush_ms`
-    what the disk takes to flush one small file: a call alone needs four. Memory is resident, in MiB.
+    what the disk takes to flush one small file: a call alone needs four. Memory is what is resident, and of that
+    what no other process shares, in MiB.
     `others_cpu_share` is how many processors others than cluster, plugin and benchmark used, at the most.
     """
 
@@ -66,6 +68,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once_all_ms: float
     empty_mb: float
     full_mb: float
+    empty_private_mb: float
+    full_private_mb: float
     flush_ms: float
     others_cpu_share: float
     of_against: dict[str, float] = {}
@@ -79,6 +83,8 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
     at_once: list[list[float]]
     empty_mb: float
     full_mb: float
+    empty_private_mb: float
+    full_private_mb: float
     flush_ms: float
     others_cpu_share: float
 
@@ -140,15 +146,25 @@ async def _plugin(
     (folder / "devices.yaml").write_text(yaml.safe_dump({"devices": entries}))
     registration = folder / "registry" / f"{_DRIVER}-reg.sock"
     program = _program(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN), folder, profile)
-    source = {"PYTHONPATH": f"{checkout / 'driver'}:{checkout / 'kubelet-plugin'}"}
     component = await asyncio.to_thread(
-        cluster.add_program, name, program, environment=source, health=str(registration)
+        cluster.add_program, name, program, environment=_environment(checkout), health=str(registration)
     )
     try:
         async with Kubelet(registration) as kubelet:
             yield kubelet, Process(name, str(component.pid))
     finally:
         await asyncio.to_thread(component.stop, 60)
+
+
+def _environment(checkout: Path) -> dict[str, str]:
+    """The manifest's, and where the checkout's modules are, which are compiled first."""
+    packages = [checkout / "driver", checkout / "kubelet-plugin"]
+    for package in packages:
+        compileall.compile_dir(package, quiet=1)
+    documents = yaml.safe_load_all((checkout / "deploy" / "workloads" / "node-plugin.yaml").read_text())
+    (container,) = next(iter(documents))["spec"]["template"]["spec"]["containers"]
+    given = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+    return {**given, "PYTHONPATH": ":".join(map(str, packages))}
 
 
 def _program(account: Path, folder: Path, profile: Path | None) -> list[str]:
@@ -185,7 +201,7 @@ def _measured(cluster: Cluster) -> list[Process]:
 
 async def _round(cluster: Cluster, kubelet: Kubelet, process: Process, claims: Sequence[BuiltinClaim]) -> _Round:
     await asyncio.sleep(_QUIET)
-    empty = usage.resident_megabytes(process)
+    empty, empty_private = usage.resident_megabytes(process), usage.private_megabytes(process)
     began, others = time.monotonic(), _others(cluster)
     singly, together = claims[:ONE_BY_ONE], claims[ONE_BY_ONE:]
     before = usage.cpu_seconds(process)
@@ -202,9 +218,11 @@ async def _round(cluster: Cluster, kubelet: Kubelet, process: Process, claims: S
         one=one,
         one_cpu_ms=1000 * cpu,
         full_mb=usage.resident_megabytes(process),
+        full_private_mb=usage.private_megabytes(process),
         unprepare=[await _unprepared(kubelet, claim) for claim in singly],
         at_once=at_once,
         empty_mb=empty,
+        empty_private_mb=empty_private,
         flush_ms=_flush_ms(cluster.directory / "node"),
         others_cpu_share=others,
     )
@@ -261,6 +279,8 @@ def _result(checkout: Path, rounds: Sequence[_Round]) -> Result:
         at_once_all_ms=_least(median(map(max, each.at_once)) for each in rounds),
         empty_mb=_least(each.empty_mb for each in rounds),
         full_mb=_least(each.full_mb for each in rounds),
+        empty_private_mb=_least(each.empty_private_mb for each in rounds),
+        full_private_mb=_least(each.full_private_mb for each in rounds),
         flush_ms=_least(each.flush_ms for each in rounds),
         others_cpu_share=round(max(each.others_cpu_share for each in rounds), 2),
     )
@@ -279,6 +299,8 @@ _COMPARED = (
     "at_once_all_ms",
     "empty_mb",
     "full_mb",
+    "empty_private_mb",
+    "full_private_mb",
 )
 
 

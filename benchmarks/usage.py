@@ -44,6 +44,13 @@ def resident_megabytes(process: Process) -> float:
     return _megabytes(process, "VmRSS")
 
 
+def private_megabytes(process: Process) -> float:
+    """Of the memory in use now, what no other process shares."""
+    lines = (Path("/proc") / process.pid / "smaps_rollup").read_text().splitlines()
+    kilobytes = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
+    return round(sum(kilobytes) / _MEGABYTE, 1)
+
+
 def peak_megabytes(process: Process) -> float:
     """The most that was in use at a time (VmHWM)."""
     return _megabytes(process, "VmHWM")
