@@ -59,6 +59,9 @@ def rows(table: str) -> dict[str, list[str]]:
 
 def test_podschedulings_show_how_the_negotiation_went(kubectl: Kubectl) -> None:
     node = kubectl("get", "pod", "gpu", "-o", "jsonpath={.spec.nodeName}")
+    for name in ("gpu", "reader"):  # told a moment after the pod is bound
+        kubectl("wait", "--for=create", f"podscheduling/{name}", "--timeout=120s")
+        kubectl("wait", "--for=jsonpath={.spec.selectedNode}", f"podscheduling/{name}", "--timeout=120s")
 
     shown = kubectl("get", "podschedulings")
 
@@ -85,9 +88,10 @@ def test_the_container_has_its_device(kubectl: Kubectl) -> None:
 
 def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", EXAMPLES / "waiting.yaml")
-    kubectl("wait", "--for=create", "podscheduling/giant", "--timeout=60s")
-    kubectl("wait", "--for=jsonpath={.status.waitingFor}=NothingViable", "podscheduling/giant", "--timeout=60s")
-    kubectl("wait", "--for=create", "event", "--field-selector=involvedObject.name=giant", "--timeout=60s")
+    kubectl("wait", "--for=create", "podscheduling/giant", "--timeout=120s")
+    kubectl("wait", "--for=jsonpath={.status.waitingFor}=NothingViable", "podscheduling/giant", "--timeout=120s")
+    about = "--field-selector=involvedObject.name=giant,reason=NothingViable"
+    kubectl("wait", "--for=create", "event", about, "--timeout=120s")
 
     described = kubectl("describe", "pod", "giant")
 
@@ -97,9 +101,9 @@ def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(kubectl:
 
 
 def test_a_claim_outlives_its_pod_and_says_that_it_is_free(kubectl: Kubectl) -> None:
-    kubectl("delete", "pod", "reader", "--timeout=60s")
+    kubectl("delete", "pod", "reader", "--timeout=120s")
 
-    kubectl("wait", "--for=jsonpath={.status.state}=pending", "prclaim/scanner", "--timeout=60s")
+    kubectl("wait", "--for=jsonpath={.status.state}=pending", "prclaim/scanner", "--timeout=120s")
 
 
 def test_the_cluster_goes_as_it_came(kubectl: Kubectl, place: Path) -> None:
