@@ -1,32 +1,39 @@
 """Parley as deploy/ installs it: controller, second scheduler and node plugin in containers, on one real node.
 
-What differs from a user's cluster: images without a registry, the folder of the node's kubelet, and a stand-in for
-kube-proxy, so that pods reach the API server by the address of its Service.
+What differs from a user's cluster: images without a registry, the folder of the node's kubelet, and stand-ins for
+kube-proxy and DNS, so that pods reach the API server and the extender by their Services.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import forward, image
-from tests.cluster.starting import DEPLOY
+from tests.cluster.starting import DEPLOY, directory
 
-from parley.devcluster import Cluster
+from parley.devcluster import Cluster, NodeOptions
 from parley.devcluster.images import archive
+from parley.devcluster.parley import NAMESPACE
 
-_SERVICE = "10.96.0.1"
+NODE = "n"
+"""Short, as is its folder: the sockets of a plugin in a pod have the pod's UID in their names."""
+
+_ADDRESS = "10.96.0.1"
+_EXTENDER = "parley-extender"
 _PARLEY, _SCHEDULER = "parley.dev/parley", "parley.dev/kube-scheduler"
 
-_OVERLAY = """\
+_OVERLAY = f"""\
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [{deployed}]
+resources: [%s]
 images:
-- {{name: parley, newName: {parley}}}
-- {{name: registry.k8s.io/kube-scheduler, newName: {scheduler}, newTag: dev}}
+- {{name: parley, newName: {_PARLEY}}}
+- {{name: registry.k8s.io/kube-scheduler, newName: {_SCHEDULER}, newTag: dev}}
 configMapGenerator:
-- {{name: parley-devices, namespace: parley-system, behavior: replace, files: [devices.yaml]}}
+- {{name: parley-devices, namespace: {NAMESPACE}, behavior: replace, files: [devices.yaml]}}
 patches:
 - target: {{kind: DaemonSet, name: parley-kubelet}}
   patch: |
@@ -34,44 +41,59 @@ patches:
     - op: add
       path: /spec/template/spec/containers/0/args/-
       value: --plugins-registry-dir=/var/lib/kubelet/plugins_registry
+- target: {{kind: Deployment, name: parley-scheduler}}
+  patch: |
+    - op: add
+      path: /spec/template/spec/hostAliases
+      value: [{{ip: {_ADDRESS}, hostnames: [{_EXTENDER}.{NAMESPACE}.svc]}}]
 """
 
 
-def deploy(cluster: Cluster, folder: str, devices: str, scratch: Path) -> None:
-    """Apply `deploy/<folder>` in a cluster of one real node and with service accounts; returns at once.
+@contextmanager
+def machine(scratch: Path) -> Generator[Cluster, None, None]:
+    """A cluster of one real node that has the images; `scratch` is an empty folder."""
+    with (
+        directory(prefix="p") as place,
+        Cluster.start(place, nodes=[NodeOptions(NODE)], service_accounts=True) as it,
+    ):
+        images = [
+            image.parley_image(f"{_PARLEY}:dev", scratch / "venv"),
+            image.program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
+        ]
+        it.import_images(NODE, archive(scratch / "images.tar", images))
+        _serve(it)
+        yield it
 
-    `devices` is the node plugin's configuration, `scratch` an empty folder.
-    """
-    (node,) = cluster.nodes
-    _connect(cluster)
-    images = [
-        image.parley_image(f"{_PARLEY}:dev", scratch / "venv"),
-        image.program_image(f"{_SCHEDULER}:dev", cluster.directory / "bin" / "kube-scheduler"),
-    ]
-    cluster.import_images(node.name, archive(scratch / "images.tar", images))
+
+def _serve(cluster: Cluster) -> None:
+    """The two Services, at one address: it is the bridge's, and goes with it."""
+    subprocess.run(["ip", "address", "add", f"{_ADDRESS}/32", "dev", cluster.node(NODE).scope], check=True)
+    program = [sys.executable, str(forward.__file__)]
+    server, _, port = cluster.server.removeprefix("https://").rpartition(":")
+    cluster.add_program("service-kubernetes", [*program, f"{_ADDRESS}:443", port, "echo", server])
+    ready = "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].addresses[0]}"
+    slices = ["endpointslices", "-n", NAMESPACE, "-l", f"kubernetes.io/service-name={_EXTENDER}", "-o", ready]
+    kubectl = [str(cluster.directory / "bin" / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
+    cluster.add_program(f"service-{_EXTENDER}", [*program, f"{_ADDRESS}:8443", "8443", *kubectl, "get", *slices])
+
+
+def manifests(cluster: Cluster, folder: str, devices: str, scratch: Path) -> str:
+    """Those of `deploy/<folder>` for a cluster of `machine`, with that configuration of the node plugin."""
+    node = cluster.node(NODE)
     (scratch / "devices.yaml").write_text(devices)
     deployed = os.path.relpath(DEPLOY / folder, scratch.resolve())
-    overlay = _OVERLAY.format(deployed=deployed, parley=_PARLEY, scheduler=_SCHEDULER)
-    (scratch / "kustomization.yaml").write_text(overlay)
-    manifests = cluster.kubectl("kustomize", str(scratch))
+    (scratch / "kustomization.yaml").write_text(_OVERLAY % deployed)
+    made = cluster.kubectl("kustomize", str(scratch))
     for path, ours in {
         "/var/lib/kubelet": node.kubelet_dir,
         " path: /var/run/cdi": f" path: {node.cdi_dir}",
     }.items():
-        assert path in manifests
-        manifests = manifests.replace(path, str(ours))
-    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=manifests)
+        assert path in made
+        made = made.replace(path, str(ours))
+    return made
 
 
-def _connect(cluster: Cluster) -> None:
-    """The Service's address is the bridge's, and goes with it."""
-    (node,) = cluster.nodes
-    subprocess.run(["ip", "address", "add", f"{_SERVICE}/32", "dev", node.scope], check=True)
-    server = cluster.server.removeprefix("https://")
-    cluster.add_program("service", [sys.executable, str(forward.__file__), f"{_SERVICE}:443", server])
-
-
-def logs(cluster: Cluster, namespace: str) -> str:
-    """All that the containers of the namespace have said, those that are gone included."""
-    (node,) = cluster.nodes
-    return "".join(file.read_text() for file in node.pod_logs_dir.glob(f"{namespace}_*/*/*.log"))
+def logs(cluster: Cluster) -> str:
+    """All that Parley's containers have said, those that are gone included."""
+    files = cluster.node(NODE).pod_logs_dir.glob(f"{NAMESPACE}_*/*/*.log")
+    return "".join(file.read_text() for file in files)

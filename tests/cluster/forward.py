@@ -1,26 +1,34 @@
-"""A program: passes connections to one address on to another. `forward.py HOST:PORT HOST:PORT`
+"""A program that stands in for kube-proxy: `forward.py HOST:PORT PORT COMMAND...`
 
-It stands in for kube-proxy, so that pods reach the API server by the address of its Service.
+What connects to the address is passed on to the port of the host that the command prints then; if it prints none,
+the connection ends.
 """
 
 import asyncio
 import sys
+from functools import partial
 
 
-async def main(here: str, there: str) -> None:
+async def main(here: str, port: str, *command: str) -> None:
     """Until it is ended."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        beyond_reader, beyond_writer = await asyncio.open_connection(*address(there))
-        await asyncio.gather(pass_on(reader, beyond_writer), pass_on(beyond_reader, writer))
-
-    server = await asyncio.start_server(serve, *address(here))
+    host, _, own_port = here.rpartition(":")
+    server = await asyncio.start_server(partial(serve, int(port), command), host, int(own_port))
     await server.serve_forever()
 
 
-def address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
+async def serve(
+    port: int, command: tuple[str, ...], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    asked = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    host = (await asked.communicate())[0].decode().strip()
+    try:
+        if not host:
+            raise ConnectionRefusedError
+        beyond_reader, beyond_writer = await asyncio.open_connection(host, port)
+    except OSError:
+        writer.close()
+        return
+    await asyncio.gather(pass_on(reader, beyond_writer), pass_on(beyond_reader, writer))
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

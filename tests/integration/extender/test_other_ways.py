@@ -1,8 +1,6 @@
 """The other ways to set the door up, as docs/extender.md tells: over TLS, and in the cluster's own scheduler."""
 
 import asyncio
-import os
-import re
 import socket
 import ssl
 import subprocess
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.certificates import PAGE, block, make_certificates
 from tests.cluster.manifests import Manifest, pod, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.starting import DEPLOY
@@ -27,27 +26,13 @@ from parley.sdk import Device
 
 pytestmark = pytest.mark.cluster
 
-PAGE = (DEPLOY.parent / "docs" / "extender.md").read_text()
 HOST = "parley-extender.parley-system.svc"
-
-
-def block(language: str, containing: str) -> str:
-    """The one of the page's examples in that language that contains these words."""
-    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if containing in text)
-    return str(found)
 
 
 @pytest.fixture
 def certificates(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     """What the page's commands leave behind, beside the Secrets."""
-    environment = {
-        **os.environ,
-        "PATH": f"{cluster.directory}/bin:{os.environ['PATH']}",
-        "KUBECONFIG": str(cluster.kubeconfig),
-    }
-    subprocess.run(
-        ["sh", "-c", block("sh", "openssl")], cwd=tmp_path, env=environment, check=True, capture_output=True
-    )
+    make_certificates(cluster, tmp_path)
     yield tmp_path
     for side in ("server", "client"):
         cluster.kubectl("delete", "secret", "--namespace", NAMESPACE, f"parley-extender-{side}")
