@@ -34,7 +34,7 @@ from parley.devcluster import Cluster, NodeOptions
 cluster = Cluster.start(Path(sys.argv[1]), nodes=[NodeOptions("n1")])
 image = ("--image=parley.dev/busybox:dev", "--image-pull-policy=Never")
 cluster.kubectl("run", "victim", *image, "--", "sleep", "600")
-cluster.kubectl("wait", "--for=condition=Ready", "pod/victim", "--timeout=60s")
+cluster.kubectl("wait", "--for=condition=Ready", "pod/victim", "--timeout=120s")
 print("ready", flush=True)
 time.sleep(600)
 """
@@ -99,7 +99,7 @@ def test_a_stopped_cluster_leaves_nothing_but_files(directory: Path) -> None:
             *("run", f"on-{node.name}", "--image=parley.dev/busybox:dev", "--image-pull-policy=Never"),
             *(f"--overrides={overrides}", "--", "sleep", "600"),
         )
-    cluster.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--timeout=120s")
     running = remains(cluster.directory, cluster.nodes)
     namespaces = network_namespaces(pid for node in cluster.nodes for pid in machine.cgroup_processes(node.scope))
 

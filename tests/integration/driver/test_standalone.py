@@ -11,7 +11,7 @@ from tests.cluster.manifests import claim, pod, resource_class, resource_slice, 
 from tests.cluster.namespace import Namespace
 from tests.cluster.proxy import FAIR, Fate, Proxy
 from tests.cluster.replicas import Replicas
-from tests.cluster.watching import collections, until
+from tests.cluster.watching import LIMIT, collections, until
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
@@ -169,7 +169,7 @@ async def test_when_the_controller_is_killed_between_selection_and_binding_its_s
         await team.create(pod("generated", templates={"licence": ONE}))
         for name in ("named", "generated"):
             await team.scheduling(name, lambda found: bool(found.spec.selected_node), "has a node selected")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT):
             await held.wait()
         driver.freeze()
         await team.create(pod("late", templates={"licence": ONE}))

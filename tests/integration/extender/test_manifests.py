@@ -143,7 +143,7 @@ def test_may_not(cluster: Cluster, account: str, verb: str, what: str, name: str
 def test_the_schedulers_lease_writes_have_a_lane_of_their_own(cluster: Cluster) -> None:
     lane = "flowschema/parley-scheduler-leader-election"
 
-    waited = cluster.kubectl("wait", "--for=condition=Dangling=False", "--timeout=60s", lane)
+    waited = cluster.kubectl("wait", "--for=condition=Dangling=False", "--timeout=120s", lane)
 
     assert "condition met" in waited
 

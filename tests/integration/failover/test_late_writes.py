@@ -10,6 +10,7 @@ from tests.cluster.manifests import claim, pod
 from tests.cluster.namespace import Namespace, devices_of
 from tests.cluster.proxy import FAIR, Fate, Proxy
 from tests.cluster.replicas import Replicas
+from tests.cluster.watching import LIMIT
 from tests.integration.failover.conftest import ONE
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES
@@ -78,7 +79,7 @@ async def test_allocations_that_arrive_late_change_nothing(
     pods = {name: pod(name, claims={"gpu": name}) for name in ("named", "recorded")}
     pods["generated"] = pod("generated", templates={"gpu": ONE})
     await team.create(*pods.values())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         await sent.wait()
     await allow(admin, nodes, {AFTERWARDS})
     assert await leader.ended() == 1
