@@ -11,11 +11,13 @@ the 5 s between two looks at them, and every filter that `placement` does not na
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim
 from parley.control.cluster import Key
+from parley.kube.backoff import Backoff
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
@@ -30,9 +32,10 @@ from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
 
 UNSCHEDULABLE = "Unschedulable"
-AFTER_FAILURE = 1.0
-"""Seconds until the next attempt, whatever changes; upstream begins with this and doubles it up to 10. Parley's
-own scheduler is configured not to."""
+AFTER_FAILURE = Backoff(first=1.0, longest=1.0)
+"""Seconds until the next attempt, whatever changes. Parley's own scheduler is configured so."""
+AS_UPSTREAM = Backoff(first=1.0, longest=10.0)
+"""What a kube-scheduler does that nobody has configured."""
 
 _INSTANT = 1e-6
 """Timers may be that early; who waits for less would wait for ever in a clock that only timers move."""
@@ -42,11 +45,19 @@ class KubeScheduler:
     """Schedules the pods whose `schedulerName` is `name`."""
 
     def __init__(
-        self, client: Client, clock: Clock, name: str = "default-scheduler", extender: Extender | None = None
+        self,
+        client: Client,
+        clock: Clock,
+        name: str = "default-scheduler",
+        extender: Extender | None = None,
+        *,
+        after_failure: Backoff = AFTER_FAILURE,
     ) -> None:
         self._client = client
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue()
+        self._after_failure = after_failure
+        self._failures: Counter[str] = Counter()
         self._tired: dict[str, float] = {}
         self._cache = SchedulerCache(client, name, self._queue.add, extended=extender is not None)
         self._calls = ExtenderCalls(extender) if extender is not None else None
@@ -112,12 +123,16 @@ class KubeScheduler:
             if self._calls is not None:
                 self._cache.retry_all()
             await self._failed(pod, failure)
+        else:
+            self._failures.pop(pod.metadata.uid, None)
 
     async def _failed(self, pod: Pod, why: str) -> None:
         """Leave the pod alone for a moment."""
-        self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + AFTER_FAILURE
+        self._failures[pod.metadata.uid] += 1
+        pause = self._after_failure.delay(self._failures[pod.metadata.uid])
+        self._tired[pod.metadata.uid] = asyncio.get_running_loop().time() + pause
         await self._tell(pod, "SchedulerError", why)
-        self._queue.add_after((pod.metadata.namespace, pod.metadata.name), AFTER_FAILURE)
+        self._queue.add_after((pod.metadata.namespace, pod.metadata.name), pause)
 
     async def _take_back(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         """Clear the first allocation that nobody else reserved. Its change leads to the next attempt."""

@@ -39,7 +39,7 @@ from parley.sdk.standalone import StandaloneDriver
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_link import Door, ExtenderLink, leading
-from parley.simulate.kube_scheduler import KubeScheduler
+from parley.simulate.kube_scheduler import AS_UPSTREAM, KubeScheduler
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.node_plugins import NodePlugins
 from parley.simulate.virtual_time import run
@@ -113,7 +113,7 @@ class World:
         self.kubelets = Kubelets(self.client, self.clock)
         for part in (
             ClaimController(self.client),
-            KubeScheduler(self.client, self.clock),
+            KubeScheduler(self.client, self.clock, after_failure=AS_UPSTREAM),
             KubeScheduler(self.client, self.clock, SECOND_SCHEDULER, self.link),
             self.kubelets,
             NodePlugins(self.client, self.kubelets),

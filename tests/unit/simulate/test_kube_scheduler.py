@@ -1,8 +1,16 @@
 """The simulated kube-scheduler alone: the test plays claim controller, Parley and kubelet."""
 
+import asyncio
+from itertools import pairwise
 from typing import Any
 
-from parley.simulate.kube_scheduler import KubeScheduler
+import pytest
+
+from parley.kube.around import Call
+from parley.kube.backoff import Backoff
+from parley.kube.client import ServerError
+from parley.kube.faults import FaultClient
+from parley.simulate.kube_scheduler import AFTER_FAILURE, AS_UPSTREAM, KubeScheduler
 
 
 def message(pod: Any) -> str:
@@ -162,3 +170,31 @@ def test_a_freed_node_is_tried_again(alone: Any) -> None:
         assert (await world.the_pod("p")).spec.node_name == "n1"
 
     alone(KubeScheduler, story)
+
+
+@pytest.mark.parametrize(
+    ("after_failure", "pauses"),
+    [(AS_UPSTREAM, [1, 2, 4, 8, 10, 10]), (AFTER_FAILURE, [1] * 6)],
+    ids=["longer", "same"],
+)
+def test_a_pod_whose_binding_failed_is_left_alone(alone: Any, after_failure: Backoff, pauses: list[int]) -> None:
+    tried: list[float] = []
+
+    def refuse(call: Call) -> None:
+        if call.subresource == "binding":
+            tried.append(asyncio.get_running_loop().time())
+            raise ServerError(500, "InternalError", "etcdserver: request timed out")
+
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        await world.pod("p")
+        await asyncio.sleep(40)
+
+    alone(
+        lambda client, clock: KubeScheduler(
+            FaultClient(client, before=refuse), clock, after_failure=after_failure
+        ),
+        story,
+    )
+
+    assert [round(later - earlier, 3) for earlier, later in pairwise(tried)][:6] == pauses
