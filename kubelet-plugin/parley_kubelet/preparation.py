@@ -42,8 +42,9 @@ LIMIT: Final = 40.0
 READ_LIMIT: Final = 20.0
 """Seconds to read a claim."""
 
-READS_AT_ONCE: Final = 10
-"""So many claims are read at the same time: more connections cost memory and make it no faster."""
+READS_AT_ONCE: Final = 4
+"""So many claims are read at the same time: each takes a connection of 0.3 MB; with 10 of them a hundred claims at
+once were prepared 4 % faster."""
 
 log = structlog.get_logger(__name__)
 
