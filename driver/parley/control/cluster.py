@@ -55,6 +55,11 @@ def reference(pod: Pod) -> PodReference:
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
+def _named_claims(pod: Pod) -> Iterable[Key]:
+    entries = pod.spec.resource_claims
+    return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
+
+
 class Listener(Protocol):
     """Hears of changes, after the cache has them. `None` stands for "not there"."""
 
@@ -109,6 +114,7 @@ class Cluster:
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
         self._claims.index("pod", lambda claim: filter(None, [owner_uid(claim)]))
+        self._pods.index("claim", _named_claims)
 
     def listen(self, listener: Listener) -> None:
         """From now on the listener hears of changes; nobody did before."""
@@ -156,6 +162,10 @@ class Cluster:
 
     def pods(self) -> Iterable[Pod]:
         return self._pods.values()
+
+    def pods_naming(self, claim: Key) -> Sequence[Pod]:
+        """The pods whose spec names the claim."""
+        return self._pods.by_index("claim", claim)
 
     def node(self, name: str) -> Node | None:
         return self._nodes.get("", name)

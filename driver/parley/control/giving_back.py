@@ -13,6 +13,7 @@ from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key, over, reference
 from parley.control.ledger import Holding, Ledger
+from parley.control.mirror import MAX_USERS
 from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.kube.client import NotFound
@@ -111,7 +112,10 @@ class GivingBack:
         return True
 
     def _let_in(self, holding: Holding) -> None:
-        """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated."""
+        """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated.
+
+        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound.
+        """
         mirror = self._cluster.mirror((holding.namespace, holding.claim)) if holding.named else None
         for user in mirror.status.reserved_for if mirror is not None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
@@ -119,6 +123,10 @@ class GivingBack:
                 self._ledger.join(holding, reference(pod))
             elif user.uid not in holding.pods:
                 raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
+        for pod in self._cluster.pods_naming((holding.namespace, holding.claim)) if holding.shareable else ():
+            there = pod.spec.node_name and holding.reaches(pod.spec.node_name) and not over(pod)
+            if there and len(holding.pods) < MAX_USERS:
+                self._ledger.join(holding, reference(pod))
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""

@@ -36,7 +36,7 @@ class ClaimState(Enum):
     """The API showed our allocation, and somebody cleared it."""
 
     MISPLACED = "misplaced"
-    """Allocated for another node than the one that the pod is bound to."""
+    """Allocated for another node than the one that the pod is bound to, or may be bound to."""
 
 
 class Step(Enum):

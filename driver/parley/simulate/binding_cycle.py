@@ -1,10 +1,16 @@
-"""The binding cycle of the simulated kube-scheduler: reserve, nominate, wait, bind, or undo all of it."""
+"""The binding cycle of the simulated kube-scheduler: reserve, nominate, wait, bind, or undo all of it.
+
+As upstream all is undone after any error, also where nobody knows whether the pod was bound: what a bound pod uses
+may be reserved for nobody then, until Parley or the claim controller sees to it.
+"""
+
+from collections.abc import Sequence
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import PODS
 from parley.control.cluster import reference
 from parley.control.mirror import consumer
-from parley.kube.client import ApiError, Client
+from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.simulate.anti_affinity import Pod
 from parley.simulate.placement import binding_failed, ready_to_bind
 from parley.simulate.pod_claims import is_reserved
@@ -18,8 +24,8 @@ class Unbindable(Exception):
 
 async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> str:
     """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone."""
+    claims = cache.claims_of(pod) or []
     try:
-        claims = cache.claims_of(pod) or []
         if not all(ready_to_bind(claim) for claim in claims):
             await patch_pod(client, pod, {"nominatedNodeName": node})
         for claim in claims:
@@ -27,8 +33,8 @@ async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> st
         for claim in claims:
             await _bindable(cache, claim)
         await _post(client, pod, node)
-    except (ApiError, Unbindable) as error:
-        await _undo(client, cache, pod)
+    except (ApiError, OutcomeUnknown, Unbindable) as error:
+        await _undo(client, claims, pod)
         return str(error)
     return ""
 
@@ -62,7 +68,10 @@ async def _post(client: Client, pod: Pod, node: str) -> None:
     await client.create_subresource(PODS, meta.name, "binding", body, meta.namespace)
 
 
-async def _undo(client: Client, cache: SchedulerCache, pod: Pod) -> None:
-    for claim in cache.claims_of(pod) or []:
-        await change_consumers(client, claim, lambda known: [c for c in known if c["uid"] != pod.metadata.uid])
+async def _undo(client: Client, claims: Sequence[BuiltinClaim], pod: Pod) -> None:
+    for claim in claims:
+        try:
+            await change_consumers(client, claim, lambda known: [c for c in known if c["uid"] != pod.metadata.uid])
+        except (ApiError, OutcomeUnknown):
+            pass  # upstream logs it, and goes on with the next
     await patch_pod(client, pod, {"nominatedNodeName": None})
