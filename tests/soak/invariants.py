@@ -12,6 +12,9 @@ Only what a change touches is looked at again, so that a check costs microsecond
     reserved, unallocated  nothing is reserved that is not allocated
     wrote without lease    no controller writes while the Lease names another one
 
+A scheduler's binding that arrives when it was taken for failed, and undone, binds a pod to whatever is there then.
+And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second.
+
 Nobody can remember what no object holds. So a running pod's use is forgotten when a meddler cleared its claim and
 then the controller was replaced, or when he cleared a named claim that does not record the pod (docs/limits.md).
 """
@@ -61,6 +64,8 @@ class Invariants:
         self.holder = ""
         self.meddled: set[Identity] = set()
         """Claims that somebody cleared or deleted, and that are not put right yet."""
+        self.let_go: set[str] = set()
+        """Pods whose scheduler took back reservations: a binding of theirs failed, or was not heard of."""
         self._names: dict[Name, str] = {}
         self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
         self._named: dict[Name, Json] = {}
@@ -106,7 +111,7 @@ class Invariants:
         now.uses = before.uses
         if before.alive and not now.alive:
             self._ended(now)
-        if old is not None and not before.node and now.node:
+        if old is not None and not before.node and now.node and step.who != "scheduler (late)":
             self._bound(now)
         if not before.running and now.running and now.alive:
             self._started(now)
@@ -132,6 +137,8 @@ class Invariants:
                 self._fault("bound too early", f"{where} ({name}) is not allocated")
             elif pod.uid not in record.users:
                 self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
+            elif pod.uid in self.let_go and record.offer and pod.node in record.nodes:
+                continue
             elif pod.node not in record.nodes or any(pool != pod.node for pool, _ in record.devices):
                 words = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
                 self._fault("bound elsewhere", f"{where} {words}")
@@ -175,6 +182,8 @@ class Invariants:
             self._gone(now, step.who)
             return
         self.records[now.name] = now
+        if step.who == "scheduler" and before is not None and now.allocated:
+            self.let_go.update(set(before.users) - set(now.users))
         if step.who == "meddler" and (not now.allocated or change.last.meta.get("deletionTimestamp")):
             self.meddled.add(now.identity)
             if not now.identity[1]:

@@ -15,7 +15,8 @@ ALLOCATED = "parley.dev/allocated"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One claim. `nodes` and `devices` are those of a definite allocation; None and () without one.
+    """One claim. `nodes` and `devices` are those of a definite allocation, () without one; `offer` is set if the
+    nodes were offered, and devices found on one of them.
 
     `identity` stays the same for a claim that is made anew: the pod's UID and entry, or the Parley claim's UID.
     """
@@ -29,6 +30,7 @@ class Record:
     nodes: tuple[str, ...]
     devices: tuple[Device, ...]
     shared: bool
+    offer: bool
 
 
 def is_parleys(body: Json) -> bool:
@@ -53,6 +55,7 @@ def read(body: Json) -> Record:
         nodes=tuple(nodes_of(allocation)) if allocation else (),
         devices=tuple((d["pool"], d["device"]) for d in devices),
         shared=bool((handle or {}).get("shared")),
+        offer=allocation is not None and is_offer(allocation),
     )
 
 

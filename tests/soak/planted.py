@@ -18,6 +18,7 @@ from parley.control import mirror as mirrors
 from parley.control import named, podscheduling, restoring
 from parley.control.claims import Claims
 from parley.control.ledger import Holding, Ledger
+from parley.control.podclaims import PodClaim
 from parley.control.records import Records
 from parley.drivers.device.inventory import Inventory
 from parley.kube.lease import LeaseElector
@@ -38,7 +39,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers or pods for the extender door."""
+    meddlers, pods for the extender door or bindings that their scheduler does not hear of."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -46,6 +47,7 @@ class Bug:
     trouble: bool = False
     meddling: bool = False
     extender: bool = False
+    unheard: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -167,12 +169,16 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a binding may land after its claims are given back": Bug(
         ((Posting, "settle", _nothing), (Posting, "bind", _bind_any_version)),
-        ("bound too early", "handed out twice", "moved under a pod"),
+        ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,
+        unheard=True,
     ),
     "a scheduler is not told that it may ask again": Bug(
         ((Rejections, "_nudge", _nothing),), ("waits in vain",), extender=True
+    ),
+    "a reservation that a scheduler dropped is not made again": Bug(
+        ((PodClaim, "is_reserved", lambda _self, _pod: True),), ("not reserved", "waits in vain"), unheard=True
     ),
     "mirrors are written blindly": Bug(
         ((Records, "_patch_mirror", _patch_blindly),),

@@ -122,10 +122,12 @@ class Judge:
         }
         self._claims = {body["metadata"]["name"]: body for body in _bodies(world, CLAIMS)}
         self._devices = dict(_published(_bodies(world, RESOURCE_SLICES)))
+        self._uses = {pod.uid: pod.uses for pod in world.invariants.pods.values() if pod.running}
         self._held = _held(world.invariants.holds)
 
     def judge(self) -> None:
-        """Raises Broken for pods that wait although they could run, or are bound and don't run."""
+        """Raises Broken for pods that wait although they could run, are bound and don't run, or run and have not
+        reserved what they use."""
         faults = []
         for pod in self._pods:
             if _done(pod) or pod.metadata.deletion_timestamp:
@@ -136,8 +138,16 @@ class Judge:
                 faults.append(
                     f"waits in vain: pod {pod.metadata.name} is bound to {pod.spec.node_name}, not running"
                 )
+            faults += [f"not reserved: claim {name} for pod {pod.metadata.name}" for name in self._unreserved(pod)]
         if faults:
             raise Broken("\n".join(faults))
+
+    def _unreserved(self, pod: Pod) -> Iterator[str]:
+        """Claims that the running pod uses, and that are not reserved for it."""
+        uses = self._uses.get(pod.metadata.uid, {})
+        for name, record in self._records.items():
+            if record.identity in uses and pod.metadata.uid not in record.users:
+                yield name
 
     def _could_run(self, pod: Pod) -> str:
         """A node where everything it asks for is there; "" if there is none."""

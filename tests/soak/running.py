@@ -68,7 +68,7 @@ def play(
 async def _play(
     seed: int, number: int, chance: random.Random, steps: int, remembered: int, plan: Plan | None
 ) -> Played:
-    world = World(chance, plan or Plan.drawn(chance), remembered)
+    world = World(chance, plan or Plan.drawn(chance, number), remembered)
     life = Life(world)
     rests = 0
     try:

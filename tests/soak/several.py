@@ -13,6 +13,7 @@ from itertools import count
 
 from tests.soak.planted import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
+from tests.soak.unheard import UNHEARD
 from tests.soak.world import CALM, Plan
 
 from parley.kube.trouble import Rates
@@ -47,7 +48,13 @@ def caught(bug: str, seed: int, most: int) -> str:
     """The message of the first failure with that bug planted, in at most that many worlds; "" if none is found."""
     with planted(bug) as broken:
         rates = Rates.bad() if broken.trouble else CALM
-        plan = Plan(broken.lease, rates, meddling=broken.meddling, extender=1.0 if broken.extender else 0.0)
+        plan = Plan(
+            broken.lease,
+            rates,
+            meddling=broken.meddling,
+            extender=1.0 if broken.extender else 0.0,
+            bindings=UNHEARD if broken.unheard else CALM,
+        )
         for number in range(most):
             try:
                 play(seed, number, plan=plan)

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.soak.invariants import Invariants
+from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.processes import ProcessLoop, acting_as
+from tests.soak.unheard import UNHEARD, BindingClient
 
 from parley.drivers.device import DeviceDriver
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
@@ -26,7 +28,6 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
 from parley.simulate.kube_scheduler import KubeScheduler
-from parley.simulate.kubelet import Kubelets
 from parley.simulate.node_plugins import NodePlugins
 
 CALM = Rates()
@@ -65,23 +66,26 @@ class CountedDriver(DeviceDriver):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
-    allocations, meddlers and mistakes of administrators, and which part of the pods goes through the extender
-    door (0 to 1)."""
+    allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
+    (0 to 1), and trouble of schedulers with bindings."""
 
     lease: bool = False
     rates: Rates = CALM
     failing: float = 0.0
     meddling: bool = True
     extender: float = 0.0
+    bindings: Rates = CALM
 
     @classmethod
-    def drawn(cls, chance: random.Random) -> "Plan":
-        """Half of the worlds have trouble, a third two controllers; three of five use the extender door."""
+    def drawn(cls, chance: random.Random, number: int) -> "Plan":
+        """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
+        third schedulers do not hear of all bindings."""
         return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
             extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
+            bindings=UNHEARD if number % 3 == 1 else CALM,
         )
 
 
@@ -199,10 +203,11 @@ class World:
 
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
-        kubelets = Kubelets(self.server.client("kubelets"), self.clock)
+        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock)
+        self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
         for name, part in (
             ("claim-controller", ClaimController(self.server.client("claim-controller"))),
-            ("scheduler", KubeScheduler(self.server.client("scheduler"), self.clock)),
+            ("scheduler", KubeScheduler(self.bindings, self.clock)),
             ("kubelets", kubelets),
             ("node-plugins", NodePlugins(self.server.client("node-plugins"), kubelets)),
         ):
@@ -220,6 +225,8 @@ class World:
         leader = self.leader
         if leader is None:
             raise ExtenderUnavailable
+        if verb == "bind":
+            return await self.bindings.extended(lambda: leader.answer(verb, body))
         return await leader.answer(verb, body)
 
     def start_process(self) -> Process:
@@ -231,7 +238,7 @@ class World:
         return process
 
     def _calm_plan(self) -> Plan:
-        return replace(self.plan, rates=CALM, failing=0.0)
+        return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM)
 
     async def restart(self, process: Process, seconds: float, *, clean: bool = False) -> None:
         """Kill it, and start another one when nothing of the first can arrive any more, or a lease tells when."""
@@ -267,6 +274,7 @@ class World:
         """End all trouble, or let it begin again."""
         self.calm = calm
         plan = self._calm_plan() if calm else self.plan
+        self.bindings.trouble.rates = plan.bindings
         for process in self.processes:
             process.client.rates = plan.rates
             process.driver.failing = plan.failing

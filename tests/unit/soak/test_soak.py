@@ -50,3 +50,12 @@ def test_claims_for_drivers_outside_are_not_made_in_circles(
     outcome = processes.submit(play, seed, world).result()
 
     assert isinstance(outcome, Played), outcome
+
+
+def test_whom_a_scheduler_let_in_keeps_a_cleared_claim_that_its_last_known_user_leaves(
+    processes: ProcessPoolExecutor,
+) -> None:
+    """What a pod used that ran on was kept for nobody, and the pod was not reckoned with any more."""
+    outcome = processes.submit(play, 12, 2).result()
+
+    assert isinstance(outcome, Played), outcome

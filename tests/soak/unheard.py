@@ -1,0 +1,48 @@
+"""Bindings that fail, or of which their scheduler does not hear: it takes them for failed and undoes what it did.
+
+Of its own bindings the API server does not tell it, of those that the extender makes the extender.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from parley.kube.around import AroundClient, Call
+from parley.kube.client import Client, OutcomeUnknown
+from parley.kube.trouble import Rates, TroubleClient
+from parley.simulate.extender_calls import ExtenderUnavailable
+
+T = TypeVar("T")
+
+UNHEARD = Rates(conflict=0.02, failing=0.03, lost=0.2)
+LONGEST = 3.0
+"""Seconds until a scheduler gives up waiting for the answer."""
+
+
+class BindingClient(AroundClient):
+    """A scheduler's client that has trouble with bindings alone, as the rates of `trouble` say."""
+
+    def __init__(self, client: Client, chance: random.Random, rates: Rates) -> None:
+        super().__init__(client)
+        self.trouble = TroubleClient(client, chance, rates)
+        self._chance = chance
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        if call.subresource != "binding":
+            return await request()
+        try:
+            return await self.trouble.write(call, request)
+        except OutcomeUnknown:
+            await asyncio.sleep(self._chance.uniform(0, LONGEST))
+            raise
+
+    async def extended(self, request: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Bind through the extender. Raises ExtenderUnavailable, before it happened or after it."""
+        lost = self.trouble.rates.lost
+        if not lost or self._chance.random() > lost:
+            return await request()
+        if self._chance.random() < 0.5:
+            await request()
+            await asyncio.sleep(self._chance.uniform(0, LONGEST))
+        raise ExtenderUnavailable
