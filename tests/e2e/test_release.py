@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.manifests import claim, pod
 from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import prepared
-from tests.cluster.watching import until_one
+from tests.cluster.watching import until, until_one
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
@@ -53,13 +53,14 @@ async def taint(admin: Client, *keys: str) -> None:
 
 async def record(team: Namespace) -> ResourceClaim:
     """The record of a release, as soon as it says what it waits for."""
-    for _ in range(150):
-        for found in (await team.client.list(CLAIMS, team.name)).items:
-            is_record = found.metadata.labels.get(RELEASE_RECORD_LABEL) == "true"
-            if is_record and found.status.state == "releasing":
-                return found
-        await asyncio.sleep(0.2)
-    raise AssertionError("no record of a release")
+
+    def is_it(found: ResourceClaim) -> bool:
+        return found.metadata.labels.get(RELEASE_RECORD_LABEL) == "true" and found.status.state == "releasing"
+
+    claims = await until(
+        team.client, CLAIMS, lambda seen: any(map(is_it, seen.values())), "a record", namespace=team.name
+    )
+    return next(filter(is_it, claims.values()))
 
 
 async def releasing(team: Namespace, name: str) -> None:
@@ -94,7 +95,7 @@ async def leave(team: Namespace, admin: Client, kubelet: Component) -> None:
 
     await taint(admin, OUT_OF_SERVICE_TAINT)
 
-    assert (await team.runs("moved", within=60)).spec.node_name == RETURNS
+    assert (await team.runs("moved", within=120)).spec.node_name == RETURNS
     await asyncio.to_thread(kubelet.start)
     await taint(admin)
     await team.delete(PODS, "moved")

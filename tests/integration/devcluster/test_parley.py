@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from tests.cluster.watching import LIMIT
 
 from parley.devcluster import Cluster, ClusterError
 from parley.devcluster.parley import install, run_parley
@@ -108,6 +110,10 @@ def test_a_folder_without_manifests_is_named(cluster: Cluster, tmp_path: Path) -
 
 
 def told(log: Path) -> list[str]:
-    """The arguments that a stand-in printed at its first start."""
-    line: list[str] = json.loads(log.read_text().splitlines()[0])
+    """The arguments that a stand-in printed at its first start, as soon as it did."""
+    deadline = time.monotonic() + LIMIT
+    while "\n" not in (text := log.read_text()):
+        assert time.monotonic() < deadline, f"nothing is in {log}"
+        time.sleep(0.1)
+    line: list[str] = json.loads(text.splitlines()[0])
     return line
