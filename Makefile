@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest --durations=10 --durations-min=5
 STEPS ?= 1000000
 JOBS ?= 2
+# programs that tests start are compiled once, not at each start
+unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock bench cluster cluster-down clean

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
+_INOTIFY_INSTANCES = 1024
 _PORTS = range(20000, 30000)  # below the ports that the kernel gives to outgoing connections
 _SYS_RESOURCE = 24
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
@@ -183,6 +184,15 @@ def routes(text: str | None = None) -> list[IPv4Network]:
         if mask != "0.0.0.0":
             found.append(IPv4Network(f"{address}/{mask}", strict=False))
     return found
+
+
+def allow_file_watches() -> None:
+    """A kubelet ends where root has no inotify instance left: a node takes 8, a control plane as many, and Linux
+    grants 128 unless it is told otherwise. It stays so until the machine starts anew."""
+    granted = Path("/proc/sys/fs/inotify/max_user_instances")
+    with suppress(OSError):  # where it can't be changed nodes may still have enough
+        if int(granted.read_text()) < _INOTIFY_INSTANCES:
+            granted.write_text(str(_INOTIFY_INSTANCES))
 
 
 def lacks_sys_resource(status: str | None = None) -> bool:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster import debian, prepare, processes, state, teardown
+from parley.devcluster import debian, machine, prepare, processes, state, teardown
 from parley.devcluster.api import ApiError, ApiServer
 from parley.devcluster.component import Component
 from parley.devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
@@ -42,6 +42,7 @@ def check_machine(layout: Layout) -> None:
             " machine"
         )
     debian.install_missing()
+    machine.allow_file_watches()
 
 
 def make_empty(directory: Path) -> None:
