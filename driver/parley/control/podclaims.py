@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parley.api import reasons
-from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod
+from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.ledger import Holding
@@ -79,16 +79,19 @@ class PodClaim:
             return ClaimState.JOINABLE
         if pod.spec.node_name and not holding.reaches(pod.spec.node_name) and len(holding.pods) == 1:
             return ClaimState.MISPLACED
-        if allocation is not None and not pod.spec.node_name and self._strays(pod, allocation, holding):
+        if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
+            return ClaimState.MISPLACED
+        if allocation is not None and self.is_given_up(pod):
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.version else ClaimState.UNWRITTEN
         return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
 
-    def _strays(self, pod: Pod, allocation: BuiltinAllocation, holding: Holding) -> bool:
-        """Whether the scheduler may bind the pod elsewhere: the API offers nodes though one is allocated, or the
-        scheduler gave up the one that it had chosen, and all that were offered are as good to it."""
-        return is_offer(allocation) != holding.offered or (holding.offered and not self.is_reserved(pod))
+    def is_given_up(self, pod: Pod) -> bool:
+        """Whether the scheduler gave up the node that it had chosen: all that were offered are as good to it now,
+        whichever a driver has allocated."""
+        offered = self.holding is not None and self.holding.offered
+        return offered and not pod.spec.node_name and not self.is_reserved(pod)
 
     def _recorded(self, pod: Pod, holding: Holding) -> bool:
         assert self.mirror is not None

@@ -215,12 +215,14 @@ class Records:
                 mirror.metadata.namespace,
             )
 
-    async def clear(self, mirror: BuiltinClaim) -> None:
-        """Remove the mirror's allocation. Only for what no bound pod uses."""
+    async def clear(self, mirror: BuiltinClaim, holding: Holding | None = None) -> None:
+        """Remove the mirror's allocation, if it is still as given. Only for what no bound pod uses."""
         try:
-            await self._patch_mirror(
+            written = await self._patch_mirror(
                 mirror, {"status": {"allocation": None, "reservedFor": None, "devices": None}}
             )
+            if holding is not None:
+                holding.version = int(written.metadata.resource_version)
         except NotFound:
             pass  # deleted meanwhile, which is as good
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,7 @@ from parley.control.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.around import AroundClient, Call
 from parley.kube.client import Client, OutcomeUnknown, ServerError, WatchEvent
-from parley.kube.faults import FaultClient
+from parley.kube.faults import FaultClient, Hook
 from parley.kube.reflector import Reflector
 from parley.sdk import Device
 from parley.simulate.kube_scheduler import KubeScheduler
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 DEAF = "deaf"
 """The scheduler that does not hear of its first binding."""
+NONE: Mapping[int, float] = {}
 PAUSE = 0.5
 """Seconds from one claim that it lets go of to the next."""
 
@@ -52,11 +53,21 @@ class DeafClient(AroundClient):
 
 
 class LateClient(AroundClient):
-    """A client that hears of pods so many seconds late."""
+    """A client that hears of pods so many seconds late. An answer about a pod, by its number, takes as long as
+    `slow` says."""
 
-    def __init__(self, client: Client, seconds: float) -> None:
+    def __init__(self, client: Client, seconds: float, slow: Mapping[int, float]) -> None:
         super().__init__(client)
         self._seconds = seconds
+        self._slow = slow
+        self._answers = 0
+
+    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        answer = await request()
+        if call.verb == "get" and call.resource == PODS:
+            self._answers += 1
+            await asyncio.sleep(self._slow.get(self._answers, 0.0))
+        return answer
 
     async def follow(
         self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
@@ -118,6 +129,38 @@ def test_what_a_bound_pod_uses_stays_its_own_though_its_scheduler_lets_go_of_it(
             assert (await world.pod("next")).status.phase == "Running"
 
     play(scenario)
+
+
+@pytest.mark.parametrize("slow", [2, 3])
+def test_what_a_pod_got_bound_with_at_the_second_attempt_is_not_taken_back(play: Any, slow: int) -> None:
+    """Whether it was bound was asked before that, and the answer came after it."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, 0.0, devices=1, slow={slow: 2.0})
+        first = failing_once()
+        async with running(KubeScheduler(FaultClient(world.server.client(), before=first), world.clock, DEAF)):
+            await world.add_pod("p", "offered", schedulerName=DEAF)
+            await asyncio.sleep(1.5)
+            await world.add_pod("next", "one")
+            await world.settle()
+
+        (mirror,) = [m for m in await world.mirrors() if m.status.allocation is not None]
+        assert [name for name in ("p", "next") if await world.node_of(name)] == [user(mirror)]
+
+    play(scenario)
+
+
+def failing_once() -> Hook:
+    """Of the bindings the first one fails."""
+    bindings: list[str] = []
+
+    def fail(call: Call) -> None:
+        if call.subresource == "binding":
+            bindings.append(call.name)
+            if len(bindings) == 1:
+                raise ServerError(500, "InternalError", "etcdserver: request timed out")
+
+    return fail
 
 
 def test_a_pod_whose_binding_failed_is_not_bound_to_another_node_that_was_offered(play: Any) -> None:
@@ -183,7 +226,7 @@ def test_a_pod_that_the_scheduler_let_in_while_parley_was_away_keeps_a_claim_tha
     play(scenario)
 
 
-async def begin(world: World, late: float, devices: int) -> None:
+async def begin(world: World, late: float, devices: int, slow: Mapping[int, float] = NONE) -> None:
     await world.add_node("a", devices=devices)
     await world.add_node("b")
     await world.add_class()
@@ -193,7 +236,7 @@ async def begin(world: World, late: float, devices: int) -> None:
     await world.add_class("shareable", shareable=True)
     await world.add_claim("disk")
     await world.add_claim("common", "shareable")
-    world.start_parley(LateClient(world.server.client(), late))
+    world.start_parley(LateClient(world.server.client(), late, slow))
     await world.settle()
 
 

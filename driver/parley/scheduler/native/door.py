@@ -233,7 +233,8 @@ class NativeDoor:
             self._telling.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
-            if claim.mirror is not None and claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED):
-                await self._records.clear(claim.mirror)
+            unheld = claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED)
+            if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
+                await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
         await self._placing.give_back_all(pod)
         self._pods.look_again(key)
