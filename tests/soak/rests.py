@@ -143,10 +143,10 @@ class Judge:
             raise Broken("\n".join(faults))
 
     def _unreserved(self, pod: Pod) -> Iterator[str]:
-        """Claims that the running pod uses, and that are not reserved for it."""
+        """Claims that the running pod uses, and that are not reserved for it; one that is being deleted can't be."""
         uses = self._uses.get(pod.metadata.uid, {})
         for name, record in self._records.items():
-            if record.identity in uses and pod.metadata.uid not in record.users:
+            if record.identity in uses and pod.metadata.uid not in record.users and name not in self._going:
                 yield name
 
     def _could_run(self, pod: Pod) -> str:
