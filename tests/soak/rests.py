@@ -143,7 +143,7 @@ class Judge:
             raise Broken("\n".join(faults))
 
     def _unreserved(self, pod: Pod) -> Iterator[str]:
-        """Claims that the running pod uses, and that are not reserved for it; one that is being deleted can't be."""
+        """What the running pod uses and has not reserved. A claim that is being deleted can't be reserved."""
         uses = self._uses.get(pod.metadata.uid, {})
         for name, record in self._records.items():
             if record.identity in uses and pod.metadata.uid not in record.users and name not in self._going:
