@@ -206,7 +206,7 @@ class Records:
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
-            await self.clear(mirror)
+            await self.clear(mirror, holding)
         elif holding.uncertain:
             await self._client.patch(
                 BUILTIN_CLAIMS,

@@ -59,3 +59,10 @@ def test_whom_a_scheduler_let_in_keeps_a_cleared_claim_that_its_last_known_user_
     outcome = processes.submit(play, 12, 2).result()
 
     assert isinstance(outcome, Played), outcome
+
+
+def test_no_pod_is_bound_with_what_was_cleared_before_that_is_seen(processes: ProcessPoolExecutor) -> None:
+    """A binding had failed, its claim was being given back, and what followed the first write failed, too."""
+    outcome = processes.submit(play, 115, 6).result()
+
+    assert isinstance(outcome, Played), outcome
