@@ -100,7 +100,7 @@ class Process:
         self.dead = False
         self.client = TroubleClient(world.server.client(), world.chance, plan.rates)
         self._world = world
-        self._requests: set[asyncio.Task[bytes]] = set()
+        self._requests: dict[asyncio.Task[bytes], None] = {}
         world.server.fences[name] = self._may_send
         self._elector = self._candidate() if plan.lease else None
         with acting_as(name):
@@ -151,8 +151,8 @@ class Process:
         assert self.controller.extender is not None
         with acting_as(self.name):
             request = asyncio.create_task(self.controller.extender.answer(verb, body))
-        self._requests.add(request)
-        request.add_done_callback(self._requests.discard)
+        self._requests[request] = None
+        request.add_done_callback(self._requests.pop)
         await asyncio.wait({request})
         try:
             return request.result()
