@@ -208,12 +208,14 @@ class Records:
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
             await self.clear(mirror, holding)
         elif holding.uncertain:
-            await self._client.patch(
+            settled = await self._client.patch(
                 BUILTIN_CLAIMS,
                 mirror.metadata.name,
                 {"metadata": {"annotations": {f"{GROUP}/settled": rfc3339(self._clock())}}},
                 mirror.metadata.namespace,
             )
+            if settled.status.allocation is not None and not settled.metadata.deletion_timestamp:
+                await self.clear(settled, holding)  # the write arrived after all, since the mirror was read
 
     async def clear(self, mirror: BuiltinClaim, holding: Holding | None = None) -> None:
         """Remove the mirror's allocation, if it is still as given. Only for what no bound pod uses."""
