@@ -95,7 +95,7 @@ class Binder:
             if now() >= until:
                 raise Refused(f"not done within {BIND_SECONDS:g} s")
             await self._posting.bind(pod, node, exactly=bool(claims))
-        except BaseException as error:
+        except Exception as error:  # a process that is told to end leaves it to the next one to find out
             await self._undo(user)
             if isinstance(error, NotBound):
                 raise Refused(str(error)) from None

@@ -4,6 +4,8 @@ A binding names the pod's UID, and its resourceVersion where something was alloc
 outcome is unknown does not land later, the pod is changed, after which the API server refuses it.
 """
 
+import asyncio
+
 from parley.api.builtin import Pod
 from parley.api.names import GROUP
 from parley.api.resources import PODS
@@ -66,6 +68,9 @@ class Posting:
         }
         try:
             await self._client.create_subresource(PODS, meta.name, "binding", body, meta.namespace)
+        except asyncio.CancelledError:
+            self._doubtful.add(meta.uid)
+            raise
         except (Conflict, OutcomeUnknown) as error:
             if isinstance(error, OutcomeUnknown):
                 self._doubtful.add(meta.uid)

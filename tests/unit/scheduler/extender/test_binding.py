@@ -265,6 +265,33 @@ def test_a_binding_that_lands_while_the_controller_is_being_replaced_is_respecte
     play(scenario)
 
 
+class SilentBindings(AroundClient):
+    """Bindings happen, and are never answered."""
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        answer = await request()
+        if call.subresource == "binding":
+            await asyncio.Event().wait()
+        return answer
+
+
+def test_a_binding_that_was_not_waited_for_may_have_happened(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_pod("p", schedulerName="parley-away")
+        client = FaultClient(SilentBindings(world.server.client()))
+        posting = Posting(client, world.clock)
+        binding = asyncio.create_task(posting.bind(await world.pod("p"), "a", exactly=True))
+        await asyncio.sleep(1)
+        binding.cancel()
+        await asyncio.gather(binding, return_exceptions=True)
+        client.calls.clear()
+        await posting.settle(reference(await world.pod("p")))
+        assert writes_of(client) == ["patch pods"]
+
+    play(scenario)
+
+
 def test_what_an_earlier_process_may_have_posted_is_voided_once(play: Any) -> None:
     """Each change of the pod makes its scheduler ask again: what is tried again and again must not be one."""
 
