@@ -24,7 +24,8 @@ class Holding:
     without users, `node_part` if a plugin prepares it on its node.
     `version` is the resourceVersion of the mirror after our write, 0 while it is not known to be written.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
-    may still arrive, `leaving` once it is being given back: nobody may join it then.
+    may still arrive, `record_uncertain` while one of a named claim's own record may; `leaving` once it is being
+    given back: nobody may join it then.
     `owed` are nodes where it may still be prepared for pods that were deleted by force, and which have yet to say
     that it is not; `asked` is the resourceVersion with which the first of them was asked, 0 if that is to be done.
     `forced` are the UIDs of pods for which nodes came to owe something: each pod counts once.
@@ -49,6 +50,7 @@ class Holding:
     version: int = 0
     offered: bool = False
     uncertain: bool = False
+    record_uncertain: bool = False
     leaving: bool = False
     releasing: bool = False
     owed: list[str] = field(default_factory=list)

@@ -81,7 +81,12 @@ class Records:
 
     async def _write_claim(self, holding: Holding) -> None:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
-        await self._patch_claim(holding, used if holding.outside else {**allocation_status(holding), **used})
+        status = used if holding.outside else {**allocation_status(holding), **used}
+        try:
+            await self._patch_claim(holding, status)
+        except OutcomeUnknown:
+            holding.record_uncertain = True
+            raise
 
     async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> int:
         """Record what a named claim holds, with a condition. Returns the claim's new resourceVersion.
@@ -179,7 +184,7 @@ class Records:
                 await self.clear_mirror(holding)
                 holding.version, holding.uncertain = 0, False
             state = "allocated,reserved" if users else "allocated"
-            await self._patch_claim(holding, {"reservedFor": users, "state": state})
+            await self._take_out(holding, {"reservedFor": users, "state": state})
         except NotFound:
             pass  # the claim was forced away
 
@@ -231,7 +236,7 @@ class Records:
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
         try:
-            await self._patch_claim(holding, {**_NOTHING, **self._released(holding)})
+            await self._take_out(holding, {**_NOTHING, **self._released(holding)})
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -255,11 +260,26 @@ class Records:
         status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
         await self._patch_claim(holding, status)
 
-    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
+    async def _take_out(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        """Make sure that the claim's record shows no more than that, and that no write of ours can bring it back.
+
+        What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
+        to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
+        """
+        before = self._cluster.claim((holding.namespace, holding.claim))
+        meta = (await self._patch_claim(holding, status)).metadata
+        unchanged = before is not None and before.metadata.resource_version == meta.resource_version
+        if holding.record_uncertain and unchanged:
+            settled = {f"{GROUP}/settled": meta.resource_version}
+            body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
+            await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+        holding.record_uncertain = False
+
+    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> ResourceClaim:
         body: dict[str, Any] = {"status": status}
         if (claim := self._cluster.claim((holding.namespace, holding.claim))) is not None:
             body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
-        await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+        return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
         """The holding's mirror, no older than our last write."""
