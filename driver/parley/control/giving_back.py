@@ -46,24 +46,35 @@ class GivingBack:
         self._freed = freed
 
     async def give_back(
-        self, pod: PodReference, holdings: Sequence[Holding], *, departed: bool, prepared_on: Iterable[str] = ()
+        self,
+        pod: PodReference,
+        holdings: Sequence[Holding],
+        *,
+        departed: bool,
+        prepared_on: Iterable[str] = (),
+        cleared: Sequence[Holding] = (),
     ) -> None:
         """The pod lets go of the holdings; what nobody else uses is free afterwards.
 
         `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
         `prepared_on`: nodes where no kubelet has said that the pod ended; free is what these have unprepared.
+        `cleared`: what the pod lets go of because somebody cleared it. Raises Busy if it was reserved again since:
+        the pod may be bound by now.
         """
         for holding in holdings:
-            if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on):
+            was_cleared = any(holding is other for other in cleared)
+            if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on, cleared=was_cleared):
                 self._freed(holding)
 
     async def _leave(
-        self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str]
+        self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str], cleared: bool
     ) -> bool:
         """Whether anything came free by it."""
         async with holding.lock:
             if pod.uid not in holding.pods:
                 return False
+            if cleared and await self._records.is_reserved(holding, pod):
+                raise Busy  # what another pod uses was put right, for all its pods
             self._let_in(holding)
             self._releases.owe(holding, pod, prepared_on)
             if len(holding.pods) > 1 or (holding.immediate and not holding.owed):

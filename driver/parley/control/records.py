@@ -188,6 +188,11 @@ class Records:
         except NotFound:
             pass  # the claim was forced away
 
+    async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
+        """Whether the mirror, no older than our last write, lets the pod use the holding."""
+        mirror = await self._mirror(holding)
+        return mirror is not None and any(user.uid == pod.uid for user in mirror.status.reserved_for)
+
     async def _unreserve_mirror(self, holding: Holding, pod: PodReference) -> None:
         """Takes the pod out and changes nothing else: others let pods in meanwhile, or took them out."""
         mirror = await self._mirror(holding)

@@ -8,7 +8,7 @@ from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.cluster import Cluster, Key, done, reference
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Ledger
+from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import is_offer
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
@@ -126,14 +126,17 @@ class Placing:
         if live.metadata.uid != pod.metadata.uid or done(live) or live.spec.node_name != pod.spec.node_name:
             raise Busy
 
-    async def give_back_all(self, pod: Pod) -> None:
-        """Whatever the pod holds or waits for is given up. Raises Busy if the pod is not as the cache has it."""
+    async def give_back_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
+        """Whatever the pod holds or waits for is given up.
+
+        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`.
+        """
         user = reference(pod)
         self._talks.end(pod)
         if self._ledger.of_pod(user):
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
-        await self._giving_back.give_back(user, self._ledger.of_pod(user), departed=False)
+        await self._giving_back.give_back(user, self._ledger.of_pod(user), departed=False, cleared=cleared)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
-from parley.api.resources import NODES
+from parley.api.builtin import BuiltinClaim
+from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.kube.client import Client
 from parley.kube.faults import FaultClient
+from parley.kube.reflector import Reflector
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -162,3 +164,32 @@ def test_handing_on_costs_as_much_however_many_wait(play: Any) -> None:
         return counts[0]
 
     assert writes(2) == writes(40) <= 8
+
+
+@pytest.mark.doors("native")
+def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: Any) -> None:
+    """Its scheduler may have bound it by then: what another pod runs with is put right for both."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, shareable=True)
+        await world.add_pod("first", claims=["common"])
+        await world.settle()
+        await world.add_pod("second", claims=["common"], schedulerName="slow")
+        await world.settle()
+        users: list[list[str]] = []
+
+        def saw(_: BuiltinClaim | None, now: BuiltinClaim | None) -> None:
+            assert now is not None
+            users.append([user.name for user in now.status.reserved_for])
+
+        watch = asyncio.create_task(Reflector(world.client, BUILTIN_CLAIMS, on_change=saw).run())
+        await world.settle()
+        cleared = {"status": {"allocation": None, "reservedFor": None}}
+        await world.client.patch(BUILTIN_CLAIMS, "common", cleared, "default", subresource="status")
+        await world.settle()
+
+        both = ["first", "second"]
+        assert users == [both, [], both]
+        watch.cancel()
+
+    play(scenario)

@@ -236,5 +236,5 @@ class NativeDoor:
             unheld = claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED)
             if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
-        await self._placing.give_back_all(pod)
+        await self._placing.give_back_all(pod, cleared)
         self._pods.look_again(key)
