@@ -48,6 +48,10 @@ FOUND = {
     "a pod that a scheduler had let in was not reckoned with when the last known user left": (12, 2),
     "a pod was bound with what Parley had just cleared, which was not seen yet": (115, 6),
     "a controller that was ended took back what it had bound a pod with, before the answer came": (213, 3),
+    "a late binding of a node that a driver had declined was left to a scheduler that was done with the pod": (
+        307,
+        1,
+    ),
 }
 
 

@@ -175,7 +175,7 @@ class NativeDoor:
                 self._settled(pod, claims)
             case Step.NEGOTIATE:
                 await self._negotiator.negotiate(key, pod, claims)
-            case Step.FOLLOW_OFFER if self._half_offered(pod, claims):
+            case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_in_vain(pod, claims):
                 self._pods.attempt(pod).offer_ended()
                 await self._take_back(key, pod, claims)
             case Step.FOLLOW_OFFER:
@@ -198,6 +198,13 @@ class NativeDoor:
         attempt = self._pods.attempt(pod)
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         return not pod.spec.node_name and any(not attempt.unseen(c.name, c.version) for c in pending)
+
+    def _bound_in_vain(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Whether a driver has declined the offer and the pod was bound all the same, by a late binding: the
+        scheduler, which otherwise takes back what was declined, looks at it no more."""
+        return bool(pod.spec.node_name) and any(
+            claim.offer_ended for claim in claims if claim.state(pod) is ClaimState.OFFERED
+        )
 
     async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
         if not pod.spec.node_name:
