@@ -152,7 +152,6 @@ class Placing:
                 "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
             )
         attempt.offered = tuple(nodes)
-        attempt.offer_versions = {m.metadata.name: int(m.metadata.resource_version) for m in written}
         self._pods.telling.chooses(pod, attempt)
         self._pods.leave_line(key)
 
