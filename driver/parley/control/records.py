@@ -175,9 +175,15 @@ class Records:
                 await self.clear_mirror(holding)
                 holding.recorded = holding.uncertain = False
             state = "allocated,reserved" if users else "allocated"
-            await self._take_out(holding, {"reservedFor": users, "state": state})
+            shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
+            await self._take_out(holding, shown)
         except NotFound:
             pass  # the claim was forced away
+
+    def _shows_allocation(self, holding: Holding) -> bool:
+        """Whether the claim's own record has come to show the allocation; nothing is reserved without it."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim is not None and claim.status.allocation is not None
 
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write, lets the pod use the holding."""

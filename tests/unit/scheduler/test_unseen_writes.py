@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from parley.api.builtin import Pod
-from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, ServerError, WatchEvent
+from parley.kube.client import Client, OutcomeUnknown, ServerError, WatchEvent
+from parley.kube.faults import FaultClient
 from parley.kube.reflector import Reflector
 
 if TYPE_CHECKING:
@@ -74,5 +75,39 @@ def test_a_pod_whose_reservation_was_taken_out_is_not_bound_with_it(play: Any) -
         assert await world.node_of("p2") == "a"
         assert reserved == [True, True]
         watching.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.doors("native", "extender")
+def test_pods_that_go_before_their_claim_was_recorded_leave_nothing(play: Any) -> None:
+    """Two share a claim whose record nobody could write, and both go: there is no reservation to take out."""
+
+    async def scenario(world: World) -> None:
+        dark = False
+
+        def fail(call: Call) -> None:
+            if dark and call.resource == CLAIMS and call.subresource == "status":
+                raise OutcomeUnknown("connection lost")
+
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=True)
+        await world.add_claim("common")
+        world.start_parley(FaultClient(world.server.client(), before=fail))
+        await world.settle()
+
+        dark = True
+        for name in ("p1", "p2"):
+            await world.add_pod(name, claims=["common"])
+            await asyncio.sleep(5)
+        await world.client.delete(CLAIMS, "common", "default")
+        await asyncio.sleep(1)
+        for name in ("p1", "p2"):
+            await world.force_delete(name)
+        await asyncio.sleep(1)
+        dark = False
+        await world.settle(60)
+        assert len(world.ledger) == 0
+        assert await world.mirror("common") is None
 
     play(scenario)
