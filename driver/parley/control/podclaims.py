@@ -11,7 +11,7 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.ledger import Holding
-from parley.control.mirror import Asked, driver_of, is_offer, nodes_of, offer_ended, offer_stands
+from parley.control.mirror import Asked, driver_of, is_offer, is_shut_out, nodes_of, offer_ended, offer_stands
 from parley.control.own_writes import OwnWrites
 from parley.negotiation.states import ClaimState
 
@@ -84,7 +84,7 @@ class PodClaim:
             return ClaimState.MISPLACED
         if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
             return ClaimState.MISPLACED
-        if allocation is not None and self.is_given_up(pod):
+        if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.recorded else ClaimState.UNWRITTEN

@@ -136,7 +136,12 @@ class Placing:
         if self._ledger.of_pod(user):
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
-        await self._giving_back.give_back(user, self._ledger.of_pod(user), departed=False, cleared=cleared)
+        for holding in self._ledger.of_pod(user):
+            node = pod.spec.node_name
+            prepared_on = (node,) if node and holding.reaches(node) else ()
+            await self._giving_back.give_back(
+                user, [holding], departed=False, prepared_on=prepared_on, cleared=cleared
+            )
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
