@@ -26,6 +26,7 @@ from parley.api.resources import (
 )
 from parley.control import kept
 from parley.control.mirror import owner_pod_uid
+from parley.control.own_writes import OwnWrites
 from parley.control.plugins import Plugins
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
@@ -80,6 +81,7 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self._listener: Listener | None = None
         self.usage = Usage()
+        self.own_writes = OwnWrites()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
         self._by_pod: defaultdict[str, dict[str, BuiltinClaim]] = defaultdict(dict)
@@ -185,6 +187,12 @@ class Cluster:
         """Any built-in claim, ours or not."""
         return self._mirrors.get(*key)
 
+    def wrote(self, mirror: BuiltinClaim) -> None:
+        """A write of ours left the mirror like this; the cache may show it later."""
+        known = self.mirror((mirror.metadata.namespace, mirror.metadata.name))
+        if known is not None and known.metadata.uid == mirror.metadata.uid:
+            self.own_writes.note(mirror)
+
     def mirrors(self) -> Iterable[BuiltinClaim]:
         return self._mirrors.values()
 
@@ -252,6 +260,8 @@ class Cluster:
             self._listener.node_changed(old, new)
 
     def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if old is not None and new is None:
+            self.own_writes.forget(old)
         for claim, present in ((old, False), (new, True)):
             entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
             if claim is None or entry is None or not (owner := owner_pod_uid(claim)):

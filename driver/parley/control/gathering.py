@@ -63,7 +63,15 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
             f"make it from a parley.dev ResourceClaimTemplate",
             ("claim", namespace, mirror.metadata.name),
         )
-    return PodClaim(entry.name, mirror.metadata.name, mirror, written=stand_in, asked=request, holding=holding)
+    return PodClaim(
+        entry.name,
+        mirror.metadata.name,
+        mirror,
+        written=stand_in,
+        asked=request,
+        holding=holding,
+        own_writes=cluster.own_writes,
+    )
 
 
 def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) -> PodClaim | None:

@@ -13,7 +13,7 @@ from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key, over, reference
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import MAX_USERS
+from parley.control.mirror import MAX_USERS, is_shut_out
 from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.kube.client import NotFound
@@ -75,8 +75,8 @@ class GivingBack:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
-            self._let_in(holding)
-            self._releases.owe(holding, pod, prepared_on)
+            doubtful = self._let_in(holding)
+            self._releases.owe(holding, pod, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
                 if holding.owed and not holding.asked:
                     await self._releases.ask(holding, used=True)
@@ -122,11 +122,13 @@ class GivingBack:
         holding.releasing = False
         return True
 
-    def _let_in(self, holding: Holding) -> None:
+    def _let_in(self, holding: Holding) -> list[str]:
         """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated.
 
-        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound.
+        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound. Returns
+        the nodes of pods that can't be let in any more, but may have been started before.
         """
+        doubtful: list[str] = []
         mirror = self._cluster.mirror((holding.namespace, holding.claim)) if holding.named else None
         for user in mirror.status.reserved_for if mirror is not None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
@@ -136,8 +138,11 @@ class GivingBack:
                 raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
         for pod in self._cluster.pods_naming((holding.namespace, holding.claim)) if holding.shareable else ():
             there = pod.spec.node_name and holding.reaches(pod.spec.node_name) and not over(pod)
-            if there and len(holding.pods) < MAX_USERS:
+            if there and mirror is not None and is_shut_out(mirror, pod):
+                doubtful.append(pod.spec.node_name)
+            elif there and len(holding.pods) < MAX_USERS:
                 self._ledger.join(holding, reference(pod))
+        return doubtful
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, Pod
 from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from parley.api.names import (
     API_VERSION,
@@ -302,6 +302,18 @@ def driver_of(allocation: BuiltinAllocation) -> str:
     if allocation.devices.results:
         return allocation.devices.results[0].driver
     return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
+
+
+def is_shut_out(claim: BuiltinClaim, pod: Pod) -> bool:
+    """Whether the pod, which others bound and nobody has started, can't get the claim any more.
+
+    A claim that is being deleted takes no new reservation, and no kubelet prepares one without: see
+    validateResourceClaimStatusUpdate in k8s.io/kubernetes/pkg/apis/resource/validation/validation.go and
+    prepareResources in pkg/kubelet/cm/dra/manager.go (v1.37.0).
+    """
+    if not claim.metadata.deletion_timestamp or not pod.spec.node_name or pod.status.phase != "Pending":
+        return False
+    return all(user.uid != pod.metadata.uid for user in claim.status.reserved_for)
 
 
 def consumer(pod: PodReference) -> dict[str, str]:

@@ -52,7 +52,9 @@ def named(
     if claim.spec.allocation_mode == "Immediate" and not mine and not (holding and claim.status.allocation):
         return PodClaim(entry.name, name, problem=_unallocated(cluster, drivers, claim, topic))
     request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(entry.name, name, mirror, claim, claim, asked=request, holding=holding)
+    return PodClaim(
+        entry.name, name, mirror, claim, claim, asked=request, holding=holding, own_writes=cluster.own_writes
+    )
 
 
 def _releasing(claim: ResourceClaim, holding: Holding) -> str:

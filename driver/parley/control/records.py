@@ -58,14 +58,8 @@ class Records:
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.named:
                 await self._write_claim(holding)
-            body = self._status(claim.mirror, holding)
-            try:
-                written = await self._patch_mirror(claim.mirror, {"status": body})
-            except OutcomeUnknown:
-                holding.uncertain = True
-                raise
-            holding.version = int(written.metadata.resource_version)
-            holding.uncertain = False
+            await self._write_mirror(holding, claim.mirror, self._status(claim.mirror, holding))
+            holding.recorded = True
 
     def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
         body: dict[str, Any] = {"reservedFor": [*_users(holding), *_others(mirror, holding)]}
@@ -132,8 +126,7 @@ class Records:
         now = rfc3339(self._clock())
         return await together(
             self._patch_mirror(
-                claim.mirror,
-                {"status": {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}},
+                claim.mirror, {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}
             )
             for claim in claims
             if claim.mirror is not None
@@ -145,9 +138,7 @@ class Records:
         for claim in claims:
             if claim.mirror is not None and claim.mirror.status.allocation is not None:
                 driver = mirrors.driver_of(claim.mirror.status.allocation)
-                await self._patch_mirror(
-                    claim.mirror, {"status": {"devices": mirrors.declined_body(driver, why, now)}}
-                )
+                await self._patch_mirror(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
 
     async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
         """Make the claim in which a driver outside records what it allocates for a generated claim."""
@@ -182,11 +173,17 @@ class Records:
                 await self._unreserve_mirror(holding, pod)
             else:
                 await self.clear_mirror(holding)
-                holding.version, holding.uncertain = 0, False
+                holding.recorded = holding.uncertain = False
             state = "allocated,reserved" if users else "allocated"
-            await self._take_out(holding, {"reservedFor": users, "state": state})
+            shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
+            await self._take_out(holding, shown)
         except NotFound:
             pass  # the claim was forced away
+
+    def _shows_allocation(self, holding: Holding) -> bool:
+        """Whether the claim's own record has come to show the allocation; nothing is reserved without it."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim is not None and claim.status.allocation is not None
 
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write, lets the pod use the holding."""
@@ -196,12 +193,16 @@ class Records:
     async def _unreserve_mirror(self, holding: Holding, pod: PodReference) -> None:
         """Takes the pod out and changes nothing else: others let pods in meanwhile, or took them out."""
         mirror = await self._mirror(holding)
-        if mirror is None or all(user.uid != pod.uid for user in mirror.status.reserved_for):
+        if mirror is None:
             return
-        others = [u for u in mirror.status.reserved_for if u.uid != pod.uid]
-        left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
         try:
-            await self._patch_mirror(mirror, {"status": {"reservedFor": left}})
+            if holding.uncertain:
+                mirror = await self._settle_mirror(holding, mirror)
+            if all(user.uid != pod.uid for user in mirror.status.reserved_for):
+                return
+            others = [u for u in mirror.status.reserved_for if u.uid != pod.uid]
+            left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
+            await self._write_mirror(holding, mirror, {"reservedFor": left})
         except NotFound:
             pass  # deleted by somebody; it is made anew, without users
 
@@ -218,23 +219,19 @@ class Records:
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
             await self.clear(mirror, holding)
         elif holding.uncertain:
-            settled = await self._client.patch(
-                BUILTIN_CLAIMS,
-                mirror.metadata.name,
-                {"metadata": {"annotations": {f"{GROUP}/settled": rfc3339(self._clock())}}},
-                mirror.metadata.namespace,
-            )
+            settled = await self._settle_mirror(holding, mirror)
             if settled.status.allocation is not None and not settled.metadata.deletion_timestamp:
                 await self.clear(settled, holding)  # the write arrived after all, since the mirror was read
 
     async def clear(self, mirror: BuiltinClaim, holding: Holding | None = None) -> None:
         """Remove the mirror's allocation, if it is still as given. Only for what no bound pod uses."""
         try:
-            written = await self._patch_mirror(
-                mirror, {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-            )
-            if holding is not None:
-                holding.version = int(written.metadata.resource_version)
+            nothing = {"allocation": None, "reservedFor": None, "devices": None}
+            if holding is None:
+                await self._patch_mirror(mirror, nothing)
+            else:
+                await self._write_mirror(holding, mirror, nothing)
+                holding.recorded = True  # it was, and is not any more
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -290,7 +287,7 @@ class Records:
         """The holding's mirror, no older than our last write."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        if holding.uncertain or (mirror is not None and int(mirror.metadata.resource_version) < holding.version):
+        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror)):
             return await self._live_mirror(*key)
         return mirror
 
@@ -300,12 +297,32 @@ class Records:
         except NotFound:
             return None
 
-    async def _patch_mirror(self, mirror: BuiltinClaim, body: dict[str, Any]) -> BuiltinClaim:
+    async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim, status: Mapping[str, Any]) -> None:
+        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more."""
+        try:
+            await self._patch_mirror(mirror, status)
+        except OutcomeUnknown:
+            holding.uncertain = True
+            raise
+        holding.uncertain = False
+
+    async def _settle_mirror(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
+        """Change the mirror, after which no earlier write arrives; returns it with what did arrive before."""
+        meta = mirror.metadata
+        body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
+        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
+        self._cluster.wrote(written)
+        holding.uncertain = False
+        return written
+
+    async def _patch_mirror(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
+        """All writes of a mirror's status. Raises Conflict if the mirror is not as given any more."""
         meta = mirror.metadata
         precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-        return await self._client.patch(
-            BUILTIN_CLAIMS, meta.name, {**precondition, **body}, meta.namespace, subresource="status"
-        )
+        body = {**precondition, "status": status}
+        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
+        self._cluster.wrote(written)
+        return written
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -53,7 +53,7 @@ class Releases:
 
     def owe(self, holding: Holding, pod: PodReference, nodes: Iterable[str]) -> None:
         """The pod used the holding on one of the nodes and is gone, and no kubelet has said that it ended."""
-        if holding.outside or not holding.node_part or not (holding.version or holding.uncertain):
+        if holding.outside or not holding.node_part or not (holding.recorded or holding.uncertain):
             return
         if pod.uid in holding.forced:
             return  # the node may have answered since, while a write of ours has yet to succeed
@@ -73,7 +73,7 @@ class Releases:
             uid = prepared_uid(claim) if claim is not None else ""
             if claim is not None and not used:
                 await self._records.clear_mirror(holding)
-                holding.version, holding.uncertain = 0, False
+                holding.recorded = holding.uncertain = False
                 claim = await self._tell(claim, holding, node)
             if claim is not None:
                 holding.asked = await self._let_answer(claim, node, uid)

@@ -77,7 +77,7 @@ def adopt(
         class_name=asks.class_name if asks is not None else "",
         outside=driver not in drivers,
         node_part=bool(allocation.devices.results),
-        version=int(mirror.metadata.resource_version),
+        recorded=True,
         offered=is_offer(allocation),
     )
     _take_over(cluster, ledger, drivers, holding)
@@ -125,7 +125,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         immediate=claim.spec.allocation_mode == "Immediate",
         outside=driver not in drivers,
         node_part=_node_part(mirror, class_),
-        version=int(mirror.metadata.resource_version) if mirror and mirror.status.allocation else 0,
+        recorded=mirror is not None and mirror.status.allocation is not None,
     )
     if not holding.outside:
         holding.owed = [owing(claim)] if owing(claim) else []

@@ -92,7 +92,7 @@ class KubeScheduler:
     async def _place(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         placement = place(pod, claims, self._cache.nodes())
         if placement.node:
-            self._begin(pod, placement.node, bind(self._client, self._cache, pod, placement.node))
+            self._begin(pod, placement.node, bind(self._client, self._cache, pod, claims, placement.node))
         else:
             await self._take_back(pod, placement.unavailable)
             await self._tell(pod, UNSCHEDULABLE, placement.message)

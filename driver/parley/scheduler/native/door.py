@@ -183,7 +183,7 @@ class NativeDoor:
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 await self._take_back(key, pod, claims)
             case Step.WRITE:
-                if any(claim.holding is not None and claim.holding.version for claim in claims):
+                if any(claim.holding is not None and claim.holding.recorded for claim in claims):
                     await self._placing.check_current(pod)  # somebody removed what we wrote, perhaps with reason
                 await self._placing.write(key, pod, claims)
             case Step.ADOPT:
@@ -195,9 +195,8 @@ class NativeDoor:
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether some claims are offered and others are not, so that nobody can follow: the others' write failed,
         or they were cleared. The scheduler clears one claim only."""
-        attempt = self._pods.attempt(pod)
-        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        return not pod.spec.node_name and any(not attempt.unseen(c.name, c.version) for c in pending)
+        pending = any(claim.state(pod) is ClaimState.PENDING for claim in claims)
+        return pending and not pod.spec.node_name
 
     def _bound_in_vain(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether a driver has declined the offer and the pod was bound all the same, by a late binding: the

@@ -50,10 +50,7 @@ class Negotiator:
         attempt = self._pods.attempt(pod)
         if self._pods.blocked(key, pod):
             return
-        if attempt.offered:
-            if any(attempt.unseen(claim.name, claim.version) for claim in claims):
-                return
-            attempt.offer_ended()
+        attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         try:
             asked = question(self._drivers, reference(pod), pending)
