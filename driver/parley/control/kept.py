@@ -2,7 +2,8 @@
 
 A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations,
 conditions and probes are not read; what their containers request, or what a device is like, is the same for many.
-Parts are shared between objects, which never change: a change is a new object.
+Parts are shared between objects, which never change: a change is a new object. Large parts are not shared: they
+would be kept when their objects are long gone, and who makes objects could fill the memory with them.
 """
 
 from collections.abc import Iterable
@@ -28,6 +29,12 @@ T = TypeVar("T")
 
 _REMEMBERED = 4096
 """So many different parts of a kind are shared."""
+
+_MOST_ITEMS = 32
+"""A list, a container's requests or a device's properties of more than that are large."""
+
+_MOST_CHARACTERS = 256
+"""A quantity or a device's attribute of more than that is large."""
 
 _Amounts = tuple[tuple[str, Quantity], ...]
 
@@ -77,28 +84,38 @@ def _metadata(whole: ObjectMeta) -> ObjectMeta:
     )
 
 
-@lru_cache(_REMEMBERED)
 def _one(items: tuple[T, ...]) -> list[T]:
     """The one list with these items."""
+    return _shared(items) if len(items) <= _MOST_ITEMS else list(items)
+
+
+@lru_cache(_REMEMBERED)
+def _shared(items: tuple[T, ...]) -> list[T]:
     return list(items)
 
 
 def _containers(whole: Iterable[Container]) -> list[Container]:
     """Those that request the same, under no name."""
-    return _requesting(
-        tuple(
-            (c.restart_policy, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()))
-            for c in whole
-        )
+    amounts = tuple(
+        (c.restart_policy, tuple(c.resources.requests.items()), tuple(c.resources.limits.items())) for c in whole
     )
+    named = [pair for _, requests, limits in amounts for pair in (*requests, *limits)]
+    small = len(amounts) <= _MOST_ITEMS and len(named) <= _MOST_ITEMS and all(map(_is_short, named))
+    return _shared_requesting(amounts) if small else _requesting(amounts)
 
 
-@lru_cache(_REMEMBERED)
+def _is_short(pair: tuple[str, Quantity]) -> bool:
+    return len(pair[0]) <= _MOST_CHARACTERS and len(str(pair[1])) <= _MOST_CHARACTERS
+
+
 def _requesting(containers: tuple[tuple[str, _Amounts, _Amounts], ...]) -> list[Container]:
     return [
         Container(restart_policy=policy, resources=ResourceRequirements(dict(requests), dict(limits)))
         for policy, requests, limits in containers
     ]
+
+
+_shared_requesting = lru_cache(_REMEMBERED)(_requesting)
 
 
 def resource_slice(whole: ResourceSlice) -> ResourceSlice:

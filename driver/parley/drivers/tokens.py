@@ -14,18 +14,21 @@ from parley.sdk import Allocation, Answer, ClaimRequest, Driver, Held, Parameter
 EVERYWHERE = "*"  # in place of a node's name, as is the next
 UNTOUCHED = ""
 
+MOST = 1_000_000_000
+"""More tokens no pool has, and none are wanted at once."""
+
 
 class Pool(Parameters):
     """Parameters of a class."""
 
-    pool: Annotated[int, Field(ge=1, strict=True, description="How many tokens there are.")]
+    pool: Annotated[int, Field(ge=1, le=MOST, strict=True, description="How many tokens there are.")]
     scope: Annotated[Literal["Cluster", "Node"], Field(description="In all, or on each node.")] = "Cluster"
 
 
 class Wanted(Parameters):
     """Parameters of a claim."""
 
-    count: Annotated[int, Field(ge=1, strict=True, description="How many tokens.")] = 1
+    count: Annotated[int, Field(ge=1, le=MOST, strict=True, description="How many tokens.")] = 1
 
 
 class NotEnough(Exception):

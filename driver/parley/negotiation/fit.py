@@ -3,13 +3,14 @@
 Knows: unschedulable, taints, node selector, required node affinity, resources left, node name. Leaves to the
 real scheduler: pod affinity and anti-affinity, topology spread, ports, volumes, other drivers' claims. A node
 that passes here and is refused there costs one more attempt, never a wrong placement.
+What a pod asks for is compared with each node, so that there is a limit to how much that is.
 Source of the rules: the scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity and
 NodeResourcesFit in Kubernetes 1.37.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from parley.api.builtin import (
     Container,
@@ -22,40 +23,69 @@ from parley.api.builtin import (
     Taint,
     Toleration,
 )
-from parley.api.quantity import parse
+from parley.api.quantity import thousandths
 
 Amounts = Mapping[str, int]
 """By resource name, in thousandths (so that 250m of a CPU is 250)."""
 
+MAX_COMPARED = 256
+"""So many tolerations, selector terms and requirements of one pod are compared with each node."""
+
+MAX_VALUES = 4096
+"""So many values may these requirements have together."""
+
+_MOST_INT64 = 2**63 - 1
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
     """Quantities in thousandths, rounded up."""
-    return {name: ceil(parse(value) * 1000) for name, value in quantities.items()}
+    return {name: thousandths(value) for name, value in quantities.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod asks of a node, apart from its claims."""
+    """What a pod asks of a node, apart from its claims. `excess` tells why that is too much to look at, or ""."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...]
     affinity: NodeSelector | None
     tolerations: tuple[Toleration, ...]
     node_name: str
+    excess: str = ""
 
 
 def needs_of(pod: Pod) -> Needs:
     """Read from the pod's spec."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return Needs(
-        requests=tuple(sorted(requested(pod).items())),
+        requests=tuple(sorted((name, amount) for name, amount in requested(pod).items() if amount)),
         node_selector=tuple(sorted(pod.spec.node_selector.items())),
-        affinity=affinity.required_during_scheduling_ignored_during_execution if affinity else None,
+        affinity=selector,
         tolerations=tuple(pod.spec.tolerations),
         node_name=pod.spec.node_name,
+        excess=_excess(selector, pod.spec.tolerations),
     )
+
+
+def _excess(selector: NodeSelector | None, tolerations: Sequence[Toleration]) -> str:
+    terms = selector.node_selector_terms if selector else []
+    requirements = [r for term in terms for r in (*term.match_expressions, *term.match_fields)]
+    compared = len(terms) + len(requirements) + len(tolerations)
+    if compared > MAX_COMPARED:
+        return (
+            f"is not looked at: the pod has {compared} tolerations, node selector terms and requirements, and "
+            f"Parley compares at most {MAX_COMPARED} with a node"
+        )
+    values = sum(len(requirement.values) for requirement in requirements)
+    if values > MAX_VALUES:
+        return (
+            f"is not looked at: the pod's node affinity names {values} values, and Parley compares at most "
+            f"{MAX_VALUES} with a node"
+        )
+    return ""
 
 
 def requested(pod: Pod) -> dict[str, int]:
@@ -70,11 +100,10 @@ def requested(pod: Pod) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     largest: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        now = dict(sidecars)
-        _add(now, _requests(container))
+        own = _requests(container)  # what it does not name is no more now than all sidecars need in the end
+        _raise(largest, {name: amount + sidecars.get(name, 0) for name, amount in own.items()})
         if container.restart_policy == "Always":
-            sidecars = now
-        _raise(largest, now)
+            _add(sidecars, own)
     _add(total, sidecars)
     _raise(total, largest)
     if pod.spec.resources is not None:
@@ -105,7 +134,8 @@ def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: 
     if needs.node_name:
         return "" if needs.node_name == node.metadata.name else f"the pod is bound to node {needs.node_name}"
     return (
-        _untolerated(needs, node)
+        needs.excess
+        or _untolerated(needs, node)
         or ("" if selected(needs, node) else "does not match the pod's node selector or affinity")
         or _shortage(needs, allocatable, used, pods)
     )
@@ -174,17 +204,22 @@ def holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bo
 
 
 def _compares(operator: str, value: str | None, bounds: list[str]) -> bool:
-    try:
-        number, bound = int(value or ""), int(bounds[0])
-    except (ValueError, IndexError):
+    number, bound = _int64(value or ""), _int64(bounds[0] if bounds else "")
+    if number is None or bound is None:
         return False
     return number > bound if operator == "Gt" else number < bound
+
+
+def _int64(text: str) -> int | None:
+    """As Go's strconv.ParseInt reads it: ASCII digits, within 64 bits."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -_MOST_INT64 <= number <= _MOST_INT64 else None
 
 
 def _shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
     if (pods + 1) * 1000 > allocatable.get("pods", 0):
         return "has no room for another pod"
     for name, amount in needs.requests:
-        if amount and used.get(name, 0) + amount > allocatable.get(name, 0):
+        if used.get(name, 0) + amount > allocatable.get(name, 0):
             return f"has too little {name} left"
     return ""

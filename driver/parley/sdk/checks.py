@@ -19,6 +19,10 @@ MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
 
+_MAX_FAULTS = 8
+_MAX_SHOWN = 100
+"""Characters of a name or value that a message about bad parameters repeats."""
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
 
@@ -36,19 +40,26 @@ def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, wh
     try:
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
-        faults = "; ".join(_fault(detail) for detail in error.errors())
+        found = error.errors()
+        faults = "; ".join(_fault(detail) for detail in found[:_MAX_FAULTS])
+        if len(found) > _MAX_FAULTS:
+            faults += f"; and {len(found) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
 
 
 def _fault(detail: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"]) or "parameters"
-    message = detail["msg"].removeprefix("Value error, ")
+    path = _shortened(".".join(str(part) for part in detail["loc"])) or "parameters"
+    message, given = detail["msg"].removeprefix("Value error, "), _shortened(repr(detail["input"]))
     if detail["type"] == "missing":
         return f"{path} is missing"
     if detail["type"] == "extra_forbidden":
-        return f"{path}={detail['input']!r} is not a parameter of this driver"
-    return f"{path}={detail['input']!r}: {message[:1].lower()}{message[1:]}"
+        return f"{path}={given} is not a parameter of this driver"
+    return f"{path}={given}: {message[:1].lower()}{message[1:]}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"
 
 
 def check_answers(

@@ -20,11 +20,19 @@ from pydantic.alias_generators import to_camel
 from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
 
+MAX_TEXT = 1024
+"""Characters in a text among a driver's parameters, where its field names no `max_length` of its own."""
+
 
 class Parameters(BaseModel):
-    """Base of a driver's parameters: camelCase on the wire; an unknown field is an error, it may be a typo."""
+    """Base of a driver's parameters: camelCase on the wire; an unknown field is an error, it may be a typo.
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid")
+    Tenants write them. A text has at most MAX_TEXT characters; give numbers that are computed with a limit, too.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", str_max_length=MAX_TEXT
+    )
 
 
 class NoParameters(Parameters):

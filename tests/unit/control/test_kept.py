@@ -1,5 +1,7 @@
 """What is dropped of pods and devices is read by nobody: whatever is decided comes out the same without it."""
 
+import tracemalloc
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,3 +115,24 @@ def test_devices_are_what_they_were_and_share_what_is_alike() -> None:
     for inventory, slice_ in zip(inventories, (whole, left), strict=True):
         inventory.publish(None, slice_)
     assert inventories[0].stock("node-1") == inventories[1].stock("node-1")
+
+
+def test_what_is_large_is_not_remembered_when_its_pod_is_gone() -> None:
+    def large(number: int) -> Pod:
+        requests = {f"x.dev/{number}": "9" * 50_000}
+        return pod(
+            {
+                "containers": [{"resources": {"requests": requests}}],
+                "tolerations": [{"key": f"{number}-{n}"} for n in range(500)],
+                "resourceClaims": [{"name": f"{number}-{n}"} for n in range(500)],
+            }
+        )
+
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            kept.pod(large(number))
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 1_000_000, "of about 20 MB"

@@ -139,6 +139,13 @@ async def test_a_device_that_is_published_no_more_stays_held() -> None:
             {"memory": "lots"},
             "memory='lots': 'lots' is not a quantity; write a number such as 2, 250m or 16Gi",
         ),
+        (
+            {"memory": "9" * 1000},
+            f"memory='{'9' * 99}... (1002 characters): string should have at most 64 characters",
+        ),
+        ({"model": "m" * 65}, f"model='{'m' * 65}': string should have at most 64 characters"),
+        ({"count": 10**9}, "count=1000000000: input should be less than or equal to 32"),
+        ({"x" * 300: 1}, f"{'x' * 100}... (300 characters)=1 is not a parameter of this driver"),
     ],
 )
 def test_bad_parameters_name_field_and_value(raw: dict[str, Any], message: str) -> None:

@@ -151,6 +151,11 @@ def test_limits_are_in_tokens() -> None:
     ("schema", "raw", "message"),
     [
         (Wanted, {"count": 0}, "count=0: input should be greater than or equal to 1 (known parameters: count)"),
+        (
+            Wanted,
+            {"count": 10**10},
+            "count=10000000000: input should be less than or equal to 1000000000 (known parameters: count)",
+        ),
         (Wanted, {"tokens": 2}, "tokens=2 is not a parameter of this driver (known parameters: count)"),
         (Pool, {}, "pool is missing (known parameters: pool, scope)"),
         (Pool, {"pool": "9"}, "pool='9': input should be a valid integer (known parameters: pool, scope)"),

@@ -1,8 +1,9 @@
 """What a driver may answer and allocate; what it is told when it breaks its contract."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters
@@ -102,4 +103,34 @@ def test_parameters_of_class_and_claim_are_typed_apart() -> None:
         driver.request(PodReference("team", "p", "u"), [raw])
     assert str(caught.value) == (
         "parameters of class gpus: speed=1 is not a parameter of this driver (known parameters: none)"
+    )
+
+
+class Described(Parameters):
+    """Without a limit of its own for a text."""
+
+    text: str = ""
+    texts: tuple[str, ...] = ()
+    long: Annotated[str, Field(max_length=5000)] = ""
+
+
+def test_a_text_among_parameters_has_a_limit_unless_its_field_has_another() -> None:
+    assert parse_parameters(Described, {"text": "x" * 1024, "long": "x" * 5000}, "class c").long == "x" * 5000
+
+    with pytest.raises(BadParameters) as told:
+        parse_parameters(Described, {"texts": ["x" * 1025]}, "class c")
+
+    assert str(told.value) == (
+        f"parameters of class c: texts.0='{'x' * 99}... (1027 characters): string should have at most 1024 "
+        "characters (known parameters: long, text, texts)"
+    )
+
+
+def test_of_many_bad_parameters_the_first_are_told() -> None:
+    with pytest.raises(BadParameters) as told:
+        parse_parameters(Described, {f"p{number}": number for number in range(1000)}, "class c")
+
+    assert str(told.value).startswith("parameters of class c: p0=0 is not a parameter of this driver; p1=1 ")
+    assert str(told.value).endswith(
+        "; p7=7 is not a parameter of this driver; and 992 more (known parameters: long, text, texts)"
     )

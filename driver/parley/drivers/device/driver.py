@@ -28,9 +28,13 @@ class DeviceParameters(Parameters):
     """What a claim asks for."""
 
     count: Annotated[int, Field(ge=1, le=MAX_DEVICES, strict=True, description="How many different devices.")] = 1
-    model: Annotated[str | None, Field(min_length=1, description="Only devices of this model.")] = None
+    model: Annotated[str | None, Field(min_length=1, max_length=64, description="Only devices of this model.")] = (
+        None
+    )
     memory: Annotated[
-        str, AfterValidator(_quantity), Field(description="At least this much for each device or share.")
+        str,
+        Field(max_length=64, description="At least this much for each device or share."),
+        AfterValidator(_quantity),
     ] = "0"
     shared: Annotated[bool, Field(description="One share of each device rather than the whole.")] = False
 
