@@ -14,6 +14,9 @@ from pydantic import ValidationError
 from parley.negotiation.answers import Answer
 from parley.sdk.driver import Allocation, Device, Parameters, Request
 
+MAX_CLAIMS = 128
+"""Of one driver in one pod, as many as a PodScheduling can tell of. Kubernetes sets no limit to a pod's claims."""
+
 MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
@@ -46,6 +49,15 @@ def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, wh
             faults += f"; and {len(found) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+
+
+def check_count(driver: str, pod: str, claims: int) -> None:
+    """Raises BadParameters if the pod has more claims of the driver than are judged together."""
+    if claims > MAX_CLAIMS:
+        raise BadParameters(
+            f"pod {pod} has {claims} claims of driver {driver}, {MAX_CLAIMS} are possible: "
+            f"have each claim ask for more, or divide the work among several pods"
+        )
 
 
 def _fault(detail: Any) -> str:
