@@ -183,8 +183,9 @@ class Records:
             else:
                 await self.clear_mirror(holding)
                 holding.version, holding.uncertain = 0, False
-            state = "allocated,reserved" if users else "allocated"
-            await self._take_out(holding, {"reservedFor": users, "state": state})
+            if holding.named:
+                state = "allocated,reserved" if users else "allocated"
+                await self._take_out(holding, {"reservedFor": users, "state": state})
         except NotFound:
             pass  # the claim was forced away
 
