@@ -17,7 +17,7 @@ from parley.control.cluster import Cluster, Key
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate, request_for
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
+from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
 from parley.control.receipts import is_record
 from parley.control.records import Records
@@ -194,8 +194,17 @@ class Claims:
         await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
 
     async def _orphan(self, mirror: BuiltinClaim | None) -> None:
-        """The Parley claim is gone (its finalizer was forced off): its mirror must not stay behind for ever."""
-        if mirror is None or not is_mirror(mirror) or FINALIZER not in mirror.metadata.finalizers:
+        """No Parley claim stands behind the mirror, whose finalizer was forced off, or no pod, whose claim it was:
+        it must not stay behind for ever, nor keep what nobody uses."""
+        if mirror is None or not is_mirror(mirror) or owner_pod(mirror) is not None:
             return
-        if mirror.metadata.deletion_timestamp:
+        meta = mirror.metadata
+        if meta.deletion_timestamp and FINALIZER in meta.finalizers:
             await self._drop_finalizer(mirror)
+        elif self._is_unused(mirror):
+            await self._records.clear(mirror)
+
+    def _is_unused(self, mirror: BuiltinClaim) -> bool:
+        meta, status = mirror.metadata, mirror.status
+        held = self._ledger.of_claim(meta.namespace, meta.name)
+        return status.allocation is not None and not status.reserved_for and held is None

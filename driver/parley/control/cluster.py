@@ -61,6 +61,12 @@ def _named_claims(pod: Pod) -> Iterable[Key]:
     return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
 
 
+def _owners(claim: ResourceClaim) -> Iterable[Key]:
+    """The pod that the claim belongs to, which is of its namespace, whatever the UID says."""
+    uid = owner_uid(claim)
+    return [(claim.metadata.namespace, uid)] if uid else []
+
+
 class Listener(Protocol):
     """Hears of changes, after the cache has them. `None` stands for "not there"."""
 
@@ -84,7 +90,7 @@ class Cluster:
         self.own_writes = OwnWrites()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
-        self._by_pod: defaultdict[str, dict[str, BuiltinClaim]] = defaultdict(dict)
+        self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
         self._pods = Reflector(client, PODS, on_change=self._pod, transform=kept.pod)
         self._nodes = Reflector(client, NODES, on_change=self._node)
         self._mirrors = Reflector(client, BUILTIN_CLAIMS, on_change=self._mirror)
@@ -115,7 +121,7 @@ class Cluster:
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
-        self._claims.index("pod", lambda claim: filter(None, [owner_uid(claim)]))
+        self._claims.index("pod", _owners)
         self._pods.index("claim", _named_claims)
 
     def listen(self, listener: Listener) -> None:
@@ -203,7 +209,7 @@ class Cluster:
                 claim = self._mirrors.get(pod.metadata.namespace, status.resource_claim_name)
                 if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
                     return claim
-        return self._by_pod.get(pod.metadata.uid, {}).get(entry)
+        return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
 
     def template_mirror(self, key: Key) -> BuiltinTemplate | None:
         return self._template_mirrors.get(*key)
@@ -217,9 +223,9 @@ class Cluster:
     def claims(self) -> Iterable[ResourceClaim]:
         return self._claims.values()
 
-    def stand_ins(self, pod_uid: str) -> Sequence[ResourceClaim]:
+    def stand_ins(self, pod: PodReference) -> Sequence[ResourceClaim]:
         """The claims that stand for generated claims of the pod."""
-        return self._claims.by_index("pod", pod_uid)
+        return self._claims.by_index("pod", (pod.namespace, pod.uid))
 
     def scheduling(self, key: Key) -> PodScheduling | None:
         """The PodScheduling of that name, if drivers outside of the controller were asked with it."""
@@ -266,12 +272,13 @@ class Cluster:
             entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
             if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
                 continue
-            claims = self._by_pod[owner]
+            key = (claim.metadata.namespace, owner)
+            claims = self._by_pod[key]
             if present:
                 claims[entry] = claim
             elif claims.get(entry) is claim:
                 del claims[entry]
             if not claims:
-                del self._by_pod[owner]
+                del self._by_pod[key]
         if self._listener is not None:
             self._listener.mirror_changed(old, new)

@@ -120,8 +120,8 @@ def is_mirror(claim: BuiltinClaim) -> bool:
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:
-    """Whether several pods may use the mirror at once."""
-    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST
+    """Whether several pods may use the mirror at once: never one that belongs to a pod, nor by any other name."""
+    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
 
 
 def asked(claim: BuiltinClaim) -> Asked | None:
@@ -146,7 +146,7 @@ def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | No
 def owner_pod(claim: BuiltinClaim) -> PodReference | None:
     """The pod that a generated claim belongs to, None for others."""
     for owner in claim.metadata.owner_references:
-        if owner.controller and owner.kind == "Pod":
+        if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return PodReference(claim.metadata.namespace, owner.name, owner.uid)
     return None
 
@@ -284,6 +284,19 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
     results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
     named = tuple(device for device in results if device != PLACEHOLDER)
     return Allocation(named or _devices(data), data, _available_on(allocation))
+
+
+def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
+    """What the claim takes of the driver's devices; None if nothing, or nothing definite yet.
+
+    Where the driver's handle can't be read, the devices that the allocation names count as taken whole.
+    """
+    allocation, found = claim.status.allocation, allocated(claim, driver)
+    if found is not None or allocation is None or is_offer(allocation):
+        return found
+    results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
+    named = tuple(device for device in results if device != PLACEHOLDER)
+    return Allocation(named, {}, _available_on(allocation)) if named else None
 
 
 def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:

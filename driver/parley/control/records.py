@@ -174,9 +174,10 @@ class Records:
             else:
                 await self.clear_mirror(holding)
                 holding.recorded = holding.uncertain = False
-            state = "allocated,reserved" if users else "allocated"
-            shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
-            await self._take_out(holding, shown)
+            if holding.named:
+                state = "allocated,reserved" if users else "allocated"
+                shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
+                await self._take_out(holding, shown)
         except NotFound:
             pass  # the claim was forced away
 

@@ -4,21 +4,22 @@ Foreign allocations (ordinary DRA took a device of a driver that Parley runs) ar
 in use. Nothing is decided and nothing written here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from parley.api.builtin import BuiltinClaim
+from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.cluster import Cluster, done, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import (
-    allocated,
     asked,
+    counted,
     driver_of,
     is_mirror,
     is_offer,
     is_shareable,
     nodes_of,
+    owned_by,
     owner_pod,
 )
 from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
@@ -33,13 +34,17 @@ Drivers = Mapping[str, EmbeddedDriver]
 
 def restore(cluster: Cluster, ledger: Ledger, drivers: Drivers) -> set[str]:
     """Take over everything that is recorded. Returns the UIDs of users that the pod cache does not have."""
+    mirrors = [mirror for mirror in cluster.mirrors() if is_mirror(mirror)]
     for mirror in cluster.mirrors():
-        if is_mirror(mirror):
-            adopt(cluster, ledger, drivers, mirror)
-        else:
+        if not is_mirror(mirror):
             count_foreign(drivers, mirror)
+        elif owner_pod(mirror) is not None:
+            adopt(cluster, ledger, drivers, mirror)
     for claim in cluster.claims():
         adopt_record(cluster, ledger, drivers, claim)
+    for mirror in mirrors:
+        if ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
+            adopt(cluster, ledger, drivers, mirror)
     users = {user for holding in ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(cluster, user)}
 
@@ -52,45 +57,77 @@ def _cached(cluster: Cluster, user: PodReference) -> bool:
 def adopt(
     cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinClaim, *, outside: bool = False
 ) -> None:
-    """Remember what a generated claim holds by its own record, if it is definite and the driver runs here.
+    """Remember what a mirror holds by its own record, if it is definite and the driver runs here.
 
-    `outside`: also if it does not; its own record, the stand-in, must be gone then.
+    It does so for whom it is reserved, and for the pod that it belongs to: also if it lost its owner, or its
+    Parley claim. `outside`: also if the driver does not run here; its own record, the stand-in, must be gone then.
     """
     allocation = mirror.status.allocation
-    if allocation is None or not (user := owner_pod(mirror)):
+    if allocation is None:
         return
-    driver = driver_of(allocation)
-    found = allocated(mirror, driver)
-    asks = asked(mirror)
-    if (driver not in drivers and not outside) or found is None or ledger.get(mirror.metadata.uid) is not None:
+    driver, owner = driver_of(allocation), _named_by(cluster, mirror)
+    uid = owner.metadata.uid if owner is not None else mirror.metadata.uid
+    found, asks = counted(mirror, driver), asked(mirror)
+    if (driver not in drivers and not outside) or found is None or ledger.get(uid) is not None:
         return
+    users = _users(cluster, mirror)
+    class_name = asks.class_name if asks is not None else ""
+    class_ = cluster.class_(class_name)
     holding = Holding(
-        uid=mirror.metadata.uid,
+        uid=uid,
         namespace=mirror.metadata.namespace,
         claim=mirror.metadata.name,
         entry=mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
-        named=False,
+        named=owner is not None,
         driver=driver,
-        node=_node_of(cluster, user, mirror),
+        node=_node_of(cluster, users, mirror),
         allocation=found,
-        pods={user.uid: user},
-        class_name=asks.class_name if asks is not None else "",
+        pods={user.uid: user for user in users},
+        class_name=class_name,
+        shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
         outside=driver not in drivers,
         node_part=bool(allocation.devices.results),
         recorded=True,
         offered=is_offer(allocation),
     )
+    if not users and holding.node_part and not holding.outside:
+        # Whose it was nobody can tell, nor whether that pod was seen to end.
+        holding.owed = list(holding.nodes or ())
+        holding.releasing = holding.leaving = bool(holding.owed)
     _take_over(cluster, ledger, drivers, holding)
 
 
-def _node_of(cluster: Cluster, user: PodReference, mirror: BuiltinClaim) -> str:
-    """The allocation's one node; of an offer, or of what can be used everywhere, the pod's."""
+def _named_by(cluster: Cluster, mirror: BuiltinClaim) -> ResourceClaim | None:
+    """The Parley claim that the mirror stands for."""
+    claim = cluster.claim((mirror.metadata.namespace, mirror.metadata.name))
+    return claim if claim is not None and owned_by(mirror, claim.metadata.uid) else None
+
+
+def _users(cluster: Cluster, mirror: BuiltinClaim) -> list[PodReference]:
+    """For whom the mirror is reserved, and the pod that it was generated for, which may be about to be bound."""
+    namespace, owner = mirror.metadata.namespace, owner_pod(mirror)
+    users = [PodReference(namespace, user.name, user.uid) for user in mirror.status.reserved_for]
+    if owner is None or owner in users or not _asks_for(cluster.pod((namespace, owner.name)), owner, mirror):
+        return users
+    return [owner, *users]
+
+
+def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> bool:
+    """Whether the pod may be one that the mirror was generated for: an owner can be put there by hand."""
+    if pod is None or pod.metadata.uid != owner.uid:
+        return True
+    entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    return any(e.name == entry and e.resource_claim_template_name for e in pod.spec.resource_claims)
+
+
+def _node_of(cluster: Cluster, users: Sequence[PodReference], mirror: BuiltinClaim) -> str:
+    """The allocation's one node; of an offer, or of what can be used everywhere, a pod's."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
     if len(nodes) == 1:
         return nodes[0]
-    pod = cluster.pod((user.namespace, user.name))
-    return (pod.spec.node_name or pod.status.nominated_node_name) if pod is not None else ""
+    pods = [pod for user in users if (pod := cluster.pod((user.namespace, user.name))) is not None]
+    return next((pod.spec.node_name or pod.status.nominated_node_name for pod in pods), "")
 
 
 def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:

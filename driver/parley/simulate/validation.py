@@ -123,6 +123,6 @@ def _amounts(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, amount in amounts.items():
         value = amount.get("value") if isinstance(amount, dict) else amount
         try:
-            parse(value)
+            parse(str(value))
         except ValueError as error:
             yield f"{path}.{name}: {error}"
