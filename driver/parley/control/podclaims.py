@@ -72,7 +72,7 @@ class PodClaim:
         """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
         assert self.mirror is not None
         allocation, holding = self.mirror.status.allocation, self.holding
-        if self.own_writes.unseen(self.mirror):
+        if self.own_writes.unseen(self.mirror.metadata):
             return ClaimState.STALE
         if holding is None and allocation is None:
             return ClaimState.PENDING

@@ -101,7 +101,10 @@ class Records:
         return True
 
     async def clear_unknown(self, claim: ResourceClaim) -> None:
-        """A named claim's record shows an allocation of which its driver knows nothing: it is void."""
+        """A named claim's record shows an allocation of which its driver knows nothing: it is void.
+
+        Raises Conflict if the claim is not as given any more.
+        """
         await self._patch_status(claim, _NOTHING)
 
     async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> int:
@@ -282,7 +285,9 @@ class Records:
     async def _patch_object(
         self, holding: Holding, body: dict[str, Any], *, subresource: str = ""
     ) -> ResourceClaim:
-        return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
+        written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
+        self._cluster.wrote(written)
+        return written
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
         """The holding's mirror, no older than our last write; of a bound pod the one that was made anew."""
@@ -290,7 +295,7 @@ class Records:
         mirror = self._cluster.mirror(key)
         if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:
             key, mirror = (anew.metadata.namespace, anew.metadata.name), anew
-        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror)):
+        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)):
             return await self._live_mirror(*key)
         return mirror
 

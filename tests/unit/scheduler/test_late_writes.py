@@ -166,3 +166,33 @@ def test_a_late_question_to_a_node_is_refused(play: Any, which: Which) -> None:
         assert RELEASING_FROM_ANNOTATION not in claim.metadata.annotations
 
     play(scenario)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["kept", "deleted"])
+def test_a_record_that_an_earlier_leader_wrote_late_is_cleared(play: Any, deleted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley()
+        await world.add_claim("disk")
+        await world.add_pod("p1", claims=["disk"])
+        await world.settle()
+        late = (await world.client.get(CLAIMS.untyped(), "disk", "default"))["status"]
+        await world.delete_pod("p1")
+        await world.settle()
+
+        await world.client.patch(CLAIMS, "disk", {"status": late}, "default", subresource="status")
+        if deleted:
+            await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle()
+        if deleted:
+            assert await world.mirror("disk") is None
+            return
+        claim = await world.claim("disk")
+        assert claim.status.allocation is None
+        assert not claim.status.reserved_for
+        await world.add_pod("p2", claims=["disk"])
+        await world.settle()
+        assert (await world.pod("p2")).status.phase == "Running"
+
+    play(scenario)
