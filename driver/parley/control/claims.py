@@ -64,10 +64,24 @@ class Claims:
                 await self._releases.tidy(claim)
         elif claim is None or is_stand_in(claim):
             await self._orphan(mirror)
+        elif self._is_void(claim, mirror):
+            await self._records.clear_unknown(claim)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)
         else:
             await self._keep(claim, mirror)
+
+    def _is_void(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
+        """Whether the claim's record shows what nobody holds: a write of an earlier leader came late.
+
+        What the mirror shows as well a pod may be bound with: whoever looks at that pod sees to it.
+        """
+        unknown = claim.status.allocation is not None and self._ledger.get(claim.metadata.uid) is None
+        if not unknown or driver_of_record(claim) not in self._drivers:
+            return False
+        immediate = claim.spec.allocation_mode == "Immediate"
+        shown = mirror is not None and mirror.status.allocation is not None and not immediate
+        return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
     async def _give_up_unused(self, key: Key) -> None:
         """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could

@@ -98,7 +98,7 @@ class Cluster:
             client, BUILTIN_TEMPLATES, on_change=self._telling(lambda to: to.template_mirror_changed)
         )
         self._classes = Reflector(client, CLASSES, on_change=self._telling(lambda to: to.class_changed))
-        self._claims = Reflector(client, CLAIMS, on_change=self._telling(lambda to: to.claim_changed))
+        self._claims = Reflector(client, CLAIMS, on_change=self._claim)
         self._templates = Reflector(client, TEMPLATES, on_change=self._telling(lambda to: to.template_changed))
         self._schedulings = Reflector(
             client,
@@ -193,11 +193,12 @@ class Cluster:
         """Any built-in claim, ours or not."""
         return self._mirrors.get(*key)
 
-    def wrote(self, mirror: BuiltinClaim) -> None:
-        """A write of ours left the mirror like this; the cache may show it later."""
-        known = self.mirror((mirror.metadata.namespace, mirror.metadata.name))
-        if known is not None and known.metadata.uid == mirror.metadata.uid:
-            self.own_writes.note(mirror)
+    def wrote(self, claim: BuiltinClaim | ResourceClaim) -> None:
+        """A write of ours left the claim like this; the cache may show it later."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        known = self.mirror(key) if isinstance(claim, BuiltinClaim) else self.claim(key)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            self.own_writes.note(claim.metadata)
 
     def mirrors(self) -> Iterable[BuiltinClaim]:
         return self._mirrors.values()
@@ -265,9 +266,15 @@ class Cluster:
         if self._listener is not None:
             self._listener.node_changed(old, new)
 
+    def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if old is not None and new is None:
+            self.own_writes.forget(old.metadata)
+        if self._listener is not None:
+            self._listener.claim_changed(old, new)
+
     def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if old is not None and new is None:
-            self.own_writes.forget(old)
+            self.own_writes.forget(old.metadata)
         for claim, present in ((old, False), (new, True)):
             entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
             if claim is None or entry is None or not (owner := owner_pod_uid(claim)):

@@ -25,7 +25,6 @@ from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
 from parley.control.podclaims import NODES, Topic
 from parley.control.records import Records
-from parley.control.standin import driver_of_record
 from parley.control.suitable import SuitableNodes
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
@@ -106,8 +105,7 @@ class Immediate:
             if not holding.outside:
                 await self._record(claim, holding)
         elif claim.status.allocation is not None:
-            if driver_of_record(claim) in self._drivers:
-                await self._records.clear_unknown(claim)
+            return  # a driver's outside, or one that was not ours and is cleared by now
         elif class_ is None or class_.driver_name not in self._drivers:
             self._leave_line(key)
         elif not self._paused(claim, class_):

@@ -72,7 +72,7 @@ class PodClaim:
         """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
         assert self.mirror is not None
         allocation, holding = self.mirror.status.allocation, self.holding
-        if self.own_writes.unseen(self.mirror):
+        if self.own_writes.unseen(self.mirror.metadata):
             return ClaimState.STALE
         if holding is None and allocation is None:
             return ClaimState.PENDING
@@ -84,11 +84,17 @@ class PodClaim:
             return ClaimState.MISPLACED
         if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
             return ClaimState.MISPLACED
+        if not pod.spec.node_name and self._is_made_anew(holding):
+            return ClaimState.MISPLACED
         if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
             return ClaimState.CLEARED if holding.recorded else ClaimState.UNWRITTEN
         return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
+
+    def _is_made_anew(self, holding: Holding) -> bool:
+        """Whether the holding was made for an earlier object of a generated claim, which somebody deleted."""
+        return self.mirror is not None and not holding.named and self.mirror.metadata.uid != holding.uid
 
     def is_given_up(self, pod: Pod) -> bool:
         """Whether the scheduler gave up the node that it had chosen: all that were offered are as good to it now,
@@ -98,6 +104,8 @@ class PodClaim:
 
     def _recorded(self, pod: Pod, holding: Holding) -> bool:
         assert self.mirror is not None
+        if holding.uncertain or holding.record_uncertain:
+            return False  # what is shown may be cleared by a write that is still on its way
         if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
             return False
         return self.is_reserved(pod)

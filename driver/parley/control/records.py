@@ -75,12 +75,7 @@ class Records:
 
     async def _write_claim(self, holding: Holding) -> None:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
-        status = used if holding.outside else {**allocation_status(holding), **used}
-        try:
-            await self._patch_claim(holding, status)
-        except OutcomeUnknown:
-            holding.record_uncertain = True
-            raise
+        await self._patch_claim(holding, used if holding.outside else {**allocation_status(holding), **used})
 
     async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> int:
         """Record what a named claim holds, with a condition. Returns the claim's new resourceVersion.
@@ -106,7 +101,10 @@ class Records:
         return True
 
     async def clear_unknown(self, claim: ResourceClaim) -> None:
-        """A named claim's record shows an allocation of which its driver knows nothing: it is void."""
+        """A named claim's record shows an allocation of which its driver knows nothing: it is void.
+
+        Raises Conflict if the claim is not as given any more.
+        """
         await self._patch_status(claim, _NOTHING)
 
     async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> int:
@@ -177,7 +175,7 @@ class Records:
             if holding.named:
                 state = "allocated,reserved" if users else "allocated"
                 shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
-                await self._take_out(holding, shown)
+                await self._patch_claim(holding, shown)
         except NotFound:
             pass  # the claim was forced away
 
@@ -213,7 +211,7 @@ class Records:
         Raises Busy if the mirror is reserved for pods that the holding does not know.
         """
         mirror = await self._mirror(holding)
-        if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
+        if mirror is None or not _stands_for(mirror, holding):
             return
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
@@ -239,7 +237,7 @@ class Records:
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
         try:
-            await self._take_out(holding, {**_NOTHING, **self._released(holding)})
+            await self._patch_claim(holding, {**_NOTHING, **self._released(holding)})
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -263,34 +261,49 @@ class Records:
         status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
         await self._patch_claim(holding, status)
 
-    async def _take_out(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        """Make sure that the claim's record shows no more than that, and that no write of ours can bring it back.
+    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
 
         What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
         to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
         """
-        before = self._cluster.claim((holding.namespace, holding.claim))
-        meta = (await self._patch_claim(holding, status)).metadata
-        unchanged = before is not None and before.metadata.resource_version == meta.resource_version
-        if holding.record_uncertain and unchanged:
-            settled = {f"{GROUP}/settled": meta.resource_version}
-            body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
-            await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        body: dict[str, Any] = {"status": status}
+        if claim is not None:
+            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
+        try:
+            meta = (await self._patch_object(holding, body, subresource="status")).metadata
+            unchanged = claim is not None and claim.metadata.resource_version == meta.resource_version
+            if holding.record_uncertain and unchanged:
+                settled = {f"{GROUP}/settled": meta.resource_version}
+                body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
+                await self._patch_object(holding, body)
+        except OutcomeUnknown:
+            holding.record_uncertain = True
+            raise
         holding.record_uncertain = False
 
-    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> ResourceClaim:
-        body: dict[str, Any] = {"status": status}
-        if (claim := self._cluster.claim((holding.namespace, holding.claim))) is not None:
-            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
-        return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+    async def _patch_object(
+        self, holding: Holding, body: dict[str, Any], *, subresource: str = ""
+    ) -> ResourceClaim:
+        written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
+        self._cluster.wrote(written)
+        return written
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
-        """The holding's mirror, no older than our last write."""
+        """The holding's mirror, no older than our last write; of a bound pod the one that was made anew."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror)):
+        if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:
+            key, mirror = (anew.metadata.namespace, anew.metadata.name), anew
+        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)):
             return await self._live_mirror(*key)
         return mirror
+
+    def _made_anew(self, holding: Holding) -> BuiltinClaim | None:
+        pods = (self._cluster.pod((user.namespace, user.name)) for user in holding.pods.values())
+        user = next((pod for pod in pods if pod is not None and pod.metadata.uid in holding.pods), None)
+        return self._cluster.generated(user, holding.entry) if user is not None else None
 
     async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
         try:
@@ -299,9 +312,16 @@ class Records:
             return None
 
     async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim, status: Mapping[str, Any]) -> None:
-        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more."""
+        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more.
+
+        Raises Busy if one arrived meanwhile.
+        """
         try:
-            await self._patch_mirror(mirror, status)
+            written = await self._patch_mirror(mirror, status)
+            if holding.uncertain and written.metadata.resource_version == mirror.metadata.resource_version:
+                settled = await self._settle_mirror(holding, mirror)  # nothing was changed, which lets others in
+                if settled.status != written.status:
+                    raise Busy
         except OutcomeUnknown:
             holding.uncertain = True
             raise
@@ -345,6 +365,12 @@ def allocation_status(holding: Holding) -> dict[str, Any]:
 
 def _state(holding: Holding) -> str:
     return "allocated,reserved" if holding.pods else "allocated"
+
+
+def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:
+    """Whether the mirror is one that the holding was, or may have been, recorded in."""
+    same = holding.named or mirror.metadata.uid == holding.uid
+    return same or mirrors.owner_pod_uid(mirror) in holding.pods
 
 
 def _others(mirror: BuiltinClaim, holding: Holding) -> list[dict[str, str]]:

@@ -94,7 +94,8 @@ class Releases:
             return await self._create(holding, node)
         if mirror is None:
             return None
-        body = {"metadata": {"annotations": noted(node, mirror.metadata.uid)}}
+        known = {"resourceVersion": claim.metadata.resource_version} if claim is not None else {}
+        body = {"metadata": {**known, "annotations": noted(node, mirror.metadata.uid)}}
         return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace)
 
     async def _create(self, holding: Holding, node: str) -> ResourceClaim:
@@ -119,11 +120,10 @@ class Releases:
             status.update(allocation_status(holding))
         if conditions is not None:
             status["conditions"] = conditions
-        meta = claim.metadata
         log.info("waits for a receipt", **_fields(holding), node=node)
-        return await self._client.patch(
-            CLAIMS, meta.name, {"status": status}, meta.namespace, subresource="status"
-        )
+        meta = claim.metadata
+        body = {**_as_given(claim), "status": status}
+        return await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
     async def _let_answer(self, claim: ResourceClaim, node: str, uid: str) -> int:
         """From now on the node plugin may answer. Returns the claim's resourceVersion.
@@ -133,7 +133,7 @@ class Releases:
         meta = claim.metadata
         if not is_asked(claim) or owing(claim) != node:
             marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, uid)}
-            body = {"metadata": {"uid": meta.uid, **marked}}
+            body = {"metadata": {**_as_given(claim)["metadata"], **marked}}
             claim = await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
         return int(claim.metadata.resource_version)
 
@@ -168,7 +168,8 @@ class Releases:
     async def _unmark(self, claim: ResourceClaim) -> None:
         meta = claim.metadata
         annotations = {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
-        body = {"metadata": {"uid": meta.uid, "labels": {RELEASING_LABEL: None}, "annotations": annotations}}
+        marks = {"labels": {RELEASING_LABEL: None}, "annotations": annotations}
+        body = {"metadata": {**_as_given(claim)["metadata"], **marks}}
         try:
             if is_record(claim):
                 await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
@@ -206,6 +207,11 @@ def _answered(holding: Holding, node: str) -> None:
 def _notes(claim: ResourceClaim, node: str) -> bool:
     """Whether the claim says all that the node has to know."""
     return owing(claim) == node and bool(prepared_uid(claim))
+
+
+def _as_given(claim: ResourceClaim) -> dict[str, Any]:
+    """The state that a write was decided on: one that arrives late, after the node has answered, is refused."""
+    return {"metadata": {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}}
 
 
 def _fields(holding: Holding) -> dict[str, str]:

@@ -111,3 +111,41 @@ def test_pods_that_go_before_their_claim_was_recorded_leave_nothing(play: Any) -
         assert await world.mirror("common") is None
 
     play(scenario)
+
+
+@pytest.mark.doors("extender")
+def test_what_was_recorded_in_a_claim_that_was_made_anew_is_cleared_there(play: Any, watcher: Any) -> None:
+    """The first built-in claim was deleted before the allocation was in it, and the pod's binding fails."""
+
+    async def scenario(world: World) -> None:
+        dark = deleted = failed = False
+
+        def trouble(call: Call) -> None:
+            nonlocal dark, deleted, failed
+            if call.resource == BUILTIN_CLAIMS and call.subresource == "status" and not deleted:
+                world.server.delete(BUILTIN_CLAIMS, call.name, "default")
+                deleted = dark = True
+            if dark and call.resource in (BUILTIN_CLAIMS, PODS):
+                raise OutcomeUnknown("connection lost")
+            if call.subresource == "binding" and not failed:
+                failed = True
+                raise ServerError(500, "InternalError", "etcdserver: request timed out")
+
+        watching = watcher(world)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(FaultClient(world.server.client(), before=trouble))
+        await world.settle()
+        await world.add_pod("p1", "one")
+        await asyncio.sleep(0.5)
+        await world.add_pod("p2", "one")
+        await asyncio.sleep(0.1)
+        dark = False
+        await world.settle()
+        assert deleted
+        assert failed
+        assert watching.faults == []
+        watching.stop()
+
+    play(scenario)

@@ -137,12 +137,14 @@ class ExtenderDoor:
         problem = verdict.problem
         assert problem is not None
         self._holds.drop(pod.metadata.uid)
-        if not verdict.outside:
-            self._pods.line_up(_key(pod), verdict.line, problem.topics)
         nodes = self._sets.of(names)
+        # What the first of a line can't get another can, on a node that the scheduler left out for the first.
+        line = (verdict.line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else verdict.line
+        if not verdict.outside:
+            self._pods.line_up(_key(pod), line, problem.topics)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
-        rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, verdict.line)
+        rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, line)
         self._rejections.add(pod, rejection)
         return answer
 

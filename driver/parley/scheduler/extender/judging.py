@@ -33,7 +33,8 @@ class Verdict:
     """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it.
 
     `undo`: what the pod holds is of no use and has to be given back first. `outside`: drivers outside are to be
-    asked about the nodes, and to allocate, before one of them will do.
+    asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line only with
+    the same nodes in question.
     """
 
     viable: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Verdict:
     line: Hashable = None
     undo: bool = False
     outside: bool = False
+    by_nodes: bool = False
 
 
 def unusable(pod: Pod, claims: Sequence[PodClaim]) -> bool:
@@ -220,7 +222,7 @@ class Judge:
             found = replace(found, topics=(*found.topics, HELD), transient=True)
         attempt = self._pods.attempt(pod)
         line = waiting_line(pod, asked, attempt, nodes.only) if asked is not None else pod.metadata.uid
-        return Verdict(problem=found, line=line)
+        return Verdict(problem=found, line=line, by_nodes=True)
 
 
 def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[Hold, str]]) -> frozenset[str] | None:
