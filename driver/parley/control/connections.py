@@ -6,6 +6,7 @@ many as there may be, and each after some time: a slow request is no better than
 """
 
 import asyncio
+import logging
 import resource
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,6 +22,7 @@ _LINGERING_SECONDS = 2.0
 """So long what follows a request that was answered already is read, so that the client sees the answer."""
 
 _MOST_FILES = 65_536
+_TOLD_EVERY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ async def limited_app(
             return await handler(request)
 
     app.middlewares.insert(0, counted)
-    runner = web.AppRunner(app, access_log=None, lingering_time=_LINGERING_SECONDS)
+    runner = web.AppRunner(app, access_log=None, lingering_time=_LINGERING_SECONDS, logger=_seldom())
     async with _listening(runner, doorkeepers, port, host, limits) as bound:
         yield bound
 
@@ -184,10 +186,27 @@ async def limited(
         with doorkeepers[0].answering(request.protocol):
             return await answer(request)
 
-    server = web.Server(counted, request_factory=request_factory, access_log=None)
+    server = web.Server(counted, request_factory=request_factory, access_log=None, logger=_seldom())
     runner = web.ServerRunner(server, shutdown_timeout=ending_seconds)
     async with _listening(runner, doorkeepers, address[1], address[0], limits, context) as bound:
         yield bound
+
+
+def _seldom() -> logging.Logger:
+    """aiohttp's log of requests that make no sense or fail, a line in 10 s: anybody can make such requests."""
+    clock, next_one = asyncio.get_running_loop().time, float("-inf")
+
+    def due(_: logging.LogRecord) -> bool:
+        nonlocal next_one
+        told = clock() >= next_one
+        if told:
+            next_one = clock() + _TOLD_EVERY
+        return told
+
+    made = logging.Logger("aiohttp.server")
+    made.parent = logging.getLogger("aiohttp.server")
+    made.addFilter(due)
+    return made
 
 
 @asynccontextmanager

@@ -134,6 +134,17 @@ async def test_headers_have_a_limit(idle: Clients) -> None:
         assert b" 400 " in await reader.readline()
 
 
+async def test_requests_that_make_no_sense_do_not_fill_the_log(
+    idle: Clients, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with small(ANYBODY) as port:
+        for reader, writer in await idle(port, 20):
+            writer.write(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 10_000 + b"\r\n\r\n")
+            assert b" 400 " in await reader.readline()
+
+    assert len(caplog.records) == 1
+
+
 async def test_a_server_without_routes_is_limited_alike(idle: Clients) -> None:
     async def answer(_: web.BaseRequest) -> web.Response:
         return web.Response(text="ok")
