@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from parley.api.markers import Rule, rules
+from parley.api.markers import Moment, Rule, rules
 
 
 class Model(BaseModel):
@@ -63,7 +63,7 @@ class Condition(Model):
         str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     ]
     message: Annotated[str, Field(max_length=32768)]
-    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    last_transition_time: Annotated[str, Moment()]
     observed_generation: Annotated[int, Field(ge=0)] | None = None
 
 

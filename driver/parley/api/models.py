@@ -234,8 +234,19 @@ class ResourceClaim(Model):
 class TemplateMeta(Model):
     """Labels and annotations for the claims made from a template."""
 
-    labels: Annotated[dict[ShortText, ShortText], Field(max_length=128)] = {}
-    annotations: Annotated[dict[str, str], Field(max_length=128)] = {}
+    labels: Annotated[
+        dict[str, ShortText],
+        Field(max_length=128),
+        Rule(
+            "self.all(name, size(name) <= 317 && size(self[name]) <= 63)",
+            "the name of a label has at most 317 characters (63 after its prefix), its value at most 63.",
+        ),
+    ] = {}
+    annotations: Annotated[
+        dict[str, Annotated[str, Field(max_length=262144)]],
+        Field(max_length=128),
+        Rule("self.all(name, size(name) <= 317)", "the name of an annotation has at most 317 characters."),
+    ] = {}
 
 
 class TemplateSpec(Model):

@@ -1,12 +1,15 @@
 """What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over) and
 `/leads` (it has done so)."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from parley.control.connections import limited_app
+from parley.control.exposition import CONTENT_TYPE, Exposition
 
 Ready = Callable[[], bool]
 
@@ -22,8 +25,10 @@ def process_figures() -> CollectorRegistry:
 def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda: False) -> web.Application:
     """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
 
+    exposition = Exposition(registry, time.monotonic)
+
     async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=exposition.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -45,11 +50,5 @@ def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda
 @asynccontextmanager
 async def served(app: web.Application, port: int, host: str | None = None) -> AsyncIterator[int]:
     """Serve on `host`, or on all addresses, within the block; gives the port, a free one if 0 was asked for."""
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with limited_app(app, port, host) as bound:
+        yield bound

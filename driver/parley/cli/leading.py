@@ -22,6 +22,8 @@ import typer
 
 from parley.cli.endpoints import application, process_figures, served
 from parley.cli.logs import LogFormat, LogLevel
+from parley.control import loop_lag
+from parley.control.connections import allow_many_files
 from parley.control.measured import MeasuredClient
 from parley.control.metrics import Metrics
 from parley.kube.client import Client
@@ -120,6 +122,7 @@ def unique(identity: str) -> str:
 def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[Beside] = ()) -> None:
     """Serve until SIGTERM or SIGINT; exits with a status other than 0 if that cannot be."""
     _seldom_look_for_garbage()
+    allow_many_files()
     try:
         asyncio.run(_run(api_client(kubeconfig), options, make, beside))
     except NoConfiguration as error:
@@ -194,6 +197,7 @@ async def serve(
         return bool(leading) and ready() and elector.held()
 
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(loop_lag.watched(metrics))
         if options.metrics_port is not None:
             routes = application(ready, metrics.registry, leads)
             await stack.enter_async_context(served(routes, options.metrics_port))

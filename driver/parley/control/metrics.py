@@ -28,6 +28,7 @@ Family = GaugeMetricFamily | CounterMetricFamily
 _BINDING_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALL_SECONDS = (0.0001, 0.001, 0.01, 0.1, 1, 10, 60, 600)
 _WRITE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 4)
+_LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -171,6 +172,12 @@ class Metrics:
         self.cached_objects = self._gauge("parley_cached_objects", "Objects in memory.", ["resource"])
         self.watch_restarts = self._reading(
             CounterMetricFamily, "parley_watch_restarts", "Watches that ended.", ["resource", "cause"]
+        )
+        self.loop_lag = Histogram(
+            "parley_event_loop_lag_seconds",
+            "How late the event loop was, looked at every 100 ms.",
+            registry=self.registry,
+            buckets=_LAG_SECONDS,
         )
         self.leader = self._gauge("parley_leader", "1 while this process may write.")
 

@@ -121,7 +121,7 @@ def _quantities(body: Any, path: str) -> Iterator[str]:
 
 def _amounts(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, amount in amounts.items():
-        value = amount.get("value") if isinstance(amount, dict) else amount
+        value: Any = amount.get("value") if isinstance(amount, dict) else amount
         try:
             parse(str(value))
         except ValueError as error:

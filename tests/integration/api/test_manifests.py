@@ -12,7 +12,7 @@ from parley.devcluster import Cluster
 pytestmark = pytest.mark.cluster
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-WORKLOADS = {"Deployment", "DaemonSet", "ConfigMap", "PodDisruptionBudget"}
+WORKLOADS = {"Deployment", "DaemonSet", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget"}
 
 
 def kinds(cluster: Cluster, folder: str) -> set[str]:

@@ -75,3 +75,20 @@ def test_no_container_has_privileges(file: str) -> None:
     assert security["readOnlyRootFilesystem"] is True
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert pod_spec(file)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_who_may_connect_is_limited_for_each_program() -> None:
+    policies = list(yaml.safe_load_all((WORKLOADS / "network-policy.yaml").read_text()))
+    programs = {
+        document["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"]
+        for file in ("controller.yaml", "node-plugin.yaml")
+        for document in yaml.safe_load_all((WORKLOADS / file).read_text())
+        if document["kind"] in ("Deployment", "DaemonSet")
+    }
+
+    assert {
+        policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for policy in policies
+    } == programs
+    assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
+    named = {port["port"] for policy in policies for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert named <= {port["name"] for port in container("controller.yaml")["ports"]}

@@ -2,7 +2,8 @@
 
 What a structural schema cannot have is rewritten: references are put in place, "or null" is dropped (an absent
 field says the same), titles go. Free dictionaries keep their unknown fields, other objects list theirs all.
-Lists are atomic unless their field is marked otherwise (`parley.api.markers.ListMap`).
+Lists are atomic unless their field is marked otherwise (`parley.api.markers.ListMap`). What the names in a
+dictionary have to be is a rule in CEL. Everything that a model checks is in its schema, or there is none.
 """
 
 from collections.abc import Mapping
@@ -11,45 +12,45 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from parley.api.markers import RULES
+from parley.api.crd.constraints import check_constraints
+from parley.api.crd.unsupported import UnsupportedSchema
+from parley.api.markers import MOMENT, RULES, Rule
 
 Schema = dict[str, Any]
 
 _ORDER = (
     *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength"),
-    *("minimum", "maximum", "minItems", "maxItems", "maxProperties", "required", "properties"),
+    *("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"),
+    *("minProperties", "maxProperties", "required", "properties"),
     *("additionalProperties", "items", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
     *("x-kubernetes-preserve-unknown-fields", RULES),
 )
 
 
-class UnsupportedSchema(TypeError):
-    """Raised when a model has a field that no structural schema can describe."""
-
-    def __init__(self, path: str, keyword: str) -> None:
-        super().__init__(
-            f"{path} has {keyword!r} in its JSON schema, which a structural schema cannot say; use a simpler type"
-        )
+_STRUCTURAL_FORMATS = {MOMENT: "date-time", "int64": "int64", "int32": "int32"}
+_REMEDY = "use a simpler type"
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
     """The `openAPIV3Schema` of a kind: with its description, `metadata` left to Kubernetes.
 
-    Raises UnsupportedSchema, with the field's path, for a type that has no structural form.
+    Raises UnsupportedSchema, with the field's path and the constraint, for what has no structural form.
     """
+    check_constraints(model)
     document = model.model_json_schema(by_alias=True)
     definitions = document.pop("$defs", {})
     properties = document["properties"]
     properties["apiVersion"] = {"type": "string", "description": "Group and version of the object."}
     properties["kind"] = {"type": "string", "description": "Kind of the object."}
     properties["metadata"] = {"type": "object"}
-    return _Rewriting(definitions).rewrite(document, "")
+    return _Rewriting(model.__name__, definitions).rewrite(document, "")
 
 
 class _Rewriting:
-    """Knows the definitions that references point to."""
+    """Knows the model's name, and the definitions that references point to."""
 
-    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+    def __init__(self, model: str, definitions: Mapping[str, Schema]) -> None:
+        self._model = model
         self._definitions = definitions
 
     def rewrite(self, schema: Schema, path: str) -> Schema:
@@ -57,6 +58,9 @@ class _Rewriting:
         flat.pop("title", None)
         if "const" in flat:
             flat["enum"] = [flat.pop("const")]
+        _say_bounds_apart(flat)
+        if "format" in flat:
+            flat["format"] = self._format(flat["format"], path)
         if not _worth_showing(flat.get("default"), path):
             flat.pop("default", None)
         kind = flat.get("type")
@@ -67,7 +71,21 @@ class _Rewriting:
             self._rewrite_object(flat, path)
         elif kind == "integer":
             flat.setdefault("format", "int64")
-        return _ordered(flat, path)
+        return self._ordered(flat, path)
+
+    def _format(self, name: str, path: str) -> str:
+        """Of most formats the API server takes another view than pydantic, or none."""
+        if name not in _STRUCTURAL_FORMATS:
+            raise UnsupportedSchema(
+                self._model, path, f"the format {name!r}", "use a text; markers.Moment for times"
+            )
+        return _STRUCTURAL_FORMATS[name]
+
+    def _ordered(self, schema: Schema, path: str) -> Schema:
+        for keyword in schema:
+            if keyword not in _ORDER:
+                raise UnsupportedSchema(self._model, path, f"{keyword!r} in its JSON schema", _REMEDY)
+        return {keyword: schema[keyword] for keyword in _ORDER if keyword in schema}
 
     def _flat(self, schema: Schema) -> Schema:
         """Without `$ref` and `anyOf`; what stands beside them has precedence, rules of both are kept."""
@@ -88,21 +106,33 @@ class _Rewriting:
             flat["properties"] = {
                 name: self.rewrite(inner, f"{path}.{name}") for name, inner in flat["properties"].items()
             }
-        flat.pop("propertyNames", None)
+        if names := flat.pop("propertyNames", None):
+            flat[RULES] = [*flat.get(RULES, ()), self._rule_of_names(names, path)]
         inner = flat.pop("additionalProperties", None)
         if isinstance(inner, dict):
             flat["additionalProperties"] = self.rewrite(inner, f"{path}[*]")
         elif inner is True:
             flat["x-kubernetes-preserve-unknown-fields"] = True
 
+    def _rule_of_names(self, names: Schema, path: str) -> Schema:
+        """Names are limited in CEL alone. It can't look at their characters: that would cost too much."""
+        for keyword in names:
+            if keyword not in ("type", "minLength", "maxLength"):
+                raise UnsupportedSchema(self._model, f"{path}[key]", repr(keyword), "limit its length alone")
+        least, most = names.get("minLength", 0), names.get("maxLength")
+        upper = f" && size(name) <= {most}" if most is not None else ""
+        told = f"{least} to {most} characters" if most is not None else f"at least {least} characters"
+        return dict(Rule(f"self.all(name, size(name) >= {least}{upper})", f"each name must have {told}.").entry())
+
+
+def _say_bounds_apart(flat: Schema) -> None:
+    """A limit that is itself excluded is a flag beside it there."""
+    for keyword in ("minimum", "maximum"):
+        excluded = f"exclusive{keyword.capitalize()}"
+        if (bound := flat.get(excluded)) is not None:
+            flat[keyword], flat[excluded] = bound, True
+
 
 def _worth_showing(default: object, path: str) -> bool:
     """Whether the API server should write a default into the object: what a user could have said, and did not."""
     return isinstance(default, str | bool) and default != "" and not path.startswith(".status")
-
-
-def _ordered(schema: Schema, path: str) -> Schema:
-    for keyword in schema:
-        if keyword not in _ORDER:
-            raise UnsupportedSchema(path or "the object", keyword)
-    return {keyword: schema[keyword] for keyword in _ORDER if keyword in schema}

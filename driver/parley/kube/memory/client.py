@@ -5,6 +5,8 @@ does then happens at once.
 """
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,7 +134,14 @@ class MemoryClient(Client):
 
 
 def _copied(body: Any) -> Any:
-    return orjson.loads(orjson.dumps(body))
+    """As a server reads it: half a surrogate pair is no character."""
+    try:
+        return orjson.loads(orjson.dumps(body))
+    except TypeError:
+        return json.loads(_HALF.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 async def _woken(history: History, limit: float) -> bool:

@@ -18,6 +18,7 @@ from parley.api.names import GROUP
 from parley.api.resources import Resource
 from parley.kube.memory import builtin_claims, pods
 from parley.kube.memory.refusals import Fault
+from parley.kube.memory.schema import Check, checker
 from parley.kube.memory.structure import broken_rules, list_maps, nulls, ruled, schema_of, settled
 
 Json = dict[str, Any]
@@ -60,7 +61,8 @@ class Traits:
     `metadata_with_status` is what of the metadata a write of the status changes too.
 
     `settle` gives an object the form in which it is stored, `defaults` what a new one has besides, `adjust` what
-    follows from a change (old, new). `nulls` tells what an apply must not leave null.
+    follows from a change (old, new). `nulls` tells what an apply must not leave null, `schema` what in
+    an object is not as its CRD says.
     """
 
     custom: bool = False
@@ -70,7 +72,7 @@ class Traits:
     generation: Generation = Generation.NEVER
     list_maps: Mapping[Fields, Fields] = field(default_factory=lambda: _EVERYWHERE)
     atomic: frozenset[Fields] = frozenset()
-    model: type[BaseModel] | None = None
+    schema: Check | None = None
     settle: Callable[[Json], Json] = without_nulls
     nulls: Callable[[Json], Sequence[Fault]] = lambda _: ()
     defaults: Callable[[Json], Json] = lambda body: body
@@ -83,7 +85,7 @@ def _maps(own: Mapping[Fields, Fields]) -> Mapping[Fields, Fields]:
 
 
 def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
-    """A kind of ours is described by its model."""
+    """A kind of ours is described by its CRD, which is made from the model."""
     schema = schema_of(model)
     with_rules = ruled(schema)
     return Traits(
@@ -91,7 +93,7 @@ def _ours(model: type[BaseModel], *, status: bool = False) -> Traits:
         status=status,
         generation=Generation.ALL_BUT_STATUS if status else Generation.ALL,
         list_maps=_maps(dict(list_maps(schema))),
-        model=model,
+        schema=checker(schema),
         settle=lambda body: settled(body, schema),
         nulls=lambda body: list(nulls(body, schema)),
         rules=(lambda old, new: list(broken_rules(old, new, with_rules)),),

@@ -19,10 +19,11 @@ from parley.kube.client import (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one field of an object."""
+    """What is wrong with one field of an object. `blocking`: the server of a CRD looks at no rules besides."""
 
     field: str
     message: str
+    blocking: bool = False
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"

@@ -2,7 +2,7 @@
 
 The schemas are those of the CRDs, made from the models. The rules in them are CEL, which is not interpreted here:
 `RULES_IN_PYTHON` says each in Python, and a unit test that none is missing there: an unknown rule always holds.
-What a single field may hold is left to the models themselves.
+What a single field may hold is checked in `schema`.
 Source: "Specifying a structural schema" and "Validation rules" in the Kubernetes documentation (1.37).
 """
 
@@ -126,6 +126,13 @@ _REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
 _NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
 RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
     "self == oldSelf": _unchanged,
+    "self.all(name, size(name) >= 1 && size(name) <= 253)": (
+        lambda _, named: all(1 <= len(name) <= 253 for name in named)
+    ),
+    "self.all(name, size(name) <= 317)": lambda _, named: all(len(name) <= 317 for name in named),
+    "self.all(name, size(name) <= 317 && size(self[name]) <= 63)": (
+        lambda _, named: all(len(name) <= 317 and len(value) <= 63 for name, value in named.items())
+    ),
     "!has(self.allocation) || has(self.driverName)": (
         lambda _, status: "allocation" not in status or "driverName" in status
     ),

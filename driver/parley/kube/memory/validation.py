@@ -1,47 +1,40 @@
-"""Whether the server takes an object: its metadata, the kind's model and rules; every fault is told at once."""
+"""Whether the server takes an object: its metadata, the kind's schema and rules; every fault is told at once."""
 
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+import msgspec
 
+from parley.api import builtin
 from parley.api.resources import Resource
 from parley.kube.memory import naming
 from parley.kube.memory.kinds import Json, Traits
-from parley.kube.memory.refusals import Fault, invalid
+from parley.kube.memory.refusals import Fault, bad_request, invalid
 
-_NOT_BLOCKING = frozenset(
-    {"string_pattern_mismatch", "string_too_short", "too_short", "greater_than_equal", "less_than_equal"}
+_UNCHECKED = Fault(
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
 )
-"""Faults of pydantic's with which the server of a CRD still looks at the rules; others come alone."""
 
 
 def check(resource: Resource[Any], traits: Traits, old: Json | None, new: Json) -> None:
-    """Raise Invalid if the object breaks a rule of its kind."""
-    wrong = _wrong(traits.model, new) if traits.model else []
+    """Raise Invalid if the object breaks a rule of its kind, BadRequest if its metadata is of other types."""
+    _check_types(new["metadata"])
+    wrong: list[Fault] = []
+    if traits.schema is not None:
+        traits.schema(new, None, wrong)
     named = naming.faults(old["metadata"] if old else None, new["metadata"], custom=traits.custom)
-    faults = [*named, *map(_fault, wrong)]
-    if all(detail["type"] in _NOT_BLOCKING for detail in wrong):
+    faults = [*named, *wrong]
+    if any(fault.blocking for fault in wrong):
+        faults.append(_UNCHECKED)
+    else:
         faults += [fault for rule in traits.rules for fault in rule(old, new)]
     if faults:
         raise invalid(resource, new["metadata"]["name"], faults)
 
 
-def _wrong(model: type[BaseModel], body: Json) -> list[ErrorDetails]:
+def _check_types(meta: Json) -> None:
     try:
-        model.model_validate(body)
-    except ValidationError as error:
-        return error.errors(include_url=False)
-    return []
-
-
-def _fault(detail: ErrorDetails) -> Fault:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    return Fault("".join(parts).removeprefix("."), _told(detail["type"], detail["msg"], detail.get("input")))
-
-
-def _told(kind: str, message: str, value: Any) -> str:
-    if kind == "missing":
-        return "Required value"
-    shown = value if isinstance(value, str | int | float | bool) else type(value).__name__
-    return f"Invalid value: {shown!r}: {message}"
+        msgspec.convert(meta, builtin.ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"the object provided is unrecognized (metadata: {error})") from None

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import web
 
+from parley.control.connections import SCHEDULER, limited
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.wire import BadCall
 
@@ -18,6 +19,9 @@ LARGEST_CALL = 16 * 1024 * 1024
 """In bytes: a pod of the largest size, and 50,000 nodes with the longest names."""
 
 NO_MORE = "this process does not lead any more"
+
+READING_SECONDS = 10.0
+"""So long a call may take to arrive."""
 
 ENDING_SECONDS = 1.0
 """So long calls that are under way get when the process ends: it does not lead any more, so that a bind that waits
@@ -68,7 +72,11 @@ class _Calls:
             return _not_yet()
         if name not in door.verbs:
             return web.Response(text=f"there is no verb {name}: {', '.join(door.verbs)}", status=404)
-        body = await request.read()
+        try:
+            async with asyncio.timeout(READING_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            return web.Response(text=f"the call was not complete within {READING_SECONDS:g} s", status=408)
         try:
             return web.Response(body=await door.answer(name, body), headers=_JSON)
         except BadCall as error:
@@ -91,14 +99,7 @@ async def serving(
     leading: Leading, host: str, port: int, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve within the block; gives the port, a free one if 0 was asked for."""
-    server = web.Server(_Calls(leading).handle, request_factory=_request, access_log=None)
-    runner = web.ServerRunner(server, shutdown_timeout=ENDING_SECONDS)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port, ssl_context=context)
-        await site.start()
-        bound: int = runner.addresses[0][1]
+    handle = _Calls(leading).handle
+    async with limited(handle, _request, (host, port), SCHEDULER, context, ENDING_SECONDS) as bound:
         log.info("extender", address=f"{host}:{bound}", tls=context is not None)
         yield bound
-    finally:
-        await runner.cleanup()

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import structlog.testing
 
+from parley.control.connections import allow_many_files
 from parley.devcluster.certificates import Authority
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.certificates import Certificates
@@ -183,3 +184,21 @@ async def test_certificates_that_are_just_being_replaced_leave_the_known_ones_in
         key.write_bytes(whole)
         async with asking(port, scheduler(made)) as ask:
             assert (await ask("filter", b"{}"))[0] == 200
+
+
+async def test_a_burst_of_bindings_loses_no_connection() -> None:
+    """kube-scheduler opened up to 660 connections at a time; an error on one of them costs a pod its backoff."""
+    allow_many_files()
+    async with serving(Echo, "127.0.0.1", 0) as port:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+        async with aiohttp.ClientSession(connector=connector) as session:
+
+            async def bind(number: int) -> str:
+                async with session.post(f"http://127.0.0.1:{port}/bind", data=str(number)) as answer:
+                    return await answer.text()
+
+            expected = [f"bind {number}" for number in range(700)]
+            first = await asyncio.gather(*(bind(number) for number in range(700)))
+            again = await asyncio.gather(*(bind(number) for number in range(700)))
+
+    assert list(first) == list(again) == expected

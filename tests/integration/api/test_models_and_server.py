@@ -1,0 +1,155 @@
+"""What the real API server takes of each of our kinds, the model reads; what the one in memory takes is the same.
+
+The objects are made from the CRDs, with texts, numbers, lists and names at limits, of wrong types, null, odd.
+Nothing is kept (`dryRun`), so that one moment of a server does for thousands.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from tests.cluster.mutated import METADATA, mutated
+
+from parley.api.crd import structural_schema
+from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
+from parley.devcluster import Cluster
+from parley.devcluster.api import ApiError
+from parley.kube.client import ApiError as Refused
+from parley.kube.memory import MemoryServer
+
+pytestmark = pytest.mark.cluster
+
+KINDS = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS)
+EXAMPLES = 400
+NAMESPACE = "default"
+
+
+def content_of(resource: Resource[Any], *parts: str) -> dict[str, Any]:
+    """The schema of the object without what all kinds have, or with these parts only."""
+    schema = structural_schema(resource.type)
+    left = parts or tuple(schema["properties"].keys() - {"apiVersion", "kind", "metadata"})
+    required = [name for name in schema.get("required", ()) if name in left]
+    return {
+        "type": "object",
+        "properties": {name: schema["properties"][name] for name in left},
+        "required": required,
+    }
+
+
+def object_of(resource: Resource[Any], meta: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    identity = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return {**content, **identity, "metadata": {**meta, "name": "mutated"}}
+
+
+def real(cluster: Cluster, method: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
+    """What the server would keep, or its refusal."""
+    kind = "application/json" if method == "POST" else "application/merge-patch+json"
+    try:
+        kept: dict[str, Any] = cluster.api.request(method, f"{path}?dryRun=All", body, kind)
+        return kept
+    except ApiError as error:
+        if error.status not in (400, 422):
+            raise
+        return str(error)
+
+
+async def in_memory(resource: Resource[Any], body: dict[str, Any], status: Any = None) -> dict[str, Any] | str:
+    client, untyped = MemoryServer().client(), resource.untyped()
+    namespace = NAMESPACE if resource.namespaced else None
+    try:
+        kept = await client.create(untyped, json.loads(json.dumps(body)), namespace)
+        if status is None:
+            return kept
+        return await client.patch(untyped, "mutated", {"status": status}, namespace, subresource="status")
+    except Refused as error:
+        if error.status not in (400, 422):
+            raise
+        return str(error)
+
+
+def agree(real: dict[str, Any] | str, memory: dict[str, Any] | str) -> None:
+    """Both refuse, or both keep the same."""
+    if isinstance(real, str) or isinstance(memory, str):
+        assert isinstance(real, str) == isinstance(memory, str), f"real: {real}\nin memory: {memory}"
+        return
+    for field in (real.keys() | memory.keys()) - {"metadata"}:
+        assert memory.get(field) == real.get(field), field
+    for field in ("labels", "annotations", "finalizers"):
+        assert memory["metadata"].get(field) == real["metadata"].get(field), field
+
+
+@pytest.fixture(scope="module")
+def server(control_plane: Cluster) -> Iterator[Cluster]:
+    """The server, over one connection."""
+    with control_plane.api.kept_open():
+        yield control_plane
+
+
+ours = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+
+
+@pytest.mark.parametrize("resource", KINDS, ids=lambda resource: resource.plural)
+def test_what_the_server_takes_the_model_reads(server: Cluster, resource: Resource[Any]) -> None:
+    path = resource.path(NAMESPACE if resource.namespaced else None)
+
+    @seed(11)
+    @ours
+    @given(METADATA, mutated(content_of(resource)))
+    def check(meta: dict[str, Any], content: dict[str, Any]) -> None:
+        body = object_of(resource, meta, content)
+        kept = real(server, "POST", path, body)
+        if not isinstance(kept, str):
+            resource.decode(json.dumps(kept).encode())
+        agree(kept, asyncio.run(in_memory(resource, body)))
+
+    check()
+
+
+def test_what_the_server_takes_for_a_claims_status_the_model_reads(server: Cluster) -> None:
+    claim = object_of(CLAIMS, {}, {"spec": {"resourceClassName": "gpu"}})
+    server.api.post(CLAIMS.path(NAMESPACE), claim)
+
+    @seed(11)
+    @ours
+    @given(mutated(content_of(CLAIMS, "status")))
+    def check(content: dict[str, Any]) -> None:
+        status = content.get("status")
+        path = CLAIMS.path(NAMESPACE, "mutated", "status")
+        kept = real(server, "PATCH", path, {"status": status})
+        if not isinstance(kept, str):
+            CLAIMS.decode(json.dumps(kept).encode())
+        if status is not None:
+            agree(kept, asyncio.run(in_memory(CLAIMS, claim, status)))
+
+    try:
+        check()
+    finally:
+        server.api.request("DELETE", CLAIMS.path(NAMESPACE, "mutated"))
+
+
+@pytest.mark.parametrize("size", [253, 254, 317, 318])
+def test_a_label_of_a_template_is_as_long_as_kubernetes_takes_it(server: Cluster, size: int) -> None:
+    """254 characters passed the server and stopped the watch of templates."""
+    name = "x." * ((size - 64) // 2) + "y" * ((size - 64) % 2 + 1) + "/" + "a" * 63
+    labels = {name[-size:].lstrip("."): "a"}
+    body = object_of(
+        TEMPLATES, {}, {"spec": {"metadata": {"labels": labels}, "spec": {"resourceClassName": "gpu"}}}
+    )
+
+    kept = real(server, "POST", TEMPLATES.path(NAMESPACE), body)
+
+    if size <= 317:
+        assert not isinstance(kept, str)
+        assert TEMPLATES.decode(json.dumps(kept).encode()).spec.metadata.labels == labels
+    else:
+        assert (
+            "the name of a label has at most 317 characters (63 after its prefix), its value at most 63." in kept
+        )

@@ -1,0 +1,72 @@
+"""How late the event loop is, is counted, and told when it is much; seldom, however often it happens."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from parley.control.loop_lag import LoopLag, watched
+from parley.control.metrics import Metrics
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"parley_event_loop_lag_seconds_{name}", labels)
+
+
+def warnings(lags: Iterator[tuple[float, float]], clock: Clock) -> list[dict[str, object]]:
+    lag = LoopLag(Metrics(), clock)
+    with capture_logs() as told:
+        for when, seconds in lags:
+            clock.now = when
+            lag.saw(seconds)
+    return [{key: line[key] for key in ("event", "log_level", "seconds", "times")} for line in told]
+
+
+def test_a_quarter_of_a_second_is_told(clock: Clock) -> None:
+    assert warnings(iter([(0.0, 0.25), (1.0, 0.3)]), clock) == [
+        {"event": "the event loop was late", "log_level": "warning", "seconds": 0.3, "times": 1}
+    ]
+
+
+def test_it_is_told_once_in_30_seconds(clock: Clock) -> None:
+    told = warnings(((float(second), 1.0) for second in range(31)), clock)
+
+    assert [line["times"] for line in told] == [1, 30]
+
+
+@pytest.mark.looptime
+async def test_each_look_is_counted() -> None:
+    metrics = Metrics()
+
+    async with watched(metrics):
+        await asyncio.sleep(1.05)
+
+    assert sample(metrics, "count") == 10
+    assert sample(metrics, "bucket", le="0.005") == 10
+
+
+@pytest.mark.looptime
+async def test_what_keeps_the_loop_busy_is_seen(clock: Clock) -> None:
+    metrics = Metrics()
+    measuring = asyncio.create_task(LoopLag(metrics, clock).run())
+    await asyncio.sleep(0)
+    clock.now += 1.1  # as if something had kept the loop busy
+
+    await asyncio.sleep(0.15)
+    measuring.cancel()
+
+    assert sample(metrics, "sum") == pytest.approx(1.0)
