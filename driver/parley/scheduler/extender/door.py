@@ -138,7 +138,7 @@ class ExtenderDoor:
         assert problem is not None
         self._holds.drop(pod.metadata.uid)
         if not verdict.outside:
-            self._pods.line_up(_key(pod), verdict.line, problem.topics)
+            self._pods.line_up(_key(pod), verdict.line, problem.topics, verdict.helps)
         nodes = self._sets.of(names)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
