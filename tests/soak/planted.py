@@ -139,7 +139,13 @@ BUGS: Mapping[str, Bug] = {
     "a leader never gives up": Bug(
         ((LeaseElector, "_remaining", lambda _self: 1.0),), ("wrote without lease",), lease=True
     ),
-    "nobody wakes who waits": Bug(((WaitingLines, "wake", lambda _self, _topic: []),), ("waits in vain",)),
+    "nobody wakes who waits": Bug(
+        (
+            (WaitingLines, "wake", lambda _self, _topic: []),
+            (WaitingLines, "sort_out", lambda _self, _topic, _nodes: ([], [])),
+        ),
+        ("waits in vain",),
+    ),
     "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),

@@ -71,6 +71,7 @@ class Listener(Protocol):
     """Hears of changes, after the cache has them. `None` stands for "not there"."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
+    def room_made(self, node: str) -> None: ...
     def node_changed(self, old: Node | None, new: Node | None) -> None: ...
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None: ...
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None: ...
@@ -86,7 +87,7 @@ class Cluster:
 
     def __init__(self, client: Client) -> None:
         self._listener: Listener | None = None
-        self.usage = Usage()
+        self.usage = Usage(self._room_made)
         self.own_writes = OwnWrites()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
@@ -255,6 +256,10 @@ class Cluster:
             self.usage.put(new.metadata.uid, new.spec.node_name, requested(new))
         if self._listener is not None:
             self._listener.pod_changed(old, new)
+
+    def _room_made(self, node: str) -> None:
+        if self._listener is not None:
+            self._listener.room_made(node)
 
     def _node(self, old: Node | None, new: Node | None) -> None:
         if new is not None:

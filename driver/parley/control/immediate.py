@@ -10,8 +10,9 @@ controller, which allocate such claims by themselves.
 """
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from parley.api import reasons
@@ -31,9 +32,12 @@ from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
-from parley.negotiation.waiting import WaitingLines
+from parley.negotiation.waiting import Helps, WaitingLines
 from parley.sdk import PermanentError, PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
+
+UP_TO_DATE_SECONDS = 60.0
+"""So old may be what is told of a waiting claim about nodes on which something changed that does not help it."""
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""
@@ -83,10 +87,14 @@ class Immediate:
         self._attempts: dict[Key, _Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
 
-    def wake(self, topic: Topic) -> None:
-        """Something changed: look again at the first of each line that it may help."""
-        for key in self._lines.wake(topic):
+    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
+        """Something changed, on these nodes alone if they are given: look again at the first of each line that it
+        may help. What the others are told may be otherwise now, too, but not so soon."""
+        helped, others = self._lines.sort_out(topic, nodes)
+        for key in helped:
             self._queue.add(key)
+        for key in others:
+            self._queue.add_after(key, UP_TO_DATE_SECONDS)
 
     def forget(self, key: Key) -> None:
         """The claim is gone, or on its way out."""
@@ -138,7 +146,8 @@ class Immediate:
             code, message = nowhere(total, nodes.misfits, outcome.refused, asked=asked)
             alike = (class_.metadata.name, repr(claim.spec.parameters))
             line = claim.metadata.uid if attempt.excluded else alike
-            await self._wait(claim, code, message, line, [("driver", driver.name), NODES])
+            topics = [("driver", driver.name), NODES]
+            await self._wait(claim, code, message, line, topics, partial(_helps, driver, request, nodes.anew()))
             return
         node = select(outcome.viable, driver.score(request, outcome.viable), attempt.failed)
         assert node is not None
@@ -165,9 +174,15 @@ class Immediate:
         )
 
     async def _wait(
-        self, claim: ResourceClaim, code: str, message: str, line: Hashable, topics: Sequence[Topic]
+        self,
+        claim: ResourceClaim,
+        code: str,
+        message: str,
+        line: Hashable,
+        topics: Sequence[Topic],
+        helps: Helps | None = None,
     ) -> None:
-        if (following := self._lines.wait(_key(claim), line, topics)) is not None:
+        if (following := self._lines.wait(_key(claim), line, topics, helps=helps)) is not None:
             self._queue.add(following)
         await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
 
@@ -211,6 +226,13 @@ class Immediate:
         except (BadRequest, Forbidden, Invalid) as error:
             await self._giving_back.give_up(holding)
             await self._failed(claim, holding.node, f"the API server refused the allocation: {error.message}")
+
+
+def _helps(
+    driver: EmbeddedDriver, request: Request[Any, Any], nodes: SuitableNodes, changed: Collection[str]
+) -> bool:
+    """Whether one of the changed nodes may do for a claim for which none did before."""
+    return any(not nodes.misfit(node) and driver.has_room(request, node) for node in changed)
 
 
 def request_for(driver: EmbeddedDriver, claim: ResourceClaim, class_: ResourceClass) -> Request[Any, Any]:

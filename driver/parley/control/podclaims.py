@@ -19,6 +19,10 @@ Topic = tuple[str, ...]
 """Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
 
 NODES: Topic = ("nodes",)
+"""Nodes, and the pods on them: what a scheduler decides by."""
+
+ROOM: Topic = ("room",)
+"""What pods use of nodes, those included whose node is selected but not seen bound yet."""
 
 
 @dataclass(frozen=True, slots=True)

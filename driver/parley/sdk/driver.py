@@ -133,6 +133,9 @@ class Driver(Generic[P, C]):
     class_parameters: type[C]
     asynchronous: ClassVar[bool] = False
     """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
+    node_local: ClassVar[bool] = False
+    """Whether what is given back on a node changes the answers about that node alone: then pods that can't go
+    there are left in peace."""
     watches: ClassVar[tuple[Resource[Any], ...]] = ()
     """Kinds of objects whose changes `observe` gets, from the first list on."""
 
@@ -160,6 +163,13 @@ class Driver(Generic[P, C]):
     def viable(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """An answer for each of the request's claims, by `ClaimRequest.name`. Has no side effects."""
         raise NotImplementedError
+
+    def has_room(self, request: Request[P, C], node: str) -> bool:
+        """Whether the node may be viable for all of the request's claims. In doubt it is: then `viable` is asked.
+
+        Asked about each node that changed for all that wait, so write one of your own if `viable` takes long.
+        """
+        return all(node in answer.viable for answer in self.viable(request, (node,)).values())
 
     async def consider(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s."""

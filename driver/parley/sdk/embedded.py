@@ -37,6 +37,11 @@ class EmbeddedDriver:
         """Whether the driver has a `score` of its own."""
         return type(self.driver).score is not Driver.score
 
+    @property
+    def node_local(self) -> bool:
+        """Whether what is given back on a node changes the answers about that node alone."""
+        return self.driver.node_local
+
     def request(self, pod: PodReference, claims: Sequence[RawClaim]) -> Request[Any, Any]:
         """The typed request. Raises BadParameters, with claim or class, field and value."""
         return Request(pod, tuple(self._typed(claim) for claim in claims))
@@ -52,6 +57,10 @@ class EmbeddedDriver:
         answers = self.driver.viable(request, nodes)
         check_answers(self.name, request, nodes, answers)
         return answers
+
+    def has_room(self, request: Request[Any, Any], node: str) -> bool:
+        """Whether the node may be viable for all of the request's claims."""
+        return self.driver.has_room(request, node)
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
         """The driver's preferences, by node. Raises DriverFault if one is not between 0 and 1."""

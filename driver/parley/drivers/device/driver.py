@@ -61,6 +61,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     name: ClassVar[str] = "device.parley.dev"
     parameters = DeviceParameters
     class_parameters = NoParameters
+    node_local: ClassVar[bool] = True
     watches: ClassVar[tuple[Resource[Any], ...]] = (RESOURCE_SLICES,)
 
     def __init__(self) -> None:
@@ -103,6 +104,11 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
             for demand in set(demands)
         }
         return {claim.name: answers[demand] for claim, demand in zip(request.claims, demands, strict=True)}
+
+    def has_room(self, request: DeviceRequest, node: str) -> bool:
+        """Whether the node has devices for all claims of the request, as far as that is found out at once."""
+        ((_, finding),) = self._findings.each(_demands(request), (node,), Steps(_QUICK), _QUICK)
+        return finding is Finding.ROOM or finding is None
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""

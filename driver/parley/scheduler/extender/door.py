@@ -141,7 +141,7 @@ class ExtenderDoor:
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
         line = (verdict.line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else verdict.line
         if not verdict.outside:
-            self._pods.line_up(_key(pod), line, problem.topics)
+            self._pods.line_up(_key(pod), line, problem.topics, verdict.helps)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
         rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, line)

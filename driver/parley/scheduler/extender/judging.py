@@ -11,12 +11,14 @@ from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.negotiation.rounds import FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
+from parley.negotiation.waiting import Helps
 from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.holds import Hold, Holds
 from parley.scheduler.extender.rivals import PROMISED, LeastPromised, beside
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
+from parley.scheduler.prospects import prospects
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
 from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters
@@ -30,7 +32,8 @@ _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimSt
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it.
+    """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it, and
+    which changes on nodes are of use to that.
 
     `undo`: what the pod holds is of no use and has to be given back first. `outside`: drivers outside are to be
     asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line only with
@@ -41,6 +44,7 @@ class Verdict:
     hold: Hold | None = None
     problem: Problem | None = None
     line: Hashable = None
+    helps: Helps | None = None
     undo: bool = False
     outside: bool = False
     by_nodes: bool = False
@@ -221,8 +225,11 @@ class Judge:
         if soon:
             found = replace(found, topics=(*found.topics, HELD), transient=True)
         attempt = self._pods.attempt(pod)
-        line = waiting_line(pod, asked, attempt, nodes.only) if asked is not None else pod.metadata.uid
-        return Verdict(problem=found, line=line, by_nodes=True)
+        if asked is None:
+            return Verdict(problem=found, line=pod.metadata.uid, by_nodes=True)
+        helps = prospects(self._drivers, nodes, asked, attempt.excluded)
+        line = waiting_line(pod, asked, attempt, nodes.only)
+        return Verdict(problem=found, line=line, helps=helps, by_nodes=True)
 
 
 def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[Hold, str]]) -> frozenset[str] | None:

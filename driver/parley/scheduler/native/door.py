@@ -5,7 +5,7 @@ It reads caches and ledger, decides at once (no await between looking and holdin
 on the way is raised, and the queue calls again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from parley.api.builtin import Pod
@@ -75,9 +75,9 @@ class NativeDoor:
         """UIDs of pods that hold something by the record but were not seen yet."""
         self._forced: dict[str, str] = {}
 
-    def wake(self, topic: Topic) -> None:
-        """Something changed: look again at the pods that it may help."""
-        self._pods.wake(topic)
+    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
+        """Something changed, on these nodes alone if they are given: look again at the pods that it may help."""
+        self._pods.wake(topic, nodes)
 
     def resume(self) -> None:
         """After the cluster was restored: go on with what an earlier leader asked drivers outside to allocate."""
