@@ -22,10 +22,10 @@ from parley.control.named import is_outdated, mirror_follows
 from parley.control.receipts import is_record
 from parley.control.records import Records
 from parley.control.releasing import Releases
-from parley.control.sentences import class_not_found, name_taken, too_large
+from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import driver_of_record, is_stand_in
-from parley.kube.client import AlreadyExists, Client, NotFound
-from parley.sdk.checks import BadParameters
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -57,6 +57,8 @@ class Claims:
         await self._giving_back.follow(key)
         await self._give_up_unused(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        if claim is None or mirror is not None:
+            self._cluster.refusals.clear("ResourceClaim", key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is not None and is_record(claim):
@@ -140,12 +142,16 @@ class Claims:
             return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
         if mirror is not None and not self._mine(claim, mirror):
             return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
+        if mirror is None and (words := self._cluster.refusals.of("ResourceClaim", _key(claim))):
+            return reasons.WRITE_REFUSED, mirror_refused("ResourceClaim", *_key(claim), words)
         if class_.driver_name not in self._drivers:
             return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
         try:
             request_for(self._drivers[class_.driver_name], claim, class_)
         except BadParameters as error:
             return reasons.PARAMETERS_INVALID, str(error)
+        except DriverFault as fault:
+            return reasons.DRIVER_FAILED, str(fault)
         return reasons.ACCEPTED, "class, driver and parameters are known"
 
     def _mine(self, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
@@ -166,6 +172,9 @@ class Claims:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
             pass  # not in the cache yet; its arrival calls again
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._cluster.mirror_refused(claim, error.message)
+            raise  # it is tried again, after a growing pause
 
     async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
         """Somebody deleted the mirror: it goes when no pod uses it, and is then made anew."""
@@ -222,3 +231,7 @@ class Claims:
         meta, status = mirror.metadata, mirror.status
         held = self._ledger.of_claim(meta.namespace, meta.name)
         return status.allocation is not None and not status.reserved_for and held is None
+
+
+def _key(claim: ResourceClaim) -> Key:
+    return claim.metadata.namespace, claim.metadata.name

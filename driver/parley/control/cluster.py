@@ -28,6 +28,7 @@ from parley.control import kept
 from parley.control.mirror import owner_pod_uid
 from parley.control.own_writes import OwnWrites
 from parley.control.plugins import Plugins
+from parley.control.refusals import Mirrored, Refusals
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
 from parley.kube.client import Client
@@ -89,6 +90,7 @@ class Cluster:
         self._listener: Listener | None = None
         self.usage = Usage(self._room_made)
         self.own_writes = OwnWrites()
+        self.refusals = Refusals()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
@@ -242,6 +244,15 @@ class Cluster:
 
     def templates(self) -> Iterable[ResourceClaimTemplate]:
         return self._templates.values()
+
+    def mirror_refused(self, item: Mirrored, words: str) -> None:
+        """The API server refused the mirror of a claim or template: whoever waits for it has to be told."""
+        if not self.refusals.note(item, words) or self._listener is None:
+            return
+        if isinstance(item, ResourceClaim):
+            self._listener.claim_changed(item, item)
+        else:
+            self._listener.template_changed(item, item)
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node before its binding is seen."""

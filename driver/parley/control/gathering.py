@@ -14,7 +14,7 @@ from parley.control.ledger import Ledger
 from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large
 from parley.control.named import named
 from parley.control.podclaims import PodClaim, blocked, soon
-from parley.control.sentences import class_not_found, name_taken, too_large
+from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import being_given_back
 
 
@@ -93,7 +93,10 @@ def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) 
         return blocked(
             entry, "", reasons.PARAMETERS_INVALID, too_large(f"template {namespace}/{template}", size), topic
         )
-    return soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
+    if builtin is None and (words := cluster.refusals.of("ResourceClaimTemplate", (namespace, template))):
+        message = mirror_refused("ResourceClaimTemplate", namespace, template, words)
+        return blocked(entry, "", reasons.WRITE_REFUSED, message, topic)
+    return soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}", topic)
 
 
 def with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim) -> PodClaim:

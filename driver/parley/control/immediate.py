@@ -34,6 +34,7 @@ from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Outc
 from parley.negotiation.selection import select
 from parley.negotiation.waiting import Helps, WaitingLines
 from parley.sdk import PermanentError, PodReference, Request
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 
 UP_TO_DATE_SECONDS = 60.0
@@ -117,7 +118,10 @@ class Immediate:
         elif class_ is None or class_.driver_name not in self._drivers:
             self._leave_line(key)
         elif not self._paused(claim, class_):
-            await self._negotiate(claim, class_)
+            try:
+                await self._negotiate(claim, class_)
+            except DriverFault as fault:
+                await self._put_off(claim, reasons.DRIVER_FAILED, str(fault))
 
     def _attempt(self, claim: ResourceClaim) -> _Attempt:
         attempt = self._attempts.get(_key(claim))
@@ -200,14 +204,18 @@ class Immediate:
         await self._record(claim, holding)
 
     async def _failed(self, claim: ResourceClaim, node: str, message: str) -> None:
+        self._attempt(claim).failed.add(node)
+        await self._put_off(claim, reasons.ALLOCATION_FAILED, message)
+
+    async def _put_off(self, claim: ResourceClaim, code: str, message: str) -> None:
+        """It is tried again after a growing pause."""
         attempt = self._attempt(claim)
-        attempt.failed.add(node)
         attempt.failures += 1
         pause = PAUSES.delay(attempt.failures)
         attempt.paused_until = _now() + pause
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, reasons.ALLOCATION_FAILED, message))
+        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
 
     async def _record(self, claim: ResourceClaim, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.

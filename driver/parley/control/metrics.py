@@ -154,6 +154,9 @@ class Metrics:
         self.allocation_failures = self._counter(
             "parley_allocation_failures", "Allocations that a driver did not make.", ["driver", "kind"]
         )
+        self.driver_faults = self._counter(
+            "parley_driver_faults", "Calls of a driver that raised or broke the contract.", ["driver", "call"]
+        )
         self.api_writes = self._counter(
             "parley_api_writes", "Writes to the API server.", ["verb", "resource", "result"]
         )

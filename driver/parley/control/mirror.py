@@ -307,7 +307,10 @@ def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:
 
 
 def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
-    return tuple(Device(str(d["pool"]), str(d["device"])) for d in data.get("devices", ()) if isinstance(d, dict))
+    """Those that the handle names; anything else in it is its driver's to judge."""
+    listed = data.get("devices")
+    entries = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    return tuple(Device(str(d["pool"]), str(d["device"])) for d in entries if "pool" in d and "device" in d)
 
 
 def driver_of(allocation: BuiltinAllocation) -> str:

@@ -25,7 +25,7 @@ from parley.control.mirror import (
 from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.sdk import Device, Held, PodReference
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 from parley.sdk.recorded import recorded
 
@@ -233,9 +233,8 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 def _take_over(cluster: Cluster, ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
     holding.units = _units(cluster, drivers, holding)
     if not holding.outside:
-        drivers[holding.driver].restore(
-            Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
-        )
+        held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+        drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
     ledger.add(holding)
 
 
@@ -266,9 +265,9 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
     )
     try:
         (claim_request,) = driver.request(PodReference(holding.namespace, "", ""), (raw,)).claims
-    except BadParameters:
+        return driver.units(claim_request)
+    except (BadParameters, DriverFault):
         return 1
-    return driver.units(claim_request)
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
@@ -279,5 +278,6 @@ def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
         if result.driver in drivers:
             taken.setdefault(result.driver, []).append(Device(result.pool, result.device))
     for driver, devices in taken.items():
-        drivers[driver].restore(Held(claim.metadata.uid, None, tuple(devices), None))
+        held = Held(claim.metadata.uid, None, tuple(devices), None)
+        drivers[driver].restore(held, f"{claim.metadata.namespace}/{claim.metadata.name}")
     return bool(taken)

@@ -11,6 +11,14 @@ def name_taken(kind: str, namespace: str, name: str) -> str:
     )
 
 
+def mirror_refused(kind: str, namespace: str, name: str, words: str) -> str:
+    """The sentence about a mirror that the API server does not take."""
+    return (
+        f"the API server refused the resource.k8s.io {kind} that stands for {namespace}/{name}: {words}: "
+        "change what it names; it is tried again"
+    )
+
+
 def too_large(whose: str, size: int) -> str:
     """The sentence about parameters that don't fit into a mirror."""
     return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"

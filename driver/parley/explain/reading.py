@@ -108,7 +108,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     for slice_ in reader.items(RESOURCE_SLICES):
         for driver in drivers.values():
             if RESOURCE_SLICES in driver.driver.watches:
-                driver.driver.observe(None, slice_)
+                driver.observe(None, slice_)
     restore(cluster, ledger, drivers)
     return World(
         now,

@@ -176,7 +176,7 @@ class Changes:
         gone = old.status.allocation if old is not None else None
         for name in {result.driver for result in gone.devices.results} if gone else ():
             if old is not None and name in self._drivers:
-                self._drivers[name].driver.forget(old.metadata.uid)
+                self._drivers[name].forget(old.metadata.uid)
                 self.wake(("driver", name))
 
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:

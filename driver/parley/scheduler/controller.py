@@ -12,8 +12,10 @@ from typing import Any
 
 import structlog
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
+from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.allocation import Allocator
 from parley.control.claims import Claims
@@ -93,7 +95,7 @@ class Controller:
         """Set when the first decision may be taken."""
         self.ledger = Ledger(Limits(lambda topic: self._changes.wake(topic)))
         self.cluster = Cluster(client)
-        recorder = Recorder(client, clock, settings.instance, metrics)
+        self._recorder = recorder = Recorder(client, clock, settings.instance, metrics)
         self._publisher = Publisher(client, queues.publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
@@ -174,7 +176,7 @@ class Controller:
 
     def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
         def changed(old: Any | None, new: Any | None) -> None:
-            if driver.driver.observe(old, new):
+            if driver.observe(old, new):
                 self._changes.wake(("driver", driver.name))
 
         self.cluster.observe(resource, changed)
@@ -197,8 +199,18 @@ class Controller:
             for driver in self._asynchronous:
                 tasks.create_task(driver.run())
             for name, embedded in self._drivers.items():
-                tasks.create_task(embedded.driver.follow(partial(self._door.wake, ("driver", name))))
+                tasks.create_task(embedded.follow(partial(self._door.wake, ("driver", name))))
+            tasks.create_task(self._tell_not_taken_over())
             self.ready.set()
+
+    async def _tell_not_taken_over(self) -> None:
+        """An event on each claim of which its driver could not take over what it holds."""
+        for driver in self._drivers.values():
+            for uid, lost in list(driver.not_taken_over.items()):
+                if (holding := self.ledger.get(uid)) is not None:
+                    version = API_VERSION if holding.named else "resource.k8s.io/v1"
+                    about = ("ResourceClaim", version, holding.namespace, holding.claim, uid)
+                    await self._recorder.warn(*about, reasons.DRIVER_FAILED, lost.message)
 
     async def _restore(self) -> None:
         """Rebuild what is kept in memory, then look at everything once."""

@@ -40,6 +40,8 @@ class BadParameters(Exception):
 
 def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:
     """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
+    if raw is not None and not isinstance(raw, Mapping):  # of a mirror that somebody else made
+        raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
     try:
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
@@ -97,6 +99,12 @@ def check_scores(driver: str, scores: Mapping[str, float]) -> None:
     for node, score in scores.items():
         if not 0 <= score <= 1:
             raise DriverFault(f"driver {driver} gave node {node!r} the score {score}; it must be from 0 to 1")
+
+
+def check_units(driver: str, claim: str, units: object) -> None:
+    """Raises DriverFault unless it is a number that limits can count."""
+    if not isinstance(units, int) or units < 0:
+        raise DriverFault(f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number")
 
 
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:

@@ -6,6 +6,11 @@ it hears of nothing but its own calls, of foreign allocations (`restore` again) 
 
 All methods that are not `async` are called from one event loop and must return at once.
 
+What a method raises concerns the claim or the pod that it was called for: its user is told, it is called again
+after a growing pause, and all else goes on (`parley.sdk.embedded`). A `restore` that raises leaves the driver not
+knowing what a claim holds: on that claim's node (everywhere, if it has none) it is asked to allocate nothing, and
+devices that the record names it can give to nobody, until the claim is given back.
+
 A driver whose answers or allocations take longer than a moment is `asynchronous`: it is asked through API
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
 """

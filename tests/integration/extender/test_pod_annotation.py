@@ -54,7 +54,6 @@ async def test_the_annotation_is_written_again_and_again(
     [
         {"spec": {"containers": [{"name": "main", "image": "hostile"}]}},
         {"spec": {"activeDeadlineSeconds": 1}},
-        {"spec": {"tolerations": [{"operator": "Exists"}]}},
         {"metadata": {"labels": {"app": "b"}}},
         {"metadata": {"labels": {"more": ""}}},
         {"metadata": {"annotations": {"kept": "2"}}},

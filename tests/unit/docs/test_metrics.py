@@ -27,6 +27,7 @@ def every_figure() -> Iterable[Metric]:
     metrics.driver_seconds.labels("device", "allocate").observe(1)
     metrics.extender_seconds.labels("filter").observe(1)
     metrics.allocation_failures.labels("device", "permanent").inc()
+    metrics.driver_faults.labels("device", "viable").inc()
     metrics.api_writes.labels("create", "pods", "ok").inc()
     metrics.api_write_seconds.labels("create", "pods").observe(1)
     metrics.events.labels(reasons.NOTHING_VIABLE).inc()

@@ -29,6 +29,7 @@ from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import have_preferences, scores
 from parley.sdk import PodReference
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 BEST_SCORE = 10
@@ -117,7 +118,10 @@ class ExtenderDoor:
             return self._being_bound(pod, nodes)
         if (until := self._pods.attempt(pod).blocked_until) > now():
             return self._paused(pod, nodes, until)
-        verdict = self._judge.judge(pod, having, choosy=asked.choosy())
+        try:
+            verdict = self._judge.judge(pod, having, choosy=asked.choosy())
+        except DriverFault as fault:
+            return self._driver_failed(pod, nodes, fault)
         if not verdict.viable:
             return self._reject(pod, nodes, verdict)
         if verdict.hold is not None:
@@ -159,18 +163,31 @@ class ExtenderDoor:
         problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
         return self._put_off(pod, nodes, problem, until)
 
-    def _put_off(self, pod: Pod, names: Sequence[str], problem: Problem, until: float) -> bytes:
+    def _put_off(
+        self, pod: Pod, names: Sequence[str], problem: Problem, until: float, *, told: bool = True
+    ) -> bytes:
         nodes = self._sets.of(names)
         answer = self._sets.refusal(nodes, _message(problem))
-        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, told=True))
+        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, told=told))
         return answer
+
+    def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
+        """The pod is left alone for a growing while, and its user told."""
+        self._holds.drop(pod.metadata.uid)
+        attempt = self._pods.attempt(pod)
+        attempt.block(now())
+        problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
+        return self._put_off(pod, nodes, problem, attempt.blocked_until, told=False)
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
         hold = self._holds.of(asked.uid)
         if hold is None or not have_preferences(self._drivers, hold.asked):
             return wire.scores({})
-        said = scores(self._drivers, hold.asked, asked.nodes(), {})
+        try:
+            said = scores(self._drivers, hold.asked, asked.nodes(), {})
+        except DriverFault:
+            return wire.scores({})  # the filter was answered, and any of its nodes will do
         most = sum(hold.asked.weights.values())
         return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
 

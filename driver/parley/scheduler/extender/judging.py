@@ -21,7 +21,7 @@ from parley.scheduler.pods import Pods
 from parley.scheduler.prospects import prospects
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
 from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 HELD: Topic = ("held",)
@@ -106,10 +106,10 @@ class Judge:
             return frozenset(nodes)
         try:
             asked = question(self._drivers, reference(pod), pending)
-        except BadParameters:
+            excluded = self._pods.attempt(pod).excluded
+            return frozenset(negotiate(nodes, ask(self._drivers, asked, excluded), enough=len(names)).viable)
+        except (BadParameters, DriverFault):
             return frozenset()
-        excluded = self._pods.attempt(pod).excluded
-        return frozenset(negotiate(nodes, ask(self._drivers, asked, excluded), enough=len(names)).viable)
 
     def nodes(
         self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]

@@ -8,6 +8,7 @@ on the way is raised, and the queue calls again.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
@@ -18,7 +19,7 @@ from parley.control.ledger import Ledger
 from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.control.records import Records
 from parley.control.restoring import adopt
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.negotiating import Negotiator
@@ -27,6 +28,7 @@ from parley.scheduler.placing import Placing
 from parley.scheduler.pods import KeptOut, Pods
 from parley.scheduler.talks import Talks
 from parley.sdk import PodReference
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -94,9 +96,24 @@ class NativeDoor:
             await self._look(key, self._cluster.pod(key))
         except (Conflict, Busy):
             self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
+        except (DriverFault, BadRequest, Forbidden, Invalid) as error:
+            self._pods.leave_line(key)
+            await self._tell(key, error)
+            raise  # it is tried again, after a growing pause
         except Exception:
             self._pods.leave_line(key)  # others need not wait until this works
             raise
+
+    async def _tell(self, key: Key, error: DriverFault | ApiError) -> None:
+        """A driver failed, or the API server refused what the pod needs: its user has to know."""
+        pod = self._cluster.pod(key)
+        if pod is None or over(pod):
+            return
+        if isinstance(error, DriverFault):
+            code, message = reasons.DRIVER_FAILED, str(error)
+        else:
+            code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
+        await self._telling.waits(pod, self._pods.attempt(pod), code, message)
 
     async def _look(self, key: Key, pod: Pod | None) -> None:
         await self._depart(key, pod)
