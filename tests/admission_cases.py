@@ -1,4 +1,4 @@
-"""Requests about claims, and whether the admission policies of `deploy/base` let them pass: one table, for the real
+"""Requests about claims, and whether the admission policies of `deploy/base` let them pass: one table, for a real
 API server and for the model of the policies. What a case leaves out is as Parley and Kubernetes made it."""
 
 from collections.abc import Sequence
