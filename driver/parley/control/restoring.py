@@ -23,7 +23,7 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
+from parley.control.receipts import is_record, owing, prepared_uid, released, with_allocation
 from parley.control.standin import driver_of_record, is_stand_in, stands_for
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters
@@ -177,13 +177,13 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
     """Remember what a pod used that is gone, and what its node may still have prepared."""
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, cluster.nodes())
-    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, meta.name) is not None:
+    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, released(claim)) is not None:
         return None
     node, allocation = found
     holding = Holding(
         uid=prepared_uid(claim),
         namespace=meta.namespace,
-        claim=meta.name,
+        claim=released(claim),
         entry=meta.labels.get(GENERATED_LABEL, ""),
         named=False,
         driver=driver,
