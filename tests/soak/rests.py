@@ -173,6 +173,7 @@ class Judge:
             claim, record = self._claims.get(name), self._records.get(name)
             if (
                 claim is None
+                or name not in CLAIM_KINDS
                 or claim["metadata"].get("deletionTimestamp")
                 or record is None
                 or name in self._going

@@ -190,6 +190,7 @@ class DeviceResult(Struct, frozen=True):
     device: str = ""
     binding_conditions: list[str] = []
     binding_failure_conditions: list[str] = []
+    admin_access: bool = False
 
 
 class DeviceAllocation(Struct, frozen=True):

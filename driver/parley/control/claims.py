@@ -19,7 +19,7 @@ from parley.control.immediate import Immediate, request_for
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
-from parley.control.receipts import is_record
+from parley.control.receipts import is_record, released
 from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
@@ -62,7 +62,8 @@ class Claims:
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is not None and is_record(claim):
-            if driver_of_record(claim) in self._drivers and self._ledger.of_claim(*key) is None:
+            waits = self._ledger.of_claim(key[0], released(claim)) is not None
+            if driver_of_record(claim) in self._drivers and not waits:
                 await self._releases.tidy(claim)
         elif claim is None or is_stand_in(claim):
             await self._orphan(mirror)

@@ -14,8 +14,9 @@ from parley.control.ledger import Ledger
 from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large
 from parley.control.named import named
 from parley.control.podclaims import PodClaim, blocked, soon
-from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
-from parley.control.standin import being_given_back
+from parley.control.receipts import is_record
+from parley.control.sentences import class_not_found, mirror_refused, name_taken, stand_in_taken, too_large
+from parley.control.standin import being_given_back, stands_for
 
 
 def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:
@@ -54,6 +55,11 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
     if stand_in is not None and holding is None and being_given_back(stand_in):
         return soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
     request = asked(mirror)
+    topic = ("claim", namespace, mirror.metadata.name)
+    ours = stand_in is None or is_record(stand_in)
+    if stand_in is not None and not (ours or stands_for(stand_in, pod.metadata.uid, entry.name, request)):
+        message = stand_in_taken(namespace, mirror.metadata.name)
+        return blocked(entry.name, mirror.metadata.name, reasons.NAME_TAKEN, message, topic)
     if request is None:
         return blocked(
             entry.name,
@@ -61,7 +67,7 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
             reasons.NAME_TAKEN,
             f"claim {namespace}/{mirror.metadata.name} names Parley's DeviceClass but was not made by Parley: "
             f"make it from a parley.dev ResourceClaimTemplate",
-            ("claim", namespace, mirror.metadata.name),
+            topic,
         )
     return PodClaim(
         entry.name,

@@ -24,10 +24,20 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS
-from parley.control.cluster import Cluster
+from parley.control.cluster import Cluster, Key
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import asked
-from parley.control.receipts import is_asked, is_record, noted, owing, prepared_uid, record, said
+from parley.control.receipts import (
+    is_asked,
+    is_record,
+    noted,
+    owing,
+    prepared_uid,
+    record,
+    record_name,
+    released,
+    said,
+)
 from parley.control.records import Records, allocation_status
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -86,8 +96,8 @@ class Releases:
 
     async def _noted(self, holding: Holding, node: str) -> ResourceClaim | None:
         """The claim that says that the node owes a receipt; None if there is none to say so."""
-        key = (holding.namespace, holding.claim)
-        claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        claim = self._cluster.claim(_key(holding))
+        mirror = self._cluster.mirror((holding.namespace, holding.claim))
         if claim is not None and _notes(claim, node) and is_record(claim) != holding.named:
             return claim
         if not holding.named:
@@ -105,7 +115,7 @@ class Releases:
         try:
             return await self._client.create(CLAIMS, body, holding.namespace)
         except AlreadyExists:
-            found = await self._client.get(CLAIMS, holding.claim, holding.namespace)
+            found = await self._client.get(CLAIMS, record_name(holding.uid), holding.namespace)
             if not is_record(found):
                 raise
             return found
@@ -159,7 +169,7 @@ class Releases:
 
     async def _waive(self, holding: Holding, node: str) -> None:
         """Nobody will answer, and nobody needs to."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
+        claim = self._cluster.claim(_key(holding))
         if claim is None or owing(claim) != node:
             return
         log.info("no receipt is needed: the node is out of service", **_fields(holding), node=node)
@@ -185,7 +195,8 @@ class Releases:
     def gone(self, claim: ResourceClaim) -> None:
         """A claim that was in the cache is gone. Needs no lock: it only notes what has happened."""
         meta = claim.metadata
-        holding = self._ledger.of_claim(meta.namespace, meta.name)
+        key = (meta.namespace, released(claim) if is_record(claim) else meta.name)
+        holding = self._ledger.of_claim(*key)
         if holding is None or not holding.owed:
             return
         if holding.named:
@@ -196,6 +207,11 @@ class Releases:
                 _answered(holding, holding.owed[0])
             else:
                 holding.asked = 0  # somebody deleted it before the node could answer
+
+
+def _key(holding: Holding) -> Key:
+    """The Parley claim that shows what the node owes."""
+    return holding.namespace, holding.claim if holding.named else record_name(holding.uid)
 
 
 def _answered(holding: Holding, node: str) -> None:

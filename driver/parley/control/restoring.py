@@ -21,9 +21,10 @@ from parley.control.mirror import (
     nodes_of,
     owned_by,
     owner_pod,
+    owner_pod_uid,
 )
-from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
-from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.receipts import is_record, owing, prepared_uid, released, with_allocation
+from parley.control.standin import driver_of_record, is_stand_in, stands_for
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
@@ -143,7 +144,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         return None
     mirror = cluster.mirror((meta.namespace, meta.name))
     users = _owner(cluster, claim) if is_stand_in(claim) else _reserved(claim)
-    if is_stand_in(claim) and (mirror is None or not users):
+    if is_stand_in(claim) and (mirror is None or not users or not _stands_for(claim, mirror)):
         return None
     node, allocation = found
     class_ = cluster.class_(claim.spec.resource_class_name)
@@ -176,13 +177,13 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
     """Remember what a pod used that is gone, and what its node may still have prepared."""
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, cluster.nodes())
-    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, meta.name) is not None:
+    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, released(claim)) is not None:
         return None
     node, allocation = found
     holding = Holding(
         uid=prepared_uid(claim),
         namespace=meta.namespace,
-        claim=meta.name,
+        claim=released(claim),
         entry=meta.labels.get(GENERATED_LABEL, ""),
         named=False,
         driver=driver,
@@ -196,6 +197,11 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
     )
     _take_over(cluster, ledger, drivers, holding)
     return holding
+
+
+def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    return stands_for(claim, owner_pod_uid(mirror), entry, asked(mirror))
 
 
 def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
@@ -250,7 +256,8 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
     """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
-    asks = claim.spec if claim is not None else asked(mirror) if mirror is not None else None
+    asks = asked(mirror) if mirror is not None and not holding.named else None
+    asks = asks or (claim.spec if claim is not None else None)
     driver = drivers.get(holding.driver)
     if driver is None or class_ is None or asks is None:
         return 1
@@ -271,11 +278,14 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
-    """Tell drivers of devices that an ordinary claim took; returns whether there were any."""
+    """Tell drivers of devices that an ordinary claim took; returns whether there were any.
+
+    Access of an administrator takes nothing: it is granted beside whoever uses the device.
+    """
     allocation = claim.status.allocation
     taken: dict[str, list[Device]] = {}
     for result in allocation.devices.results if allocation else ():
-        if result.driver in drivers:
+        if result.driver in drivers and not result.admin_access:
             taken.setdefault(result.driver, []).append(Device(result.pool, result.device))
     for driver, devices in taken.items():
         held = Held(claim.metadata.uid, None, tuple(devices), None)

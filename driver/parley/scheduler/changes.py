@@ -15,6 +15,7 @@ from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podclaims import NODES, ROOM, Topic
 from parley.control.podscheduling import Publisher
+from parley.control.receipts import is_record, released
 from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.standin import driver_of_record, is_stand_in
@@ -204,6 +205,8 @@ class Changes:
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._cluster, self._ledger, self._drivers, new)
             self._queues.claims.add(key)
+            if is_record(claim):
+                self._queues.claims.add((claim.metadata.namespace, released(claim)))
             self._look_at_users(key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.names import DEVICE_CLASS
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, TEMPLATES
+from parley.api.names import DEVICE_CLASS, GENERATED_LABEL
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -124,6 +124,84 @@ def test_a_pod_that_names_another_pods_claim_keeps_its_device_from_others(play: 
         await world.delete_pod("second")
         await world.settle()
         assert (await world.pod("victim")).status.phase == "Running"
+
+    play(scenario)
+
+
+def test_what_has_the_stand_ins_name_is_none(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_class("array", driverName="array.example.com")
+        await world.add_class("free", driverName="array.example.com")
+        await world.add_node("a")
+        await world.add_template(class_name="array")
+        world.start_parley()
+        await world.add_pod("p", "one", schedulingGates=[{"name": "later"}])
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        owner = mirror.metadata.owner_references[0]
+        forged = {
+            "name": mirror.metadata.name,
+            "labels": {GENERATED_LABEL: "gpu-0"},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner.uid, "controller": True}
+            ],
+        }
+        await world.create(CLAIMS, {"metadata": forged, "spec": {"resourceClassName": "free"}})
+        await world.client.patch(PODS, "p", {"spec": {"schedulingGates": None}}, "default")
+        await world.settle()
+        found = (await world.scheduling("p")).status
+        assert (found.waiting_for, found.message) == (
+            "NameTaken",
+            f"a parley.dev ResourceClaim default/{mirror.metadata.name} exists that Parley did not make, and "
+            "Parley needs the name for what the driver allocates: delete it",
+        )
+
+    play(scenario)
+
+
+def test_claims_of_other_namespaces_that_name_a_pods_uid_are_not_its_own(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_pod("p", "one", schedulingGates=[{"name": "later"}])
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        owner = mirror.metadata.owner_references[0]
+        whole = await world.client.get(BUILTIN_CLAIMS.untyped(), mirror.metadata.name, "default")
+        meta = {"name": "forged", "namespace": "elsewhere", "annotations": mirror.metadata.annotations}
+        owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner.uid, "controller": True}]
+        body = {"metadata": {**meta, "ownerReferences": owners}, "spec": whole["spec"]}
+        await world.client.create(BUILTIN_CLAIMS, body, "elsewhere")
+        await world.client.patch(
+            PODS, "p", {"status": {"resourceClaimStatuses": None}}, "default", subresource="status"
+        )
+        await world.client.patch(PODS, "p", {"spec": {"schedulingGates": None}}, "default")
+        await world.settle()
+        assert (await world.pod("p")).status.phase == "Running"
+        assert (await world.mirror(mirror.metadata.name)).status.allocation is not None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("admin", "node"), [(True, "a"), (False, "")], ids=["beside its user", "its user"])
+def test_access_of_an_administrator_takes_no_device(play: Play, admin: bool, node: str) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        request = {"name": "x", "exactly": {"deviceClassName": "gpus.example.org", "adminAccess": admin}}
+        await world.create(
+            BUILTIN_CLAIMS, {"metadata": {"name": "looks"}, "spec": {"devices": {"requests": [request]}}}
+        )
+        result = {
+            "request": "x",
+            "driver": "device.parley.dev",
+            "pool": "a",
+            "device": "gpu-0",
+            "adminAccess": admin,
+        }
+        status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+        await world.client.patch(BUILTIN_CLAIMS, "looks", status, "default", subresource="status")
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == node
 
     play(scenario)
 
