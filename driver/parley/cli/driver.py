@@ -52,7 +52,9 @@ def run_driver(
     found = driver_class(driver)
     lease = lease_name or f"parley-driver-{found.name}"
 
-    def make(client: Client, _: Metrics) -> Leader:
-        return StandaloneDriver(client, found())
+    def make(client: Client, metrics: Metrics) -> Leader:
+        made = StandaloneDriver(client, found())
+        metrics.read_caches(made.caches)
+        return made
 
     run(kubeconfig, Options(unique(identity), namespace, lease, metrics_port, lease_duration), make)

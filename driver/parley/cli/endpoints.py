@@ -1,5 +1,5 @@
-"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over) and
-`/leads` (it has done so)."""
+"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over, or
+leads and hears of all changes) and `/leads` (it has taken over)."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,7 +8,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-Ready = Callable[[], bool]
+Unready = Callable[[], str]
+"""What is in the way, in words; "" if nothing is."""
 
 
 def process_figures() -> CollectorRegistry:
@@ -19,7 +20,9 @@ def process_figures() -> CollectorRegistry:
     return registry
 
 
-def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda: False) -> web.Application:
+def application(
+    unready: Unready, registry: CollectorRegistry, leads: Callable[[], bool] = lambda: False
+) -> web.Application:
     """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
 
     async def metrics(_request: web.Request) -> web.Response:
@@ -29,7 +32,8 @@ def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda
         return web.Response(text="ok")
 
     async def readyz(_request: web.Request) -> web.Response:
-        return web.Response(text="ok") if ready() else web.Response(text="not ready", status=503)
+        why = unready()
+        return web.Response(text=f"not ready: {why}", status=503) if why else web.Response(text="ok")
 
     async def leading(_request: web.Request) -> web.Response:
         return web.Response(text="ok") if leads() else web.Response(text="not leading", status=503)

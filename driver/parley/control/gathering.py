@@ -11,11 +11,12 @@ from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Ledger
-from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large
+from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large, unreadable
 from parley.control.named import named
 from parley.control.podclaims import PodClaim, blocked, soon
 from parley.control.sentences import class_not_found, name_taken, too_large
 from parley.control.standin import being_given_back
+from parley.sdk.checks import parameters_unreadable
 
 
 def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:
@@ -54,6 +55,10 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
     if stand_in is not None and holding is None and being_given_back(stand_in):
         return soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
     request = asked(mirror)
+    if request is None and (why := unreadable(mirror)):
+        name = mirror.metadata.name
+        message = parameters_unreadable(f"claim {namespace}/{name}", why)
+        return blocked(entry.name, name, reasons.PARAMETERS_INVALID, message, ("claim", namespace, name))
     if request is None:
         return blocked(
             entry.name,

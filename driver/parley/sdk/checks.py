@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.sdk.driver import Allocation, Device, Parameters, Request
 
@@ -18,6 +19,9 @@ MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
+
+_SHOWN = 200
+_FAULTS = 8
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
@@ -33,22 +37,34 @@ class BadParameters(Exception):
 
 def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:
     """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
+    if why := why_unreadable(raw):
+        raise BadParameters(parameters_unreadable(whose, why))
     try:
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
-        faults = "; ".join(_fault(detail) for detail in error.errors())
+        faults = "; ".join(_fault(detail) for detail in error.errors()[:_FAULTS])
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
 
 
+def parameters_unreadable(whose: str, why: str) -> str:
+    """Nobody can tell what they say."""
+    return f"parameters of {whose} can't be read: {why}"
+
+
 def _fault(detail: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"]) or "parameters"
+    path = _short(".".join(str(part) for part in detail["loc"])) or "parameters"
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "missing":
         return f"{path} is missing"
     if detail["type"] == "extra_forbidden":
-        return f"{path}={detail['input']!r} is not a parameter of this driver"
-    return f"{path}={detail['input']!r}: {message[:1].lower()}{message[1:]}"
+        return f"{path}={_short(repr(detail['input']))} is not a parameter of this driver"
+    return f"{path}={_short(repr(detail['input']))}: {_short(message[:1].lower() + message[1:])}"
+
+
+def _short(text: str) -> str:
+    """Users' words, as many of them as a message has room for."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def check_answers(
