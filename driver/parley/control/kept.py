@@ -45,6 +45,9 @@ T = TypeVar("T")
 _REMEMBERED = 4096
 """So many different parts of a kind are shared."""
 
+_SMALL = 1024
+"""Bytes: larger parameters are not remembered, or users could fill the memory with them."""
+
 _Amounts = tuple[tuple[str, Quantity], ...]
 
 
@@ -152,13 +155,17 @@ def _claim_metadata(whole: ObjectMeta) -> ObjectMeta:
 def _asked(whole: BuiltinClaimSpec) -> BuiltinClaimSpec:
     """What is asked of Parley in the one request; whatever else users wrote there is for other drivers."""
     (request,) = whole.devices.requests
-    return _asking(request.name, tuple(_parts(c) for c in whole.devices.config if _driver(c) == GROUP))
+    configs = tuple(_parts(c) for c in whole.devices.config if _driver(c) == GROUP)
+    small = sum(len(parameters) for *_, parameters in configs) <= _SMALL
+    return (_known_asking if small else _asking)(request.name, configs)
 
 
-@lru_cache(_REMEMBERED)
 def _asking(request: str, configs: "tuple[_Config, ...]") -> BuiltinClaimSpec:
     requests = [DeviceRequest(name=request, exactly=ExactRequest(device_class_name=DEVICE_CLASS))]
     return BuiltinClaimSpec(devices=DeviceClaim(requests=requests, config=[_config(*parts) for parts in configs]))
+
+
+_known_asking = lru_cache(_REMEMBERED)(_asking)
 
 
 def _recorded(whole: BuiltinClaimStatus, *, ours: bool) -> BuiltinClaimStatus:
@@ -190,7 +197,6 @@ def _parts(config: DeviceConfig) -> _Config:
     return _driver(config), config.source, tuple(config.requests), bytes(parameters)
 
 
-@lru_cache(_REMEMBERED)
 def _config(driver: str, source: str, requests: tuple[str, ...], parameters: bytes) -> DeviceConfig:
     opaque = OpaqueConfig(driver=driver, parameters=Raw(parameters)) if driver else None
     return DeviceConfig(requests=list(requests), source=source, opaque=opaque)
