@@ -10,15 +10,19 @@ from parley.kube.client import Body
 
 
 def encoded(body: Body | Sequence[Any]) -> bytes:
-    """The body as JSON, with line separators (U+2028, U+2029) escaped.
+    """The body as JSON, with those characters escaped that Go escapes.
 
-    An API server stores opaque parameters as they were sent, and escapes these two when it reads them: it would
-    take no patch of the object's metadata any more, because the spec seems to change with it.
+    An API server stores opaque parameters as they were sent, and escapes these when it reads them: it would take
+    no patch of the object's metadata any more, because the spec seems to change with it.
     """
     content = orjson.dumps(body, default=_plain)
-    if b"\xe2\x80" not in content:
-        return content
-    return content.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    for character, escaped in _ESCAPED:
+        content = content.replace(character, escaped)
+    return content
+
+
+_ESCAPED = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
+"""As `encoding/json` does. They stand nowhere in JSON but in strings."""
 
 
 def _plain(value: object) -> dict[Any, Any]:

@@ -26,8 +26,6 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
         "they are not JSON that can be read: no low surrogate in string",
     ),
     "no UTF-8": (b'{"a":"\xff\xfe"}', "they are not JSON that can be read: str is not valid UTF-8"),
-    "infinite": (b'{"a":1e400}', "they are not JSON that can be read: number is infinity"),
-    "5,000 digits": (b'{"a":' + b"9" * 5_000 + b"}", "they are not JSON that can be read: number is infinity"),
 }
 READABLE: dict[str, bytes] = {
     "65 deep": b'{"a":' * 65 + b"1" + b"}" * 65,
@@ -109,8 +107,8 @@ async def test_what_is_no_object(client: Client, namespace: str, parameters: byt
         await client.patch(BUILTIN_CLAIMS, "a", {"status": status}, namespace, subresource="status")
 
 
-async def test_a_claim_with_line_separators_can_lose_its_finalizer(client: Client, namespace: str) -> None:
-    text = '{"a":"\u2028\u2029"}'.encode()
+async def test_a_claim_with_what_go_escapes_can_lose_its_finalizer(client: Client, namespace: str) -> None:
+    text = '{"a":"<&>\u2028\u2029"}'.encode()
     await client.create(BUILTIN_CLAIMS, claim("a", text, finalizers=["parley.dev/in-use"]), namespace)
 
     changed = await client.patch(BUILTIN_CLAIMS, "a", {"metadata": {"finalizers": None}}, namespace)
