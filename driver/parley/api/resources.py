@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 class Undecodable(ValueError):
-    """Raised when an object can't be decoded as its kind. It says what the decoder said, however that failed."""
+    """Raised when an object can't be decoded as its kind. It says what the decoder said, however that failed, and
+    has the decoder's own error as its cause."""
 
 
 def _struct_decoder(kind: type[T]) -> Callable[[bytes], T]:
@@ -78,7 +79,7 @@ def _second_attempt(direct: Callable[[bytes], T], data: bytes) -> T:
     try:
         return direct(without_unreadable(data))
     except Exception as error:
-        raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from None
+        raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
 
 
 _LONGEST = 500

@@ -20,8 +20,11 @@ MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
 
-_SHOWN = 200
+_SHOWN = 1000
+"""Characters of each of a user's words."""
+
 _FAULTS = 8
+"""So many of them are told."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
