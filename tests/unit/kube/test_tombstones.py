@@ -1,10 +1,13 @@
 """Objects that can't be decoded: each has a tombstone, and nothing stops; the same in memory and over HTTP."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.opaque import read, why_unreadable
@@ -247,6 +250,31 @@ def test_a_line_of_a_watch_is_a_tombstone_where_the_decoder_fails(kind: str, ins
     assert (told.type, told.object, told.resource_version) == (EventType(kind), None, "7")
     assert told.tombstone is not None
     assert (told.tombstone.namespace, told.tombstone.name) == ("team", "bad")
+
+
+CONTENTS = {
+    "good": b"{}",
+    "deep": b'{"devices":{"config":[{"opaque":{"driver":"d","parameters":%s}}]}}' % DEEP,
+    "half": b'{"devices":{"config":[{"opaque":{"driver":"d","parameters":%s}}]}}' % HALF,
+    "wrong": BROKEN,
+    "deep elsewhere": b'{"devices":{"requests":%s}}' % DEEP,
+    "separators": '{"devices":{"requests":[{"name":"\u2028\u0085"}]}}'.encode(),
+}
+TOMBSTONES = {"wrong", "deep elsewhere"}
+
+
+@given(st.lists(st.sampled_from(sorted(CONTENTS)), max_size=8), st.lists(st.integers(0, 60_000), max_size=20))
+def test_a_stream_is_the_same_however_it_is_cut(names: list[str], places: list[int]) -> None:
+    whole = b"".join(frames(*(("ADDED", item(f"c{i}", CONTENTS[name])) for i, name in enumerate(names))))
+    cuts = [0, *sorted(place % (len(whole) + 1) for place in places), len(whole)]
+    lines, decode = answers.Lines(), answers.event_decoder(BUILTIN_CLAIMS)
+
+    told = [decode(line) for a, b in pairwise(cuts) for line in lines.feed(whole[a:b])]
+
+    assert not lines.unfinished
+    assert [event.tombstone is not None for event in told] == [name in TOMBSTONES for name in names]
+    seen = [event.tombstone or (event.object and event.object.metadata) for event in told]
+    assert [found.name for found in seen if found] == [f"c{i}" for i in range(len(names))]
 
 
 @pytest.mark.parametrize(
