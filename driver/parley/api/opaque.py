@@ -88,6 +88,8 @@ def without_unreadable(text: bytes) -> bytes:
 def _shown(name: bytes, value: bytes) -> bytes:
     if name == b"managedFields":
         return b"[]"
+    if value[:1] not in (b"{", b"["):
+        return value  # an annotation of that name, or another thing that cannot nest
     shown = _read(value)
     unreadable = isinstance(shown, dict) and shown.keys() == {UNREADABLE}
     return orjson.dumps(shown) if unreadable else value
