@@ -76,3 +76,6 @@ ALLOCATED: Final = "Allocated"
 
 ACCEPTED: Final = "Accepted"
 """The claim can be negotiated: class, driver and parameters are known."""
+
+UNREADABLE: Final = "Unreadable"
+"""The controller can't decode the object, and goes on without it."""

@@ -55,8 +55,10 @@ def run_driver(
     found = driver_class(driver)
     lease = lease_name or own_lease(found.name)
 
-    def make(client: Client, _: Metrics) -> Leader:
-        return StandaloneDriver(client, found())
+    def make(client: Client, metrics: Metrics) -> Leader:
+        made = StandaloneDriver(client, found())
+        metrics.read_caches(made.caches)
+        return made
 
     run(kubeconfig, Options(unique(identity), namespace, lease, metrics_port, lease_duration), make)
 

@@ -31,7 +31,7 @@ from parley.control.plugins import Plugins
 from parley.control.refusals import Mirrored, Refusals
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
-from parley.kube.client import Client
+from parley.kube.client import Client, Tombstone
 from parley.kube.reflector import OnChange, Reflector
 from parley.negotiation.fit import Amounts, amounts, requested
 from parley.sdk import PodReference
@@ -40,6 +40,10 @@ T = TypeVar("T")
 
 Key = tuple[str, str]
 """Namespace and name."""
+
+
+OnTombstone = Callable[[Resource[Any], Tombstone], None]
+"""Hears of an object that can't be decoded."""
 
 
 def done(pod: Pod) -> bool:
@@ -86,7 +90,8 @@ class Listener(Protocol):
 class Cluster:
     """The caches. `run` keeps them; `synced` waits until all are filled once."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, on_tombstone: OnTombstone = lambda _resource, _stone: None) -> None:
+        self._on_tombstone = on_tombstone
         self._listener: Listener | None = None
         self.usage = Usage(self._room_made)
         self.own_writes = OwnWrites()
@@ -94,20 +99,20 @@ class Cluster:
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
-        self._pods = Reflector(client, PODS, on_change=self._pod, transform=kept.pod)
-        self._nodes = Reflector(client, NODES, on_change=self._node)
-        self._mirrors = Reflector(client, BUILTIN_CLAIMS, on_change=self._mirror)
-        self._template_mirrors = Reflector(
-            client, BUILTIN_TEMPLATES, on_change=self._telling(lambda to: to.template_mirror_changed)
+        self._client = client
+        self._pods = self._reflector(PODS, self._pod, kept.pod)
+        self._nodes = self._reflector(NODES, self._node)
+        self._mirrors = self._reflector(BUILTIN_CLAIMS, self._mirror, kept.mirror)
+        self._template_mirrors = self._reflector(
+            BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
         )
-        self._classes = Reflector(client, CLASSES, on_change=self._telling(lambda to: to.class_changed))
-        self._claims = Reflector(client, CLAIMS, on_change=self._claim)
-        self._templates = Reflector(client, TEMPLATES, on_change=self._telling(lambda to: to.template_changed))
-        self._schedulings = Reflector(
-            client,
+        self._classes = self._reflector(CLASSES, self._telling(lambda to: to.class_changed))
+        self._claims = self._reflector(CLAIMS, self._claim)
+        self._templates = self._reflector(TEMPLATES, self._telling(lambda to: to.template_changed))
+        self._schedulings = self._reflector(
             POD_SCHEDULINGS,
+            self._telling(lambda to: to.scheduling_changed),
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
-            on_change=self._telling(lambda to: to.scheduling_changed),
         )
         self._all: list[Reflector[Any]] = [
             self._classes,
@@ -119,13 +124,28 @@ class Cluster:
             self._mirrors,
             self._pods,
         ]
-        self._client = client
         self._observed: dict[Resource[Any], list[OnChange[Any]]] = {}
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
         self._claims.index("pod", _owners)
         self._pods.index("claim", _named_claims)
+
+    def _reflector(
+        self,
+        resource: Resource[T],
+        on_change: OnChange[T],
+        transform: Callable[[T], T] | None = None,
+        label_selector: str = "",
+    ) -> Reflector[T]:
+        return Reflector(
+            self._client,
+            resource,
+            label_selector=label_selector,
+            on_change=on_change,
+            on_tombstone=lambda stone: self._on_tombstone(resource, stone),
+            transform=transform,
+        )
 
     def listen(self, listener: Listener) -> None:
         """From now on the listener hears of changes; nobody did before."""
@@ -155,7 +175,7 @@ class Cluster:
                 listener(old, new)
 
         transform = kept.resource_slice if resource == RESOURCE_SLICES else None
-        self._all.append(Reflector(self._client, resource, on_change=changed, transform=transform))
+        self._all.append(self._reflector(resource, changed, transform))
 
     async def run(self) -> None:
         """Keep the caches until cancelled."""

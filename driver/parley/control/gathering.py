@@ -11,12 +11,13 @@ from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Ledger
-from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large
+from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large, unreadable
 from parley.control.named import named
 from parley.control.podclaims import PodClaim, blocked, soon
 from parley.control.receipts import is_record
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, stand_in_taken, too_large
 from parley.control.standin import being_given_back, stands_for
+from parley.sdk.checks import parameters_unreadable
 
 
 def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:
@@ -56,6 +57,9 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
         return soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
     request = asked(mirror)
     topic = ("claim", namespace, mirror.metadata.name)
+    if request is None and (why := unreadable(mirror)):
+        message = parameters_unreadable(f"claim {namespace}/{mirror.metadata.name}", why)
+        return blocked(entry.name, mirror.metadata.name, reasons.PARAMETERS_INVALID, message, topic)
     ours = stand_in is None or is_record(stand_in)
     if stand_in is not None and not (ours or stands_for(stand_in, pod.metadata.uid, entry.name, request)):
         message = stand_in_taken(namespace, mirror.metadata.name)

@@ -19,6 +19,7 @@ from parley.api.resources import Resource
 from parley.control.ledger import Ledger
 from parley.kube.queue import WorkQueue
 from parley.kube.reflector import Reflector
+from parley.kube.upkeep import Outage
 
 Samples = Mapping[tuple[str, ...], float]
 """Values by the values of the labels."""
@@ -182,6 +183,14 @@ class Metrics:
             registry=self.registry,
             buckets=_LAG_SECONDS,
         )
+        self.undecodable = self._gauge(
+            "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
+        )
+        self.outages = self._gauge(
+            "parley_watch_outage_seconds",
+            "For how long objects were neither listed nor watched; 0 while they are.",
+            ["resource"],
+        )
         self.leader = self._gauge("parley_leader", "1 while this process may write.")
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
@@ -220,7 +229,9 @@ class Metrics:
         self.queue_retries.of(lambda: {(name,): queue.retried for name, queue in queues.items()})
 
     def read_caches(self, caches: Sequence[Reflector[Any]]) -> None:
-        """Take the objects in memory, and how often watching them was interrupted."""
+        """Take the objects in memory, those that can't be decoded, and how watching them fares."""
+        self.undecodable.of(lambda: {(label(cache.resource),): len(cache.tombstones) for cache in caches})
+        self.outages.of(lambda: {(label(cache.resource),): _seconds(cache.outage()) for cache in caches})
         self.cached_objects.of(lambda: {(label(cache.resource),): len(cache) for cache in caches})
         self.watch_restarts.of(
             lambda: {
@@ -229,6 +240,10 @@ class Metrics:
                 for cause, count in cache.interruptions.items()
             }
         )
+
+
+def _seconds(outage: Outage | None) -> float:
+    return outage.seconds if outage is not None else 0.0
 
 
 def label(resource: Resource[Any], subresource: str = "") -> str:

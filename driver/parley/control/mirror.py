@@ -24,6 +24,7 @@ from parley.api.names import (
     MIRROR_LABEL,
     SHAREABLE_REQUEST,
 )
+from parley.api.opaque import read, why_unreadable
 from parley.api.selectors import node_selector
 from parley.sdk import Allocation, Device, PodReference
 
@@ -126,20 +127,24 @@ def is_shareable(claim: BuiltinClaim) -> bool:
 
 def asked(claim: BuiltinClaim) -> Asked | None:
     """What the mirror asks for; None if its configuration is not one that Parley wrote."""
-    parameters = _opaque(claim.spec.devices.config, GROUP)
-    if parameters is None or not isinstance(parameters.get("resourceClassName"), str):
+    parameters = _opaque(claim.spec.devices.config, GROUP) or {}
+    name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
+    if not isinstance(name, str) or not isinstance(inner, dict | None):
         return None
-    return Asked(parameters["resourceClassName"], parameters.get("parameters"))
+    return Asked(name, inner)
+
+
+def unreadable(claim: BuiltinClaim) -> str:
+    """Why nobody can tell what the mirror asks for, "" if that is not so."""
+    return why_unreadable(_opaque(claim.spec.devices.config, GROUP))
 
 
 def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | None:
     for config in configs:
-        if (
-            config.opaque is not None
-            and config.opaque.driver == driver
-            and isinstance(config.opaque.parameters, dict)
-        ):
-            return config.opaque.parameters
+        if config.opaque is not None and config.opaque.driver == driver:
+            parameters = read(config.opaque.parameters)
+            if isinstance(parameters, dict):
+                return parameters
     return None
 
 
@@ -276,7 +281,8 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
     if allocation is None:
         return None
     if is_offer(allocation):
-        data = next((d.data for d in claim.status.devices if d.driver == driver and d.data is not None), None)
+        found = (read(device.data) for device in claim.status.devices if device.driver == driver)
+        data = next((value for value in found if isinstance(value, dict)), None)
     else:
         data = _opaque(allocation.devices.config, driver)
     if data is None:

@@ -33,10 +33,11 @@ from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.restoring import restore
 from parley.control.templates import Templates
+from parley.control.tombstones import Tombstones
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.clock import Clock, utc
 from parley.kube.queue import run_workers
-from parley.kube.reflector import RELISTS
+from parley.kube.reflector import RELISTS, Reflector
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.scheduler.changes import Changes, Queues
 from parley.scheduler.doors import Doors
@@ -94,8 +95,9 @@ class Controller:
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
         self.ledger = Ledger(Limits(lambda topic: self._changes.wake(topic)))
-        self.cluster = Cluster(client)
         self._recorder = recorder = Recorder(client, clock, settings.instance, metrics)
+        self._tombstones = Tombstones(recorder)
+        self.cluster = Cluster(client, self._tombstones.heard)
         self._publisher = Publisher(client, queues.publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
@@ -162,6 +164,11 @@ class Controller:
             for resource in driver.driver.watches:
                 self._observe(driver, resource)
 
+    @property
+    def caches(self) -> Sequence[Reflector[Any]]:
+        """All copies of the API's objects, those of asynchronous drivers included."""
+        return [*self.cluster.caches, *(cache for driver in self._asynchronous for cache in driver.caches)]
+
     def _expose(self, metrics: Metrics) -> None:
         metrics.read_ledger(self.ledger)
         metrics.read_caches(self.cluster.caches)
@@ -185,6 +192,7 @@ class Controller:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cluster.run())
+            tasks.create_task(self._tombstones.run())
             await self.cluster.synced()
             await self._restore()
             for queue, handler, count in (

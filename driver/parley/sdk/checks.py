@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.sdk.driver import Allocation, Device, Parameters, Request
 
@@ -42,6 +43,8 @@ def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, wh
     """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
     if raw is not None and not isinstance(raw, Mapping):  # of a mirror that somebody else made
         raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
+    if why := why_unreadable(raw):
+        raise BadParameters(parameters_unreadable(whose, why))
     try:
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
@@ -60,6 +63,11 @@ def check_count(driver: str, pod: str, claims: int) -> None:
             f"pod {pod} has {claims} claims of driver {driver}, {MAX_CLAIMS} are possible: "
             f"have each claim ask for more, or divide the work among several pods"
         )
+
+
+def parameters_unreadable(whose: str, why: str) -> str:
+    """Nobody can tell what they say."""
+    return f"parameters of {whose} can't be read: {why}"
 
 
 def _fault(detail: Any) -> str:

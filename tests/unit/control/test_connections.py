@@ -167,7 +167,7 @@ def many_files() -> None:
 
 
 async def test_a_flood_of_idle_connections_keeps_no_probe_out(many_files: None, idle: Clients) -> None:
-    async with served(application(lambda: True, CollectorRegistry()), 0, HOST) as port:
+    async with served(application(lambda: "", CollectorRegistry()), 0, HOST) as port:
 
         async def open_many() -> None:
             for _ in range(30):

@@ -37,6 +37,8 @@ def every_figure() -> Iterable[Metric]:
     metrics.queue_retries.of(lambda: {("pods",): 1})
     metrics.cached_objects.of(lambda: {("pods",): 1})
     metrics.watch_restarts.of(lambda: {("pods", "Ended"): 1})
+    metrics.undecodable.of(lambda: {("pods",): 1})
+    metrics.outages.of(lambda: {("pods",): 61})
     metrics.leader.of(lambda: {(): 1})
     return metrics.registry.collect()
 

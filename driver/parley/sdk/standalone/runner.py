@@ -5,6 +5,7 @@ change is turned into keys of what may be affected, and workers look at those ag
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -71,15 +72,19 @@ class StandaloneDriver:
 
         return Reflector(client, resource, on_change=changed)
 
+    @property
+    def caches(self) -> Sequence[Reflector[Any]]:
+        """One for each kind, those that the driver watches included."""
+        return [*self._view.reflectors, *self._watched]
+
     async def run(self) -> None:
         """Work until cancelled. Nothing of the driver runs any more when this has ended."""
-        reflectors = [*self._view.reflectors, *self._watched]
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._jobs.begin(tasks)
-                for reflector in reflectors:
+                for reflector in self.caches:
                     tasks.create_task(reflector.run())
-                for reflector in reflectors:
+                for reflector in self.caches:
                     await reflector.synced.wait()
                 self._begin()
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS

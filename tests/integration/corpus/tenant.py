@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import aiohttp
 import orjson
-from tests.integration.hostile.corpus import CLAIMS, PODS, Corpus, Known, Request
+from tests.integration.corpus.corpus import CLAIMS, PODS, Corpus, Known, Request
 from yarl import URL
 
 from parley.devcluster import Cluster

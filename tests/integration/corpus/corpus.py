@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.cluster.manifests import claim, pod, template
-from tests.integration.hostile.values import VALUES, encode, mark
+from tests.integration.corpus.values import VALUES, encode, mark
 
 from parley.api.names import API_VERSION, DEVICE_CLASS, FINALIZER, GROUP, POD_CLAIM_NAME_ANNOTATION
 

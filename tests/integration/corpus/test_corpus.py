@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.load import Bindings
 from tests.cluster.namespace import Namespace
-from tests.integration.hostile.bystanders import Bystanders
-from tests.integration.hostile.conftest import NODES, Controller
-from tests.integration.hostile.corpus import Corpus
-from tests.integration.hostile.tenant import Tenant
+from tests.integration.corpus.bystanders import Bystanders
+from tests.integration.corpus.conftest import NODES, Controller
+from tests.integration.corpus.corpus import Corpus
+from tests.integration.corpus.tenant import Tenant
 
 pytestmark = pytest.mark.cluster
 
