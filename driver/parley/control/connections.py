@@ -22,8 +22,8 @@ _LINGERING_SECONDS = 2.0
 """So long what follows a request that was answered already is read, so that the client sees the answer."""
 
 _BACKLOG = 512
-"""So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can say
-what it wants before it is closed for others. One beyond that is heard a second later at the earliest."""
+"""So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can
+say what it wants before it is closed for others. One beyond that is heard a second later at the earliest."""
 
 _MOST_FILES = 65_536
 _TOLD_EVERY = 10.0
@@ -31,8 +31,8 @@ _TOLD_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`most` connections at a time (or half of the files that the process may open), each closed when it was idle
-    for `idle` seconds. One that is idle for less than `spared` seconds is not closed for another: the new one is."""
+    """`most` connections at a time (or half of the files that the process may open), each closed when it was
+    idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one: that is."""
 
     most: int = 1024
     idle: float = 30.0
