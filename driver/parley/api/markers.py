@@ -52,7 +52,7 @@ class ListMap:
 
 class Moment:
     """Marks a text that the API server takes only if it is a time as in RFC 3339. It is not read as a time here:
-    what the server takes for one (the 31st of February) is not always one for Python."""
+    what the server takes for one is not always one for Python."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {**handler(core), "format": MOMENT}

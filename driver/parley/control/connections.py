@@ -21,16 +21,20 @@ _HANDSHAKE_SECONDS = 10.0
 _LINGERING_SECONDS = 2.0
 """So long what follows a request that was answered already is read, so that the client sees the answer."""
 
+_BACKLOG = 512
+"""So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can
+say what it wants before it is closed for others. One beyond that is heard a second later at the earliest."""
+
 _MOST_FILES = 65_536
 _TOLD_EVERY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`most` connections at a time, each closed when it was idle for `idle` seconds. One that is idle for less
-    than `spared` seconds is not closed for another: the new one is."""
+    """`most` connections at a time (or half of the files that the process may open), each closed when it was
+    idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one: that is."""
 
-    most: int = 512
+    most: int = 1024
     idle: float = 30.0
     spared: float = 0.0
 
@@ -88,6 +92,7 @@ class Doorkeeper:
     def __init__(self, server: web.Server, limits: Limits, clock: Callable[[], float]) -> None:
         self._server = server
         self._limits = limits
+        self._most = min(limits.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._clock = clock
         self._of: dict[object, _Connection] = {}
         self._idle: dict[_Connection, None] = {}
@@ -102,7 +107,7 @@ class Doorkeeper:
 
     def come(self, inner: object, connection: _Connection) -> None:
         """A connection is there; if that is one too many, one goes."""
-        full = len(self._of) >= self._limits.most
+        full = len(self._of) >= self._most
         self._of[inner] = connection
         oldest = next(iter(self._idle), None)
         self._rest(connection)
@@ -226,7 +231,7 @@ async def _listening(
         doorkeepers.append(doorkeeper)
         handshake = _HANDSHAKE_SECONDS if context is not None else None
         listening = await loop.create_server(
-            doorkeeper, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=128
+            doorkeeper, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
         )
         sweeping = asyncio.create_task(doorkeeper.sweeping())
         try:

@@ -56,7 +56,15 @@ CASES: list[tuple[dict[str, Any], Any, list[str]]] = [
     ),
     ({"type": "string", "pattern": "^a$"}, "a\n", ["f: Invalid value: \"a\n\": f in body should match '^a$'"]),
     ({"type": "string", "enum": ["a"]}, "b", ['f: Unsupported value: "b": supported values: "a"']),
-    ({"type": "string", "format": "date-time"}, "2026-02-31T00:00:00Z", []),
+    ({"type": "string", "format": "date-time"}, "2026-02-28t23:59:59.5+02:00", []),
+    (
+        {"type": "string", "format": "date-time"},
+        "2026-02-31T00:00:00Z",
+        [
+            'f: Invalid value: "2026-02-31T00:00:00Z": f in body must be of type date-time: '
+            '"2026-02-31T00:00:00Z"',
+        ],
+    ),
     (
         {"type": "string", "format": "date-time"},
         "today",

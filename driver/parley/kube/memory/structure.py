@@ -28,6 +28,9 @@ def settled(value: Any, schema: Schema) -> Any:
     """The value as the server stores it: known fields only, none of them null, with defaults."""
     if isinstance(value, dict) and "properties" in schema:
         return _settled_object(value, schema["properties"])
+    if isinstance(value, dict) and "additionalProperties" in schema:
+        inner = schema["additionalProperties"]
+        return {name: settled(child, inner) for name, child in value.items() if child is not None}
     if isinstance(value, list) and "properties" in schema.get("items", ()):
         return [settled(child, schema["items"]) for child in value]
     return value
