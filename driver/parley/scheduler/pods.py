@@ -38,6 +38,9 @@ class Pods:
         self._arrivals = count()
         self.telling = telling
 
+    def __len__(self) -> int:
+        return len(self._attempts)
+
     def attempt(self, pod: Pod) -> Attempt:
         """What is remembered of the pod; made at the first look."""
         user = reference(pod)
@@ -58,6 +61,13 @@ class Pods:
         self._attempts.pop(pod, None)
         self.leave_line((pod.namespace, pod.name))
         self.telling.gone(pod)
+
+    def never_there(self, pod: PodReference) -> None:
+        """Forget what was remembered of a pod that the cache does not have. Another one may have its name."""
+        if self._cluster.pod((pod.namespace, pod.name)) is None:
+            self.gone(pod)
+        else:
+            self._attempts.pop(pod, None)
 
     def look_again(self, key: Key) -> None:
         """At once."""

@@ -25,6 +25,7 @@ from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejected import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
+from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import have_preferences, scores
@@ -71,6 +72,7 @@ class ExtenderDoor:
         self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
         self._negotiate = negotiate
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
+        self._unknown = UnknownPods(cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
@@ -109,6 +111,7 @@ class ExtenderDoor:
         if known is not None and known.still_holds(self._sets.of(nodes), self._pods):
             return known.answer
         pod = asked.pod()
+        self._unknown.asked(pod)
         having = self._with_extended_resources(pod, nodes)
         if not having:
             return self._reject(pod, nodes, _unbacked(self._backed.of(pod)))
@@ -127,7 +130,8 @@ class ExtenderDoor:
         if verdict.hold is not None:
             self._holds.put(verdict.hold)
         self._rejections.drop(pod.metadata.uid)
-        self._pods.leave_line(_key(pod))
+        if not self._unknown.is_another(pod):
+            self._pods.leave_line(_key(pod))
         return wire.passed(verdict.viable, (), "")
 
     def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
@@ -144,7 +148,7 @@ class ExtenderDoor:
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
         line = (verdict.line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else verdict.line
-        if not verdict.outside:
+        if not verdict.outside and not self._unknown.is_another(pod):
             self._pods.line_up(_key(pod), line, problem.topics, verdict.helps)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
@@ -193,6 +197,7 @@ class ExtenderDoor:
 
     async def _preempt(self, body: bytes) -> bytes:
         pod, victims = wire.preemption(body)
+        self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
         if pod.spec.resource_claims:
             viable = self._judge.viable(pod, nodes)
@@ -241,6 +246,15 @@ class ExtenderDoor:
         for pod in self._cluster.pods():
             if pod.spec.resource_claims and not pod.spec.node_name and self.owns(pod) and not over(pod):
                 self._rejections.unasked(pod)
+
+    @property
+    def remembered(self) -> int:
+        """How many entries about pods there are."""
+        return len(self._pods) + len(self._rejections) + len(self._holds) + len(self._unknown)
+
+    def _never_there(self, pod: PodReference) -> None:
+        self._pods.never_there(pod)
+        self.gone(pod)
 
     def gone(self, pod: PodReference) -> None:
         """Forget the pod."""
