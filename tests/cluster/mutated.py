@@ -172,7 +172,7 @@ METADATA = st.fixed_dictionaries(
     {},
     optional={
         "labels": st.dictionaries(keys, st.sampled_from(["", "a", "a" * 63, "a" * 64, "é", "-"]), max_size=3),
-        "annotations": st.dictionaries(keys, st.sampled_from(["", "💥", "\x00", "a" * 200_000]), max_size=2),
+        "annotations": st.dictionaries(keys, st.sampled_from(["", "💥", "\x00", "a" * 5_000]), max_size=2),
         "finalizers": st.lists(keys, max_size=2),
     },
 )
