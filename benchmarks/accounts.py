@@ -60,6 +60,11 @@ def driver_account(namespace: str, account: str) -> list[tuple[str, Body]]:
             "resources": ["resourceclaims", "resourceclaims/status", "podschedulings"],
             "verbs": [*read, "patch"],
         },
+        {
+            "apiGroups": ["parley.dev"],
+            "resources": ["resourceclaims/driver"],
+            "verbs": ["allocate", "associated-driver"],
+        },
     ]
     role = {"apiGroup": rbac, "kind": "ClusterRole", "name": account}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}

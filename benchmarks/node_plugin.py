@@ -145,7 +145,8 @@ async def _plugin(
     ]
     (folder / "devices.yaml").write_text(yaml.safe_dump({"devices": entries}))
     registration = folder / "registry" / f"{_DRIVER}-reg.sock"
-    program = _program(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN), folder, profile)
+    account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=_NODE)
+    program = _program(account, folder, profile)
     component = await asyncio.to_thread(
         cluster.add_program, name, program, environment=_environment(checkout), health=str(registration)
     )

@@ -3,8 +3,8 @@
 Parley's controller is the real one. Counted is the CPU time of its decisions alone, by samples of this process in
 which one is being made: from looking at a pod to its next step, what the API server in memory does left out.
 Waiting pods want a device that no node has: all the same one, so that they stand in one line, or so many
-different ones (`wishes`), so that each line is looked at whenever a device becomes free. No scheduler
-is there: pods are bound where their claims were allocated.
+different ones (`wishes`), so that there is a line for each. Or they want more of a CPU than any node has, each
+another amount. No scheduler is there: pods are bound where their claims were allocated.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from benchmarks import objects
-from benchmarks.objects import DEVICE, NEVER, Ask
+from benchmarks.objects import DEVICE, NEVER, Ask, Body
 from benchmarks.sampled import callers, sampling
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
 from parley.control.mirror import nodes_of
@@ -32,7 +32,6 @@ from parley.simulate.cluster import loop_clock
 from parley.simulate.virtual_time import run
 
 NAME = "simulated-waiting"
-_NODES = 100
 _PODS = 400
 _INTERVAL = 0.0005
 _NAMESPACE = "default"
@@ -41,18 +40,32 @@ _API_SERVER = "parley/kube/memory"
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """So many pods that wait for so many different things."""
+    """So many pods that wait for so many different things: devices, or with `for_cpu` that.
+
+    `apart`: the busy pods end one a second; else all at once.
+    """
 
     waiting: int
     wishes: int = 1
+    nodes: int = 100
+    for_cpu: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
         """As in the output."""
-        return f"{NAME}-{self.waiting}" + (f"-wishes-{self.wishes}" if self.wishes > 1 else "")
+        wishes = f"-wishes-{self.wishes}" if self.wishes > 1 else ""
+        return f"{NAME}-{self.waiting}{wishes}{'-for-cpu' if self.for_cpu else ''}"
 
 
-CROWDS = (Crowd(0), Crowd(1_000), Crowd(10_000), Crowd(10_000, wishes=100))
+CROWDS = (
+    Crowd(0),
+    Crowd(1_000),
+    Crowd(10_000),
+    Crowd(10_000, wishes=100),
+    Crowd(300, wishes=300, nodes=500, apart=True),
+    Crowd(300, wishes=300, nodes=500, for_cpu=True, apart=True),
+)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,17 +110,19 @@ async def _measure(crowd: Crowd, pods: int) -> Result:
     async with _Cluster() as cluster:
         await _furnish(cluster, crowd)
         with _undisturbed(), sampling(decisions.take, _INTERVAL):
-            await cluster.create_pods("busy", [[DEVICE]] * pods)
+            await cluster.create_pods("busy", [objects.pod(number, [DEVICE]) for number in range(pods)])
             await cluster.bind_all()
             bound = decisions.milliseconds()
             for number in range(pods):
                 await cluster.end_pod(f"busy-{number}")
+                if crowd.apart:
+                    await asyncio.sleep(1)
             await cluster.settle()
             ended = decisions.milliseconds()
     return Result(
         workload=crowd.name,
         pods=pods,
-        nodes=_NODES,
+        nodes=crowd.nodes,
         waiting=crowd.waiting,
         wishes=crowd.wishes,
         decision_ms_per_pod=round(bound / pods, 3),
@@ -146,11 +161,10 @@ class _Cluster:
         await asyncio.wait(self._tasks)
         await self.client.close()
 
-    async def create_pods(self, prefix: str, asks: Sequence[Sequence[Ask]]) -> None:
-        """One for each list of claims; returns when nothing happens any more."""
-        for number, of_pod in enumerate(asks):
-            body = {**objects.pod(number, of_pod), "metadata": {"name": f"{prefix}-{number}"}}
-            await self.client.create(PODS, body, _NAMESPACE)
+    async def create_pods(self, prefix: str, pods: Sequence[Body]) -> None:
+        """All of them; returns when nothing happens any more."""
+        for number, body in enumerate(pods):
+            await self.client.create(PODS, {**body, "metadata": {"name": f"{prefix}-{number}"}}, _NAMESPACE)
         await self.settle()
 
     async def bind_all(self) -> None:
@@ -179,7 +193,7 @@ class _Cluster:
 
 
 async def _furnish(cluster: _Cluster, crowd: Crowd) -> None:
-    for number in range(_NODES):
+    for number in range(crowd.nodes):
         name = f"node-{number}"
         await cluster.client.create(NODES, {"metadata": {"name": name}, "status": {"allocatable": ALLOCATABLE}})
         await cluster.client.create(RESOURCE_SLICES, objects.resource_slice(name))
@@ -190,7 +204,17 @@ async def _furnish(cluster: _Cluster, crowd: Crowd) -> None:
     for ask in (DEVICE, *wishes):
         await cluster.client.create(CLASSES, objects.resource_class(ask))
         await cluster.client.create(TEMPLATES, objects.template(ask), _NAMESPACE)
-    await cluster.create_pods("waiting", [[wishes[number % crowd.wishes]] for number in range(crowd.waiting)])
+    await cluster.create_pods("waiting", [_waiting(crowd, wishes, number) for number in range(crowd.waiting)])
+
+
+def _waiting(crowd: Crowd, wishes: Sequence[Ask], number: int) -> Body:
+    wish = number % crowd.wishes
+    if not crowd.for_cpu:
+        return objects.pod(number, [wishes[wish]])
+    pod = objects.pod(number, [DEVICE])
+    (container,) = pod["spec"]["containers"]
+    requests = {"requests": {"cpu": str(1_000 + wish)}}
+    return {**pod, "spec": {**pod["spec"], "containers": [{**container, "resources": requests}]}}
 
 
 def results() -> Iterator[Result]:

@@ -76,23 +76,39 @@ async def diagnose(settings: Settings, connect: Connect) -> list[Finding]:
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:
+    """In a pod, only what each driver has in the plugins' folder is mounted: see `_own_folder`."""
+    yield _present("plugins-dir", settings.plugins, "the kubelet's")
     for option, path, whose in (
-        ("plugins-dir", settings.plugins, "the kubelet's"),
         ("plugins-registry-dir", settings.registry, "the kubelet's"),
         ("cdi-dir", settings.cdi, "the container runtime's"),
     ):
         yield _folder(option, path, whose)
 
 
-def _folder(option: str, path: Path, whose: str) -> Finding:
+def _present(option: str, path: Path, whose: str) -> Finding:
     if not path.is_dir():
         return Finding(option, f"{path} is not a folder", f"mount {whose} folder there, or correct --{option}")
+    return Finding(option, str(path))
+
+
+def _own_folder(path: Path) -> Iterator[Finding]:
+    """Where the driver's socket is; it is made if it is not there."""
+    place = path if path.exists() else path.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        remedy = f"run as root, and mount the node's {path} there, writable"
+        yield Finding("plugins-dir", f"{place} cannot be written", remedy)
+
+
+def _folder(option: str, path: Path, whose: str) -> Finding:
+    if not path.is_dir():
+        return _present(option, path, whose)
     if not os.access(path, os.W_OK | os.X_OK):
         return Finding(option, f"{path} cannot be written", "run as root, and mount the folder writable")
     return Finding(option, str(path))
 
 
 def _driver(driver: NodeDriver[Any, Any], settings: Settings) -> Iterator[Finding]:
+    yield from _own_folder(settings.plugins / driver.name)
     yield _sockets(driver, settings)
     own = isinstance(driver, DeviceDriver)
     state = settings.state_of(driver.name, own=own)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim, DeviceResult, NodeSelector, NodeSelectorTerm
+from parley.api.opaque import read
 from parley_kubelet.checkpoint import Result
 from parley_kubelet.hooks import Device, Refused
 from parley_kubelet.names import PLACEHOLDER
@@ -114,12 +115,13 @@ def _handles(
     """The field and content of each handle, the one that counts first."""
     if any(_is_placeholder(result) for result in results):
         for status in claim.status.devices:
-            if (status.driver, status.pool, status.device) == (driver, *PLACEHOLDER) and status.data is not None:
-                yield "status.devices.data", status.data
+            placeholder = (status.driver, status.pool, status.device) == (driver, *PLACEHOLDER)
+            if placeholder and (data := read(status.data)) is not None:
+                yield "status.devices.data", data
     allocation = claim.status.allocation
     for config in allocation.devices.config if allocation else ():
         if config.opaque is not None and config.opaque.driver == driver:
-            yield "status.allocation.devices.config.opaque.parameters", config.opaque.parameters
+            yield "status.allocation.devices.config.opaque.parameters", read(config.opaque.parameters)
 
 
 def _is_placeholder(result: DeviceResult) -> bool:

@@ -51,6 +51,7 @@ class Receipts:
             CLAIMS.untyped(),
             label_selector=f"{RELEASING_LABEL}=true",
             on_change=lambda _old, _new: self._asked.set(),
+            transform=_kept,
         )
 
     async def run(self) -> None:
@@ -140,6 +141,28 @@ class Receipts:
         self._given.add(_version(claim))
         uid = _annotation(claim, CLAIM_UID_ANNOTATION)
         log.info("receipt given: not prepared on this node", claim=_name(claim), uid=uid, node=self._node)
+
+
+def _kept(claim: dict[str, Any]) -> dict[str, Any]:
+    """What is read here of a claim: users may write much else into it."""
+    meta, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
+    notes = meta.get("annotations") or {}
+    handles = (status.get("allocation") or {}).get("handles") or ()
+    return {
+        "metadata": {
+            **{name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion")},
+            "labels": {RELEASE_RECORD_LABEL: (meta.get("labels") or {}).get(RELEASE_RECORD_LABEL)},
+            "annotations": {name: notes[name] for name in _NOTES if name in notes},
+        },
+        "spec": {"resourceClassName": spec.get("resourceClassName")},
+        "status": {
+            "driverName": status.get("driverName"),
+            "allocation": {"handles": [{"driverName": handle.get("driverName")} for handle in handles]},
+        },
+    }
+
+
+_NOTES: Final = (RELEASING_FROM_ANNOTATION, CLAIM_UID_ANNOTATION)
 
 
 def _receipt(meta: Mapping[str, Any]) -> dict[str, Any]:

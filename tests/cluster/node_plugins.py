@@ -48,7 +48,7 @@ def plugin(
     known = f"{name}-{node.name}" in cluster.component_names
     before = registrations(cluster, node.name, program=name) if known else 0
     arguments = {
-        "kubeconfig": cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN),
+        "kubeconfig": cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name),
         "node-name": node.name,
         "config": configuration,
         "plugins-dir": node.plugins_dir,

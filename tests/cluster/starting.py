@@ -18,6 +18,19 @@ from parley.devcluster.requirements import unmet
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 _GUARD_LIMIT = 60.0
+_TEST_LEASES = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: test-leases, namespace: parley-system}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, patch, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: test-leases, namespace: parley-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: test-leases}
+subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: "system:serviceaccounts:parley-system"}]
+"""
 _FORBIDDEN = """
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -50,11 +63,14 @@ def directory(prefix: str = "pt-") -> Generator[Path, None, None]:
 def workplace() -> Generator[Cluster, None, None]:
     """A control plane with Parley's kinds, accounts and guards, and no node; Parley's programs are the tests' own.
 
+    Every test's programs elect by a Lease of their own name, which their accounts may have here.
+
     Skips with the reasons where no cluster can run; under CI that is a failure.
     """
     require_machine(real_nodes=False)
     with directory() as place, Cluster.start(place, node_lifecycle=False) as cluster:
         install(cluster, DEPLOY)
+        cluster.kubectl("apply", "-f", "-", stdin=_TEST_LEASES)
         settle(cluster)
         yield cluster
 

@@ -4,7 +4,8 @@ Only what a change touches is looked at again, so that a check costs microsecond
 `faults`, with the name of the rule. The rules:
 
     handed out twice       no device is held by two claims: by the claims' records, as long as a pod of theirs
-                           lives, and by what running pods were started with
+                           lives, by what running pods were started with, and by what nodes have prepared for
+                           pods that were deleted by force
     bound too early        a pod is bound when its claims are allocated, and reserved for it
     bound elsewhere        every claim of a pod can be used on the node that it is bound to
     moved under a pod      a running pod's claim is never allocated other devices than it was started with
@@ -15,16 +16,20 @@ Only what a change touches is looked at again, so that a check costs microsecond
 A scheduler's binding that arrives when it was taken for failed, and undone, binds a pod to whatever is there then.
 And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second.
 
-Nobody can remember what no object holds. So a running pod's use is forgotten when a meddler cleared its claim and
-then the controller was replaced, or when he cleared a named claim that does not record the pod (docs/limits.md).
+Nobody can remember what no object holds. So what a node has prepared is forgotten when its claim was collected
+and then the controller was replaced, or was made anew, so that the node knows it by another UID; and a running
+pod's use is forgotten when a meddler cleared its claim and then the controller was replaced, or when he cleared a
+named claim that does not record the pod (docs/limits.md).
 """
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
 from tests.soak.observed import Step
+
+CLAIM_UID = "parley.dev/claim-uid"
 
 Identity = tuple[str, str]
 Source = tuple[str, Name | str]
@@ -33,7 +38,8 @@ Source = tuple[str, Name | str]
 
 @dataclass(slots=True)
 class PodState:
-    """A pod as far as the rules need it. `uses` is what it was started with, by claim."""
+    """A pod as far as the rules need it. `uses` is what it was started with, by claim, and `prepared` has the UIDs
+    of these."""
 
     name: Name
     uid: str
@@ -42,6 +48,7 @@ class PodState:
     running: bool
     claims: tuple[tuple[str, str, bool], ...]
     uses: dict[Identity, tuple[tuple[Device, ...], bool]] = field(default_factory=dict)
+    prepared: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -64,13 +71,17 @@ class Invariants:
         self.holder = ""
         self.meddled: set[Identity] = set()
         """Claims that somebody cleared or deleted, and that are not put right yet."""
+        self.forced: dict[str, PodState] = {}
+        """Pods that are gone while their nodes have devices prepared for them."""
         self.let_go: set[str] = set()
         """Pods whose scheduler took back reservations: a binding of theirs failed, or was not heard of."""
         self._names: dict[Name, str] = {}
+        self._nodes: set[str] = set()
         self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
         self._named: dict[Name, Json] = {}
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
+            ("", "nodes"): self._node,
             ("resource.k8s.io", "resourceclaims"): self._mirror,
             ("parley.dev", "resourceclaims"): self._named_claim,
             ("resource.k8s.io", "resourceslices"): self._slice,
@@ -89,6 +100,16 @@ class Invariants:
         """A controller begins with what the API holds."""
         for identity in self.meddled:
             self._forget_unrecorded(identity)
+        noted = {(body["metadata"].get("annotations") or {}).get(CLAIM_UID) for body in self._named.values()}
+        known = {record.uid for record in self.records.values()} | noted
+        for pod in list(self.forced.values()):
+            if not pod.prepared & known:
+                self.unprepared(pod.uid)
+
+    def unprepared(self, uid: str) -> None:
+        """The node has nothing prepared for the pod any more."""
+        if (pod := self.forced.pop(uid, None)) is not None:
+            self._ended(pod)
 
     def _fault(self, rule: str, text: str) -> None:
         self.faults.append(f"{rule}: {text}")
@@ -100,7 +121,12 @@ class Invariants:
         uid = body["metadata"]["uid"]
         if step.change.new is None:
             self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
-            self._ended(self.pods.pop(uid))
+            gone = self.pods.pop(uid)
+            known = {record.uid for record in self.records.values()}
+            if gone.running and gone.uses and gone.node in self._nodes and gone.prepared <= known:
+                self.forced[uid] = gone
+            else:
+                self._ended(gone)
             return
         before = self.pods.get(uid)
         now = _pod_state(body)
@@ -108,7 +134,7 @@ class Invariants:
         self._names[now.name] = uid
         if before is None:
             return
-        now.uses = before.uses
+        now.uses, now.prepared = before.uses, before.prepared
         if before.alive and not now.alive:
             self._ended(now)
         if old is not None and not before.node and now.node and step.who != "scheduler (late)":
@@ -158,6 +184,7 @@ class Invariants:
             # A node has no devices of other nodes: a pod that its creator put there uses none of them.
             if record is not None and record.definite and pod.node in record.nodes:
                 pod.uses[record.identity] = (record.devices, record.shared)
+                pod.prepared.add(record.uid)
                 for device in record.devices:
                     self._take(device, (pod.uid, record.name), Hold(record.identity, record.shared))
 
@@ -167,6 +194,16 @@ class Invariants:
             for source in [s for s, hold in self.holds[device].items() if s[0] == pod.uid]:
                 if self.holds[device][source].identity == identity:
                     del self.holds[device][source]
+
+    def _node(self, step: Step) -> None:
+        """A machine that is gone has nothing prepared."""
+        name = step.change.last.meta["name"]
+        if step.change.new is not None:
+            self._nodes.add(name)
+            return
+        self._nodes.discard(name)
+        for pod in [pod for pod in self.forced.values() if pod.node == name]:
+            self.unprepared(pod.uid)
 
     # -- claims
 
@@ -178,6 +215,8 @@ class Invariants:
         before = self.records.pop(now.name, None)
         if before is not None:
             self._release(before)
+            if before.uid == now.uid:
+                now = replace(now, identity=before.identity)
         if change.new is None:
             self._gone(now, step.who)
             return

@@ -1,13 +1,26 @@
-"""Kubelets whose node plugins prepare no devices of other nodes, as the device driver's node part does not."""
+"""Kubelets whose node plugins prepare no devices of other nodes, as the device driver's node part does not, and
+that tell when a pod's devices are unprepared."""
+
+from collections.abc import Callable
 
 from parley.api.builtin import Pod
 from parley.control.mirror import allocated
 from parley.drivers.device import DeviceDriver
+from parley.kube.client import Client
+from parley.kube.clock import Clock
 from parley.simulate.kubelet import Kubelets
 
 
 class DeviceKubelets(Kubelets):
-    """A pod starts where its devices are."""
+    """A pod starts where its devices are. `unprepared` hears of the UIDs of pods that have none any more."""
+
+    def __init__(self, client: Client, clock: Clock, unprepared: Callable[[str], None]) -> None:
+        super().__init__(client, clock)
+        self._unprepared = unprepared
+
+    def _unprepare(self, pod: str) -> None:
+        super()._unprepare(pod)
+        self._unprepared(pod)
 
     def _usable(self, pod: Pod, name: str) -> bool:
         claim = self._claims.get(pod.metadata.namespace, name)

@@ -10,6 +10,7 @@ from typing import Any
 from tests.soak import pods as kinds
 from tests.soak.pods import NAMESPACE, NODE_KINDS, POD_KINDS
 from tests.soak.processes import acting_as
+from tests.soak.tenant import Tenant
 from tests.soak.world import SECOND_SCHEDULER, Process, World
 
 from parley.api.resources import (
@@ -65,6 +66,9 @@ class Life:
                 (1, self._delete_template_mirror),
                 (1, self._delete_scheduling),
             ]
+        self._tenant = Tenant(world.server, world.chance)
+        if world.plan.tenant:
+            self._actions.append((25, self._tenant.act))
         self._weights = [weight for weight, _ in self._actions]
 
     def begin(self) -> None:
@@ -89,6 +93,8 @@ class Life:
     async def mend(self) -> None:
         """Everything in good order again: nodes, devices, classes, claims, and nobody interferes."""
         self._world.set_calm(True)
+        if self._world.plan.tenant:
+            self._tenant.mend()
         for name in NODE_KINDS:
             self._ensure(NODES, kinds.node(name))
             self._patch(NODES, name, {"spec": {"unschedulable": None}})

@@ -21,6 +21,7 @@ class Record:
     `identity` stays the same for a claim that is made anew: the pod's UID and entry, or the Parley claim's UID.
     """
 
+    uid: str
     name: Name
     identity: tuple[str, str]
     exclusive: bool
@@ -45,10 +46,12 @@ def read(body: Json) -> Record:
     allocation = status.get("allocation")
     handle = _handle(status, allocation) if allocation else None
     devices = (handle or {}).get("devices") or []
+    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
     return Record(
+        uid=meta["uid"],
         name=(meta["namespace"], meta["name"]),
         identity=identity(meta),
-        exclusive=body["spec"]["devices"]["requests"][0]["name"] != "shareable",
+        exclusive=body["spec"]["devices"]["requests"][0]["name"] != "shareable" or owner.get("kind") == "Pod",
         users=tuple(user["uid"] for user in status.get("reservedFor") or ()),
         allocated=allocation is not None,
         definite=handle is not None,

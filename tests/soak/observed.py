@@ -49,6 +49,8 @@ class ObservedServer(MemoryServer):
         self.fences: dict[str, Callable[[], bool]] = {}
         self.steps = 0
         """Changes so far, those of leases not counted: they are too cheap to count."""
+        self.controllers_steps = 0
+        """Those of them that controllers made."""
         self._observer = observer
         self._told: deque[Step | str] = deque(maxlen=remembered)
         self._collector = copy_context()
@@ -67,6 +69,7 @@ class ObservedServer(MemoryServer):
         step = Step(_now(), WHO.get(), collection.resource, change)
         if collection.resource != LEASES.untyped():
             self.steps += 1
+            self.controllers_steps += step.who.startswith("controller")
             self._told.append(step)
         self._observer(step)
 

@@ -17,6 +17,7 @@ from parley.api.selectors import node_selector
 from parley.control import mirror as mirrors
 from parley.control import named, podscheduling, restoring
 from parley.control.claims import Claims
+from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
@@ -31,6 +32,7 @@ from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejected import Rejections
 from parley.scheduler.native import door
 from parley.sdk.embedded import EmbeddedDriver
+from parley.simulate import admission
 
 Patch = tuple[Any, str, Any]
 """An object, its attribute, and what stands there while the bug is planted."""
@@ -39,7 +41,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door or bindings that their scheduler does not hear of."""
+    meddlers, pods for the extender door, bindings that their scheduler does not hear of or a hostile tenant."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -48,6 +50,7 @@ class Bug:
     meddling: bool = False
     extender: bool = False
     unheard: bool = False
+    tenant: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -112,6 +115,11 @@ async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> An
     return await patching(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
 
+def _owned_only(mirror: Any, driver: str) -> Any:
+    return _COUNTED(mirror, driver) if mirrors.owner_pod(mirror) is not None else None
+
+
+_COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
 _NAMED_PROBLEM = named._named_problem
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
@@ -139,7 +147,13 @@ BUGS: Mapping[str, Bug] = {
     "a leader never gives up": Bug(
         ((LeaseElector, "_remaining", lambda _self: 1.0),), ("wrote without lease",), lease=True
     ),
-    "nobody wakes who waits": Bug(((WaitingLines, "wake", lambda _self, _topic: []),), ("waits in vain",)),
+    "nobody wakes who waits": Bug(
+        (
+            (WaitingLines, "wake", lambda _self, _topic: []),
+            (WaitingLines, "sort_out", lambda _self, _topic, _nodes: ([], [])),
+        ),
+        ("waits in vain",),
+    ),
     "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
@@ -184,6 +198,29 @@ BUGS: Mapping[str, Bug] = {
         ((Records, "_patch_mirror", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
+    ),
+}
+
+
+BUGS = {
+    **BUGS,
+    "any name of a request makes a mirror, and a generated one is freed with its own pod": Bug(
+        (
+            (admission, "_names_class", lambda _spec: False),
+            (admission, "is_shareable", lambda claim: claim.spec.devices.requests[0].name != "exclusive"),
+            (GivingBack, "_vanishes", lambda _self, _holding: True),
+            (GivingBack, "_let_in", lambda self, holding: _LET_IN(self, holding) if holding.named else None),
+        ),
+        ("exclusive, two pods", "handed out twice"),
+        tenant=True,
+    ),
+    "a restart counts only what has its owner, which anybody may change": Bug(
+        ((admission, "_whose", lambda _mirror: ()), (restoring, "counted", _owned_only)),
+        ("handed out twice", "moved under a pod", "left over", "bound too early"),
+        tenant=True,
+    ),
+    "anybody may say that a claim is not prepared on its node": Bug(
+        ((admission, "_claim_refused", lambda *_: ""),), ("handed out twice",), tenant=True
     ),
 }
 

@@ -54,6 +54,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             meddling=broken.meddling,
             extender=1.0 if broken.extender else 0.0,
             bindings=UNHEARD if broken.unheard else CALM,
+            tenant=broken.tenant,
         )
         for number in range(most):
             try:

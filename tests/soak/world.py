@@ -67,7 +67,7 @@ class CountedDriver(DeviceDriver):
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
-    (0 to 1), and trouble of schedulers with bindings."""
+    (0 to 1), trouble of schedulers with bindings, and whether a hostile tenant edits the namespace."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -75,17 +75,19 @@ class Plan:
     meddling: bool = True
     extender: float = 0.0
     bindings: Rates = CALM
+    tenant: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
-        third schedulers do not hear of all bindings."""
+        third schedulers do not hear of all bindings, in every fourth there is a hostile tenant."""
         return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
             extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
             bindings=UNHEARD if number % 3 == 1 else CALM,
+            tenant=number % 4 == 2,
         )
 
 
@@ -203,7 +205,7 @@ class World:
 
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
-        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock)
+        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock, self.invariants.unprepared)
         self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
         for name, part in (
             ("claim-controller", ClaimController(self.server.client("claim-controller"))),

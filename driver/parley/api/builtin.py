@@ -1,12 +1,15 @@
 """Built-in Kubernetes kinds, each with only the fields that Parley reads.
 
 For decoding only: never send one of these back, what is not listed here would be lost. Writes are patches.
+Opaque parameters and data stay bytes, a part of the answer that they came in: `parley.api.opaque` reads them.
 Source of the shapes: Kubernetes 1.37 API reference (core/v1, resource.k8s.io/v1, coordination.k8s.io/v1).
 """
 
 from typing import Any
 
 import msgspec
+
+from parley.api.opaque import NOTHING
 
 Quantity = str | int | float
 """A Kubernetes quantity as it arrives; see `parley.api.quantity.parse`."""
@@ -156,7 +159,7 @@ class Node(Struct, frozen=True):
 
 class OpaqueConfig(Struct, frozen=True):
     driver: str = ""
-    parameters: Any = None
+    parameters: msgspec.Raw = NOTHING
 
 
 class DeviceConfig(Struct, frozen=True):
@@ -190,6 +193,7 @@ class DeviceResult(Struct, frozen=True):
     device: str = ""
     binding_conditions: list[str] = []
     binding_failure_conditions: list[str] = []
+    admin_access: bool = False
 
 
 class DeviceAllocation(Struct, frozen=True):
@@ -215,7 +219,7 @@ class AllocatedDeviceStatus(Struct, frozen=True):
     pool: str = ""
     device: str = ""
     conditions: list[Condition] = []
-    data: Any = None
+    data: msgspec.Raw = NOTHING
 
 
 class BuiltinClaimStatus(Struct, frozen=True):

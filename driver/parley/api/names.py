@@ -60,6 +60,9 @@ RELEASING_FROM_ANNOTATION: Final = "parley.dev/releasing-from"
 CLAIM_UID_ANNOTATION: Final = "parley.dev/claim-uid"
 """UID of the built-in claim that may still be prepared there: the name by which a node plugin knows it."""
 
+RELEASED_CLAIM_ANNOTATION: Final = "parley.dev/released-claim"
+"""On a ResourceClaim that exists for a receipt alone: name of the generated claim that may still be prepared."""
+
 ALLOCATION_ANNOTATION: Final = "parley.dev/allocation"
 """On a ResourceClaim that exists for a receipt alone: what was allocated, as in `status`, from its creation on."""
 

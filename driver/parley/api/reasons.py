@@ -50,6 +50,12 @@ NO_CANDIDATES: Final = "NoCandidates"
 NOTHING_VIABLE: Final = "NothingViable"
 """No candidate is viable for all claims."""
 
+DRIVER_FAILED: Final = "DriverFailed"
+"""A driver in the controller raised where it had to answer, or broke the contract; it is asked again."""
+
+WRITE_REFUSED: Final = "WriteRefused"
+"""The API server refused an object that the pod needs, such as the mirror of its template; it is tried again."""
+
 ALLOCATION_FAILED: Final = "AllocationFailed"
 """A driver could not allocate on the selected node; it is tried again."""
 
@@ -70,3 +76,6 @@ ALLOCATED: Final = "Allocated"
 
 ACCEPTED: Final = "Accepted"
 """The claim can be negotiated: class, driver and parameters are known."""
+
+UNREADABLE: Final = "Unreadable"
+"""The controller can't decode the object, and goes on without it."""

@@ -11,8 +11,14 @@ from pydantic import BaseModel
 
 from parley.api import builtin, models
 from parley.api.names import GROUP, VERSION
+from parley.api.opaque import without_unreadable
 
 T = TypeVar("T")
+
+
+class Undecodable(ValueError):
+    """Raised when an object can't be decoded as its kind. It says what the decoder said, however that failed, and
+    has the decoder's own error as its cause."""
 
 
 def _struct_decoder(kind: type[T]) -> Callable[[bytes], T]:
@@ -24,7 +30,7 @@ def _struct_decoder(kind: type[T]) -> Callable[[bytes], T]:
         try:
             return strict(data)
         except msgspec.ValidationError:
-            return msgspec.convert(_without_nulls(orjson.loads(data)), kind)
+            return strict(orjson.dumps(_without_nulls(orjson.loads(data))))
 
     return decode
 
@@ -43,7 +49,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+def _of_its_kind(kind: type[T]) -> Callable[[bytes], T]:
     if get_origin(kind) is dict:
         return orjson.loads
     if issubclass(kind, msgspec.Struct):
@@ -53,9 +59,36 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     return orjson.loads
 
 
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    """Raises Undecodable, whatever decoders raise at what users wrote (RecursionError is no ValueError).
+
+    What fails is read once more without those of its parts that only drivers read.
+    """
+    direct = _of_its_kind(kind)
+
+    def decode(data: bytes) -> T:
+        try:
+            return direct(data)
+        except Exception:
+            return _second_attempt(direct, data)
+
+    return decode
+
+
+def _second_attempt(direct: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return direct(without_unreadable(data))
+    except Exception as error:
+        raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
+
+
+_LONGEST = 500
+"""Characters of a decoder's words: some repeat what they could not read."""
+
+
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """A kind of object in the API, decoded as `type`.
+    """A kind of object in the API, decoded as `type`; `decode` raises Undecodable and nothing else.
 
     `group` is empty for the core group. Two resources are equal if they are the same kind, decoded alike.
     """
@@ -82,8 +115,17 @@ class Resource(Generic[T]):
 
     def read_through(self, transform: Callable[[T], T]) -> "Resource[T]":
         """The same kind, each object transformed as soon as it is decoded: of a long list never all are whole."""
-        other, decode = copy(self), self.decode
-        object.__setattr__(other, "decode", lambda data: transform(decode(data)))
+        other, whole = copy(self), self.decode
+
+        def decode(data: bytes) -> T:
+            try:
+                return transform(whole(data))
+            except Undecodable:
+                raise
+            except Exception as error:
+                raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
+
+        object.__setattr__(other, "decode", decode)
         return other
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:

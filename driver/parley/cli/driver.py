@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import typer
+import yaml
 
 from parley.cli import logs
-from parley.cli.drivers import driver_class
+from parley.cli.drivers import driver_class, driver_name
 from parley.cli.leading import (
     NAMESPACE,
     Format,
@@ -21,6 +22,8 @@ from parley.cli.leading import (
     unique,
 )
 from parley.cli.logs import LogFormat, LogLevel
+from parley.cli.permissions import lease_name as own_lease
+from parley.cli.permissions import permissions
 from parley.control.metrics import Metrics
 from parley.kube.client import Client
 from parley.sdk.standalone import StandaloneDriver
@@ -50,9 +53,22 @@ def run_driver(
     """Run a driver in this process. Several may run at once: the one that holds the lease works."""
     logs.configure(log_format, log_level.number)
     found = driver_class(driver)
-    lease = lease_name or f"parley-driver-{found.name}"
+    lease = lease_name or own_lease(found.name)
 
-    def make(client: Client, _: Metrics) -> Leader:
-        return StandaloneDriver(client, found())
+    def make(client: Client, metrics: Metrics) -> Leader:
+        made = StandaloneDriver(client, found())
+        metrics.read_caches(made.caches)
+        return made
 
     run(kubeconfig, Options(unique(identity), namespace, lease, metrics_port, lease_duration), make)
+
+
+@app.command("permissions")
+def print_permissions(
+    driver: Annotated[
+        str, typer.Argument(help="device, tokens, MODULE:CLASS, or the driver's name.", metavar="DRIVER")
+    ],
+    namespace: Annotated[str, typer.Option(help="Where the account and its lease are.")] = NAMESPACE,
+) -> None:
+    """Print a service account that may act as the driver, for `kubectl apply -f -`."""
+    typer.echo(yaml.safe_dump_all(permissions(driver_name(driver), namespace), sort_keys=False), nl=False)

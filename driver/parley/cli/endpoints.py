@@ -1,5 +1,5 @@
-"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over) and
-`/leads` (it has done so)."""
+"""What a controller serves over HTTP: `/metrics`, `/healthz` (the process works), `/readyz` (it can take over, or
+leads and hears of all changes) and `/leads` (it has taken over)."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from parley.control.connections import limited_app
 from parley.control.exposition import CONTENT_TYPE, Exposition
 
-Ready = Callable[[], bool]
+Unready = Callable[[], str]
+"""What is in the way, in words; "" if nothing is."""
 
 
 def process_figures() -> CollectorRegistry:
@@ -22,7 +23,9 @@ def process_figures() -> CollectorRegistry:
     return registry
 
 
-def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda: False) -> web.Application:
+def application(
+    unready: Unready, registry: CollectorRegistry, leads: Callable[[], bool] = lambda: False
+) -> web.Application:
     """The routes. An event loop that is stuck answers none of them, which is what `/healthz` is for."""
 
     exposition = Exposition(registry, time.monotonic)
@@ -34,7 +37,8 @@ def application(ready: Ready, registry: CollectorRegistry, leads: Ready = lambda
         return web.Response(text="ok")
 
     async def readyz(_request: web.Request) -> web.Response:
-        return web.Response(text="ok") if ready() else web.Response(text="not ready", status=503)
+        why = unready()
+        return web.Response(text=f"not ready: {why}", status=503) if why else web.Response(text="ok")
 
     async def leading(_request: web.Request) -> web.Response:
         return web.Response(text="ok") if leads() else web.Response(text="not leading", status=503)

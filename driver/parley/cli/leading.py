@@ -25,15 +25,19 @@ from parley.cli.logs import LogFormat, LogLevel
 from parley.control import loop_lag
 from parley.control.connections import allow_many_files
 from parley.control.measured import MeasuredClient
-from parley.control.metrics import Metrics
+from parley.control.metrics import Metrics, label
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.following import Following
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.leased import LeasedClient
+from parley.kube.reflector import Reflector
 
 log = structlog.get_logger(__name__)
+
+LONG_OUTAGE = 60.0
+"""Seconds without news of a kind after which a leader is not ready."""
 
 FAILED = 1
 WRONG_INPUT = 2
@@ -98,9 +102,12 @@ class Options:
 
 
 class Leader(Protocol):
-    """What runs while the lease is held. `ready` is set when it has begun to act."""
+    """What runs while the lease is held. `ready` is set when it has begun to act; `caches` is what it knows."""
 
     ready: asyncio.Event
+
+    @property
+    def caches(self) -> Sequence[Reflector[Any]]: ...
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -136,6 +143,19 @@ def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[
     except LeaseLost as error:
         log.error("lease lost", error=str(error))
         raise typer.Exit(FAILED) from None
+
+
+def unready(leading: Sequence[Leader]) -> str:
+    """What is in the way of this process's work; "" if nothing is, as long as it does not lead."""
+    silent = [
+        f"{label(cache.resource)}: neither listed nor watched for {outage.seconds:.0f} s: {outage.reason}"
+        for leader in leading
+        for cache in leader.caches
+        if (outage := cache.outage()) is not None and outage.seconds >= LONG_OUTAGE
+    ]
+    if silent:
+        return "; ".join(silent)
+    return "" if all(leader.ready.is_set() for leader in leading) else "it has yet to list what there is"
 
 
 def _seldom_look_for_garbage() -> None:
@@ -190,16 +210,13 @@ async def serve(
         finally:
             await leased.close()
 
-    def ready() -> bool:
-        return all(leader.ready.is_set() for leader in leading)
-
     def leads() -> bool:
-        return bool(leading) and ready() and elector.held()
+        return bool(leading) and all(leader.ready.is_set() for leader in leading) and elector.held()
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(loop_lag.watched(metrics))
         if options.metrics_port is not None:
-            routes = application(ready, metrics.registry, leads)
+            routes = application(lambda: unready(leading), metrics.registry, leads)
             await stack.enter_async_context(served(routes, options.metrics_port))
         for context in beside:
             await stack.enter_async_context(context())

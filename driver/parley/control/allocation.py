@@ -155,8 +155,7 @@ class Allocator:
         except TimeoutError as error:
             if not scope.expired():
                 raise  # the driver's own
-            for claim in request.claims:
-                await self._drivers[driver].deallocate(claim.uid)
+            await self._drivers[driver].undo([claim.uid for claim in request.claims])
             if self._under_way.get(pod) is not scope:
                 raise Aborted from error
             raise TimeoutError(
@@ -169,7 +168,7 @@ class Allocator:
     async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
         for entry, (driver, _) in results.items():
             uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
-            await self._drivers[driver].deallocate(uid)
+            await self._drivers[driver].undo([uid])
 
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """The pod uses what is allocated already. Raises Busy if that is being given back, or full by now."""

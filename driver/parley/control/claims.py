@@ -17,15 +17,15 @@ from parley.control.cluster import Cluster, Key
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate, request_for
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import claim_mirror, is_mirror, owned_by, parameters_too_large
+from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
-from parley.control.receipts import is_record
+from parley.control.receipts import is_record, released
 from parley.control.records import Records
 from parley.control.releasing import Releases
-from parley.control.sentences import class_not_found, name_taken, too_large
+from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import driver_of_record, is_stand_in
-from parley.kube.client import AlreadyExists, Client, NotFound
-from parley.sdk.checks import BadParameters
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -57,17 +57,34 @@ class Claims:
         await self._giving_back.follow(key)
         await self._give_up_unused(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        if claim is None or mirror is not None:
+            self._cluster.refusals.clear("ResourceClaim", key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is not None and is_record(claim):
-            if driver_of_record(claim) in self._drivers and self._ledger.of_claim(*key) is None:
+            waits = self._ledger.of_claim(key[0], released(claim)) is not None
+            if driver_of_record(claim) in self._drivers and not waits:
                 await self._releases.tidy(claim)
         elif claim is None or is_stand_in(claim):
             await self._orphan(mirror)
+        elif self._is_void(claim, mirror):
+            await self._records.clear_unknown(claim)
         elif claim.metadata.deletion_timestamp:
             await self._delete(claim, mirror)
         else:
             await self._keep(claim, mirror)
+
+    def _is_void(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
+        """Whether the claim's record shows what nobody holds: a write of an earlier leader came late.
+
+        What the mirror shows as well a pod may be bound with: whoever looks at that pod sees to it.
+        """
+        unknown = claim.status.allocation is not None and self._ledger.get(claim.metadata.uid) is None
+        if not unknown or driver_of_record(claim) not in self._drivers:
+            return False
+        immediate = claim.spec.allocation_mode == "Immediate"
+        shown = mirror is not None and mirror.status.allocation is not None and not immediate
+        return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
     async def _give_up_unused(self, key: Key) -> None:
         """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
@@ -126,12 +143,16 @@ class Claims:
             return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
         if mirror is not None and not self._mine(claim, mirror):
             return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
+        if mirror is None and (words := self._cluster.refusals.of("ResourceClaim", _key(claim))):
+            return reasons.WRITE_REFUSED, mirror_refused("ResourceClaim", *_key(claim), words)
         if class_.driver_name not in self._drivers:
             return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
         try:
             request_for(self._drivers[class_.driver_name], claim, class_)
         except BadParameters as error:
             return reasons.PARAMETERS_INVALID, str(error)
+        except DriverFault as fault:
+            return reasons.DRIVER_FAILED, str(fault)
         return reasons.ACCEPTED, "class, driver and parameters are known"
 
     def _mine(self, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
@@ -152,6 +173,9 @@ class Claims:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
             pass  # not in the cache yet; its arrival calls again
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._cluster.mirror_refused(claim, error.message)
+            raise  # it is tried again, after a growing pause
 
     async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
         """Somebody deleted the mirror: it goes when no pod uses it, and is then made anew."""
@@ -194,8 +218,21 @@ class Claims:
         await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
 
     async def _orphan(self, mirror: BuiltinClaim | None) -> None:
-        """The Parley claim is gone (its finalizer was forced off): its mirror must not stay behind for ever."""
-        if mirror is None or not is_mirror(mirror) or FINALIZER not in mirror.metadata.finalizers:
+        """No Parley claim stands behind the mirror, whose finalizer was forced off, or no pod, whose claim it was:
+        it must not stay behind for ever, nor keep what nobody uses."""
+        if mirror is None or not is_mirror(mirror) or owner_pod(mirror) is not None:
             return
-        if mirror.metadata.deletion_timestamp:
+        meta = mirror.metadata
+        if meta.deletion_timestamp and FINALIZER in meta.finalizers:
             await self._drop_finalizer(mirror)
+        elif self._is_unused(mirror):
+            await self._records.clear(mirror)
+
+    def _is_unused(self, mirror: BuiltinClaim) -> bool:
+        meta, status = mirror.metadata, mirror.status
+        held = self._ledger.of_claim(meta.namespace, meta.name)
+        return status.allocation is not None and not status.reserved_for and held is None
+
+
+def _key(claim: ResourceClaim) -> Key:
+    return claim.metadata.namespace, claim.metadata.name

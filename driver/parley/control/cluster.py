@@ -26,10 +26,12 @@ from parley.api.resources import (
 )
 from parley.control import kept
 from parley.control.mirror import owner_pod_uid
+from parley.control.own_writes import OwnWrites
 from parley.control.plugins import Plugins
+from parley.control.refusals import Mirrored, Refusals
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
-from parley.kube.client import Client
+from parley.kube.client import Client, Tombstone
 from parley.kube.reflector import OnChange, Reflector
 from parley.negotiation.fit import Amounts, amounts, requested
 from parley.sdk import PodReference
@@ -38,6 +40,10 @@ T = TypeVar("T")
 
 Key = tuple[str, str]
 """Namespace and name."""
+
+
+OnTombstone = Callable[[Resource[Any], Tombstone], None]
+"""Hears of an object that can't be decoded."""
 
 
 def done(pod: Pod) -> bool:
@@ -60,10 +66,17 @@ def _named_claims(pod: Pod) -> Iterable[Key]:
     return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
 
 
+def _owners(claim: ResourceClaim) -> Iterable[Key]:
+    """The pod that the claim belongs to, which is of its namespace, whatever the UID says."""
+    uid = owner_uid(claim)
+    return [(claim.metadata.namespace, uid)] if uid else []
+
+
 class Listener(Protocol):
     """Hears of changes, after the cache has them. `None` stands for "not there"."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
+    def room_made(self, node: str) -> None: ...
     def node_changed(self, old: Node | None, new: Node | None) -> None: ...
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None: ...
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None: ...
@@ -77,26 +90,29 @@ class Listener(Protocol):
 class Cluster:
     """The caches. `run` keeps them; `synced` waits until all are filled once."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, on_tombstone: OnTombstone = lambda _resource, _stone: None) -> None:
+        self._on_tombstone = on_tombstone
         self._listener: Listener | None = None
-        self.usage = Usage()
+        self.usage = Usage(self._room_made)
+        self.own_writes = OwnWrites()
+        self.refusals = Refusals()
         self._allocatable: dict[str, Amounts] = {}
         self._node_names: tuple[str, ...] = ()
-        self._by_pod: defaultdict[str, dict[str, BuiltinClaim]] = defaultdict(dict)
-        self._pods = Reflector(client, PODS, on_change=self._pod, transform=kept.pod)
-        self._nodes = Reflector(client, NODES, on_change=self._node)
-        self._mirrors = Reflector(client, BUILTIN_CLAIMS, on_change=self._mirror)
-        self._template_mirrors = Reflector(
-            client, BUILTIN_TEMPLATES, on_change=self._telling(lambda to: to.template_mirror_changed)
+        self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
+        self._client = client
+        self._pods = self._reflector(PODS, self._pod, kept.pod)
+        self._nodes = self._reflector(NODES, self._node)
+        self._mirrors = self._reflector(BUILTIN_CLAIMS, self._mirror, kept.mirror)
+        self._template_mirrors = self._reflector(
+            BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
         )
-        self._classes = Reflector(client, CLASSES, on_change=self._telling(lambda to: to.class_changed))
-        self._claims = Reflector(client, CLAIMS, on_change=self._telling(lambda to: to.claim_changed))
-        self._templates = Reflector(client, TEMPLATES, on_change=self._telling(lambda to: to.template_changed))
-        self._schedulings = Reflector(
-            client,
+        self._classes = self._reflector(CLASSES, self._telling(lambda to: to.class_changed))
+        self._claims = self._reflector(CLAIMS, self._claim)
+        self._templates = self._reflector(TEMPLATES, self._telling(lambda to: to.template_changed))
+        self._schedulings = self._reflector(
             POD_SCHEDULINGS,
+            self._telling(lambda to: to.scheduling_changed),
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
-            on_change=self._telling(lambda to: to.scheduling_changed),
         )
         self._all: list[Reflector[Any]] = [
             self._classes,
@@ -108,13 +124,28 @@ class Cluster:
             self._mirrors,
             self._pods,
         ]
-        self._client = client
         self._observed: dict[Resource[Any], list[OnChange[Any]]] = {}
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
-        self._claims.index("pod", lambda claim: filter(None, [owner_uid(claim)]))
+        self._claims.index("pod", _owners)
         self._pods.index("claim", _named_claims)
+
+    def _reflector(
+        self,
+        resource: Resource[T],
+        on_change: OnChange[T],
+        transform: Callable[[T], T] | None = None,
+        label_selector: str = "",
+    ) -> Reflector[T]:
+        return Reflector(
+            self._client,
+            resource,
+            label_selector=label_selector,
+            on_change=on_change,
+            on_tombstone=lambda stone: self._on_tombstone(resource, stone),
+            transform=transform,
+        )
 
     def listen(self, listener: Listener) -> None:
         """From now on the listener hears of changes; nobody did before."""
@@ -144,7 +175,7 @@ class Cluster:
                 listener(old, new)
 
         transform = kept.resource_slice if resource == RESOURCE_SLICES else None
-        self._all.append(Reflector(self._client, resource, on_change=changed, transform=transform))
+        self._all.append(self._reflector(resource, changed, transform))
 
     async def run(self) -> None:
         """Keep the caches until cancelled."""
@@ -185,6 +216,13 @@ class Cluster:
         """Any built-in claim, ours or not."""
         return self._mirrors.get(*key)
 
+    def wrote(self, claim: BuiltinClaim | ResourceClaim) -> None:
+        """A write of ours left the claim like this; the cache may show it later."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        known = self.mirror(key) if isinstance(claim, BuiltinClaim) else self.claim(key)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            self.own_writes.note(claim.metadata)
+
     def mirrors(self) -> Iterable[BuiltinClaim]:
         return self._mirrors.values()
 
@@ -195,7 +233,7 @@ class Cluster:
                 claim = self._mirrors.get(pod.metadata.namespace, status.resource_claim_name)
                 if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
                     return claim
-        return self._by_pod.get(pod.metadata.uid, {}).get(entry)
+        return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
 
     def template_mirror(self, key: Key) -> BuiltinTemplate | None:
         return self._template_mirrors.get(*key)
@@ -209,9 +247,9 @@ class Cluster:
     def claims(self) -> Iterable[ResourceClaim]:
         return self._claims.values()
 
-    def stand_ins(self, pod_uid: str) -> Sequence[ResourceClaim]:
+    def stand_ins(self, pod: PodReference) -> Sequence[ResourceClaim]:
         """The claims that stand for generated claims of the pod."""
-        return self._claims.by_index("pod", pod_uid)
+        return self._claims.by_index("pod", (pod.namespace, pod.uid))
 
     def scheduling(self, key: Key) -> PodScheduling | None:
         """The PodScheduling of that name, if drivers outside of the controller were asked with it."""
@@ -227,6 +265,15 @@ class Cluster:
     def templates(self) -> Iterable[ResourceClaimTemplate]:
         return self._templates.values()
 
+    def mirror_refused(self, item: Mirrored, words: str) -> None:
+        """The API server refused the mirror of a claim or template: whoever waits for it has to be told."""
+        if not self.refusals.note(item, words) or self._listener is None:
+            return
+        if isinstance(item, ResourceClaim):
+            self._listener.claim_changed(item, item)
+        else:
+            self._listener.template_changed(item, item)
+
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node before its binding is seen."""
         self.usage.put(pod.metadata.uid, node, requested(pod))
@@ -241,6 +288,10 @@ class Cluster:
         if self._listener is not None:
             self._listener.pod_changed(old, new)
 
+    def _room_made(self, node: str) -> None:
+        if self._listener is not None:
+            self._listener.room_made(node)
+
     def _node(self, old: Node | None, new: Node | None) -> None:
         if new is not None:
             self._allocatable[new.metadata.name] = amounts(new.status.allocatable)
@@ -251,17 +302,26 @@ class Cluster:
         if self._listener is not None:
             self._listener.node_changed(old, new)
 
+    def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if old is not None and new is None:
+            self.own_writes.forget(old.metadata)
+        if self._listener is not None:
+            self._listener.claim_changed(old, new)
+
     def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if old is not None and new is None:
+            self.own_writes.forget(old.metadata)
         for claim, present in ((old, False), (new, True)):
             entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
             if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
                 continue
-            claims = self._by_pod[owner]
+            key = (claim.metadata.namespace, owner)
+            claims = self._by_pod[key]
             if present:
                 claims[entry] = claim
             elif claims.get(entry) is claim:
                 del claims[entry]
             if not claims:
-                del self._by_pod[owner]
+                del self._by_pod[key]
         if self._listener is not None:
             self._listener.mirror_changed(old, new)

@@ -32,7 +32,8 @@ _TOLD_EVERY = 10.0
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`most` connections at a time (or half of the files that the process may open), each closed when it was
-    idle for `idle` seconds. One idle for less than `spared` seconds is not closed for a new one: that one is."""
+    idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one, which is
+    closed instead."""
 
     most: int = 1024
     idle: float = 30.0

@@ -1,4 +1,4 @@
-"""Events on pods and templates: one for each phase that an object is in, not one for each attempt.
+"""Events on pods, templates and what can't be read: one for each phase of an object, not one for each attempt.
 
 A phase is a reason code. It is told when it begins; while it lasts, or when it comes back, its words (they name
 nodes and counts, which change as other pods come and go) are told again after `PAUSE` at the earliest. The present
@@ -49,6 +49,11 @@ class About:
     name: str
     uid: str
 
+    @property
+    def place(self) -> str:
+        """The namespace of events about it: those about objects without one are in `default`."""
+        return self.namespace or "default"
+
     def wire(self) -> dict[str, str]:
         """As an event's `regarding`."""
         named = {"kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
@@ -56,7 +61,7 @@ class About:
 
     def fields(self) -> dict[str, str]:
         """As in a log entry: {"pod": "team/a"}."""
-        return {_LOG_FIELDS.get(self.kind, "object"): f"{self.namespace}/{self.name}"}
+        return {_LOG_FIELDS.get(self.kind, "object"): "/".join(filter(None, (self.namespace, self.name)))}
 
 
 @dataclass(slots=True)
@@ -109,7 +114,7 @@ class Recorder:
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{about.name[:200]}-", "namespace": about.namespace},
+            "metadata": {"generateName": f"{about.name[:200]}-", "namespace": about.place},
             "eventTime": rfc3339_micro(self._clock()),
             "reportingController": f"{GROUP}/controller",
             "reportingInstance": self._instance,
@@ -120,7 +125,7 @@ class Recorder:
             "regarding": about.wire(),
         }
         try:
-            await self._client.create(EVENTS, body, about.namespace)
+            await self._client.create(EVENTS, body, about.place)
         except (ApiError, OutcomeUnknown) as error:
             log.warning("event not written", **about.fields(), reason=code, error=str(error))
         else:

@@ -11,11 +11,13 @@ from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.control.cluster import Cluster, reference
 from parley.control.ledger import Ledger
-from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large
+from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large, unreadable
 from parley.control.named import named
 from parley.control.podclaims import PodClaim, blocked, soon
-from parley.control.sentences import class_not_found, name_taken, too_large
-from parley.control.standin import being_given_back
+from parley.control.receipts import is_record
+from parley.control.sentences import class_not_found, mirror_refused, name_taken, stand_in_taken, too_large
+from parley.control.standin import being_given_back, stands_for
+from parley.sdk.checks import parameters_unreadable
 
 
 def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:
@@ -54,6 +56,14 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
     if stand_in is not None and holding is None and being_given_back(stand_in):
         return soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
     request = asked(mirror)
+    topic = ("claim", namespace, mirror.metadata.name)
+    if request is None and (why := unreadable(mirror)):
+        message = parameters_unreadable(f"claim {namespace}/{mirror.metadata.name}", why)
+        return blocked(entry.name, mirror.metadata.name, reasons.PARAMETERS_INVALID, message, topic)
+    ours = stand_in is None or is_record(stand_in)
+    if stand_in is not None and not (ours or stands_for(stand_in, pod.metadata.uid, entry.name, request)):
+        message = stand_in_taken(namespace, mirror.metadata.name)
+        return blocked(entry.name, mirror.metadata.name, reasons.NAME_TAKEN, message, topic)
     if request is None:
         return blocked(
             entry.name,
@@ -61,9 +71,17 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
             reasons.NAME_TAKEN,
             f"claim {namespace}/{mirror.metadata.name} names Parley's DeviceClass but was not made by Parley: "
             f"make it from a parley.dev ResourceClaimTemplate",
-            ("claim", namespace, mirror.metadata.name),
+            topic,
         )
-    return PodClaim(entry.name, mirror.metadata.name, mirror, written=stand_in, asked=request, holding=holding)
+    return PodClaim(
+        entry.name,
+        mirror.metadata.name,
+        mirror,
+        written=stand_in,
+        asked=request,
+        holding=holding,
+        own_writes=cluster.own_writes,
+    )
 
 
 def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) -> PodClaim | None:
@@ -85,7 +103,10 @@ def _not_generated(cluster: Cluster, namespace: str, template: str, entry: str) 
         return blocked(
             entry, "", reasons.PARAMETERS_INVALID, too_large(f"template {namespace}/{template}", size), topic
         )
-    return soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}")
+    if builtin is None and (words := cluster.refusals.of("ResourceClaimTemplate", (namespace, template))):
+        message = mirror_refused("ResourceClaimTemplate", namespace, template, words)
+        return blocked(entry, "", reasons.WRITE_REFUSED, message, topic)
+    return soon(entry, f"the claim for {entry!r} is being made from template {namespace}/{template}", topic)
 
 
 def with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim) -> PodClaim:

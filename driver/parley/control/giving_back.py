@@ -13,7 +13,7 @@ from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.cluster import Cluster, Key, over, reference
 from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import MAX_USERS
+from parley.control.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.kube.client import NotFound
@@ -75,8 +75,8 @@ class GivingBack:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
-            self._let_in(holding)
-            self._releases.owe(holding, pod, prepared_on)
+            doubtful = self._let_in(holding)
+            self._releases.owe(holding, pod, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
                 if holding.owed and not holding.asked:
                     await self._releases.ask(holding, used=True)
@@ -122,12 +122,14 @@ class GivingBack:
         holding.releasing = False
         return True
 
-    def _let_in(self, holding: Holding) -> None:
+    def _let_in(self, holding: Holding) -> list[str]:
         """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated.
 
-        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound.
+        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound. Returns
+        the nodes of pods that can't be let in any more, but may have been started before.
         """
-        mirror = self._cluster.mirror((holding.namespace, holding.claim)) if holding.named else None
+        doubtful: list[str] = []
+        mirror = self._cluster.mirror((holding.namespace, holding.claim))
         for user in mirror.status.reserved_for if mirror is not None else ():
             pod = self._cluster.pod((holding.namespace, user.name))
             if pod is not None and pod.metadata.uid == user.uid and not over(pod):
@@ -136,8 +138,11 @@ class GivingBack:
                 raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
         for pod in self._cluster.pods_naming((holding.namespace, holding.claim)) if holding.shareable else ():
             there = pod.spec.node_name and holding.reaches(pod.spec.node_name) and not over(pod)
-            if there and len(holding.pods) < MAX_USERS:
+            if there and mirror is not None and is_shut_out(mirror, pod):
+                doubtful.append(pod.spec.node_name)
+            elif there and len(holding.pods) < MAX_USERS:
                 self._ledger.join(holding, reference(pod))
+        return doubtful
 
     async def give_up(self, holding: Holding) -> None:
         """Nobody uses the holding: it is recorded without users."""
@@ -149,7 +154,7 @@ class GivingBack:
         """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
         holding.leaving = True
         try:
-            if holding.named or not departed:
+            if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
             if holding.outside:
                 gone = await self._ask_back(holding, departed=departed)
@@ -163,6 +168,19 @@ class GivingBack:
             self._drop(holding)
         else:
             self._ledger.release(holding)
+
+    def _vanishes(self, holding: Holding) -> bool:
+        """Whether Kubernetes deletes the generated claim with its pod, and no other pod can come to use it until
+        then: the scheduler lets in whatever names it, unless a policy keeps it from that."""
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        if mirror is None or mirror.status.allocation is None:
+            return True
+        users = {user.uid for user in mirror.status.reserved_for}
+        if mirror.metadata.deletion_timestamp and not users:
+            return True
+        ours = owner_pod_uid(mirror) in holding.pods and users <= holding.pods.keys()
+        return ours and all(over(pod) for pod in self._cluster.pods_naming(key))
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
@@ -192,7 +210,7 @@ class GivingBack:
 
     async def pod_ended(self, pod: PodReference) -> None:
         """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
-        for claim in self._cluster.stand_ins(pod.uid):
+        for claim in self._cluster.stand_ins(pod):
             if not claim.metadata.deletion_timestamp:
                 await self._records.delete_stand_in(claim.metadata.namespace, claim.metadata.name)
 

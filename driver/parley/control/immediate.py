@@ -10,8 +10,9 @@ controller, which allocate such claims by themselves.
 """
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from parley.api import reasons
@@ -25,16 +26,19 @@ from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
 from parley.control.podclaims import NODES, Topic
 from parley.control.records import Records
-from parley.control.standin import driver_of_record
 from parley.control.suitable import SuitableNodes
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
-from parley.negotiation.waiting import WaitingLines
+from parley.negotiation.waiting import Helps, WaitingLines
 from parley.sdk import PermanentError, PodReference, Request
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
+
+UP_TO_DATE_SECONDS = 60.0
+"""So old may be what is told of a waiting claim about nodes on which something changed that does not help it."""
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""
@@ -84,10 +88,14 @@ class Immediate:
         self._attempts: dict[Key, _Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
 
-    def wake(self, topic: Topic) -> None:
-        """Something changed: look again at the first of each line that it may help."""
-        for key in self._lines.wake(topic):
+    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
+        """Something changed, on these nodes alone if they are given: look again at the first of each line that it
+        may help. What the others are told may be otherwise now, too, but not so soon."""
+        helped, others = self._lines.sort_out(topic, nodes)
+        for key in helped:
             self._queue.add(key)
+        for key in others:
+            self._queue.add_after(key, UP_TO_DATE_SECONDS)
 
     def forget(self, key: Key) -> None:
         """The claim is gone, or on its way out."""
@@ -106,12 +114,14 @@ class Immediate:
             if not holding.outside:
                 await self._record(claim, holding)
         elif claim.status.allocation is not None:
-            if driver_of_record(claim) in self._drivers:
-                await self._records.clear_unknown(claim)
+            return  # a driver's outside, or one that was not ours and is cleared by now
         elif class_ is None or class_.driver_name not in self._drivers:
             self._leave_line(key)
         elif not self._paused(claim, class_):
-            await self._negotiate(claim, class_)
+            try:
+                await self._negotiate(claim, class_)
+            except DriverFault as fault:
+                await self._put_off(claim, reasons.DRIVER_FAILED, str(fault))
 
     def _attempt(self, claim: ResourceClaim) -> _Attempt:
         attempt = self._attempts.get(_key(claim))
@@ -140,7 +150,8 @@ class Immediate:
             code, message = nowhere(total, nodes.misfits, outcome.refused, asked=asked)
             alike = (class_.metadata.name, repr(claim.spec.parameters))
             line = claim.metadata.uid if attempt.excluded else alike
-            await self._wait(claim, code, message, line, [("driver", driver.name), NODES])
+            topics = [("driver", driver.name), NODES]
+            await self._wait(claim, code, message, line, topics, partial(_helps, driver, request, nodes.anew()))
             return
         node = select(outcome.viable, driver.score(request, outcome.viable), attempt.failed)
         assert node is not None
@@ -167,9 +178,15 @@ class Immediate:
         )
 
     async def _wait(
-        self, claim: ResourceClaim, code: str, message: str, line: Hashable, topics: Sequence[Topic]
+        self,
+        claim: ResourceClaim,
+        code: str,
+        message: str,
+        line: Hashable,
+        topics: Sequence[Topic],
+        helps: Helps | None = None,
     ) -> None:
-        if (following := self._lines.wait(_key(claim), line, topics)) is not None:
+        if (following := self._lines.wait(_key(claim), line, topics, helps=helps)) is not None:
             self._queue.add(following)
         await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
 
@@ -187,14 +204,18 @@ class Immediate:
         await self._record(claim, holding)
 
     async def _failed(self, claim: ResourceClaim, node: str, message: str) -> None:
+        self._attempt(claim).failed.add(node)
+        await self._put_off(claim, reasons.ALLOCATION_FAILED, message)
+
+    async def _put_off(self, claim: ResourceClaim, code: str, message: str) -> None:
+        """It is tried again after a growing pause."""
         attempt = self._attempt(claim)
-        attempt.failed.add(node)
         attempt.failures += 1
         pause = PAUSES.delay(attempt.failures)
         attempt.paused_until = _now() + pause
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, reasons.ALLOCATION_FAILED, message))
+        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
 
     async def _record(self, claim: ResourceClaim, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
@@ -213,6 +234,13 @@ class Immediate:
         except (BadRequest, Forbidden, Invalid) as error:
             await self._giving_back.give_up(holding)
             await self._failed(claim, holding.node, f"the API server refused the allocation: {error.message}")
+
+
+def _helps(
+    driver: EmbeddedDriver, request: Request[Any, Any], nodes: SuitableNodes, changed: Collection[str]
+) -> bool:
+    """Whether one of the changed nodes may do for a claim for which none did before."""
+    return any(not nodes.misfit(node) and driver.has_room(request, node) for node in changed)
 
 
 def request_for(driver: EmbeddedDriver, claim: ResourceClaim, class_: ResourceClass) -> Request[Any, Any]:

@@ -11,11 +11,24 @@ from functools import lru_cache
 from sys import intern
 from typing import TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from parley.api.builtin import (
+    BuiltinAllocation,
+    BuiltinClaim,
+    BuiltinClaimSpec,
+    BuiltinClaimStatus,
+    BuiltinTemplate,
+    BuiltinTemplateSpec,
     Container,
+    DeviceAllocation,
+    DeviceClaim,
+    DeviceConfig,
+    DeviceRequest,
+    ExactRequest,
     ObjectMeta,
+    OpaqueConfig,
     Pod,
     PodSpec,
     PodStatus,
@@ -24,6 +37,9 @@ from parley.api.builtin import (
     ResourceSlice,
     SliceDevice,
 )
+from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
+from parley.api.opaque import NOTHING
+from parley.control.mirror import is_mirror
 
 T = TypeVar("T")
 
@@ -35,6 +51,8 @@ _MOST_ITEMS = 32
 
 _MOST_CHARACTERS = 256
 """A quantity or a device's attribute of more than that is large."""
+_SMALL = 1024
+"""Bytes: larger parameters are not remembered, or users could fill the memory with them."""
 
 _Amounts = tuple[tuple[str, Quantity], ...]
 
@@ -116,6 +134,95 @@ def _requesting(containers: tuple[tuple[str, _Amounts, _Amounts], ...]) -> list[
 
 
 _shared_requesting = lru_cache(_REMEMBERED)(_requesting)
+
+
+def mirror(whole: BuiltinClaim) -> BuiltinClaim:
+    """What Parley reads of a built-in claim: of one that is not its own, who it is and which devices it has.
+
+    Opaque parameters are copied out of the answer that they came in, which would stay in memory with them.
+    """
+    ours = is_mirror(whole)
+    return BuiltinClaim(
+        metadata=_claim_metadata(whole.metadata),
+        spec=_asked(whole.spec) if ours else _NO_SPEC,
+        status=_recorded(whole.status, ours=ours),
+    )
+
+
+_NO_SPEC, _NO_STATUS = BuiltinClaimSpec(), BuiltinClaimStatus()
+
+
+def _claim_metadata(whole: ObjectMeta) -> ObjectMeta:
+    entry = whole.annotations.get(POD_CLAIM_NAME_ANNOTATION)
+    return ObjectMeta(
+        name=whole.name,
+        namespace=intern(whole.namespace),
+        uid=whole.uid,
+        resource_version=whole.resource_version,
+        creation_timestamp=whole.creation_timestamp,
+        deletion_timestamp=whole.deletion_timestamp,
+        labels=_BARE.labels,
+        annotations={POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _BARE.annotations,
+        finalizers=whole.finalizers or _BARE.finalizers,
+        owner_references=whole.owner_references or _BARE.owner_references,
+    )
+
+
+def _asked(whole: BuiltinClaimSpec) -> BuiltinClaimSpec:
+    """What is asked of Parley in the one request; whatever else users wrote there is for other drivers."""
+    (request,) = whole.devices.requests
+    configs = tuple(_parts(c) for c in whole.devices.config if _driver(c) == GROUP)
+    small = sum(len(parameters) for *_, parameters in configs) <= _SMALL
+    return (_known_asking if small else _asking)(request.name, configs)
+
+
+def _asking(request: str, configs: "tuple[_Config, ...]") -> BuiltinClaimSpec:
+    requests = [DeviceRequest(name=request, exactly=ExactRequest(device_class_name=DEVICE_CLASS))]
+    return BuiltinClaimSpec(devices=DeviceClaim(requests=requests, config=[_config(*parts) for parts in configs]))
+
+
+_known_asking = lru_cache(_REMEMBERED)(_asking)
+
+
+def _recorded(whole: BuiltinClaimStatus, *, ours: bool) -> BuiltinClaimStatus:
+    allocation = whole.allocation
+    if allocation is None:
+        return _NO_STATUS
+    configs = [_config(*_parts(config)) for config in allocation.devices.config] if ours else []
+    return BuiltinClaimStatus(
+        allocation=BuiltinAllocation(
+            devices=DeviceAllocation(results=allocation.devices.results, config=configs),
+            node_selector=allocation.node_selector if ours else None,
+            allocation_timestamp=allocation.allocation_timestamp,
+        ),
+        reserved_for=whole.reserved_for,
+        devices=[replace(device, data=device.data.copy()) for device in whole.devices] if ours else [],
+    )
+
+
+_Config = tuple[str, str, tuple[str, ...], bytes]
+"""Driver, source, requests and parameters."""
+
+
+def _driver(config: DeviceConfig) -> str:
+    return config.opaque.driver if config.opaque is not None else ""
+
+
+def _parts(config: DeviceConfig) -> _Config:
+    parameters = config.opaque.parameters if config.opaque is not None else NOTHING
+    return _driver(config), config.source, tuple(config.requests), bytes(parameters)
+
+
+def _config(driver: str, source: str, requests: tuple[str, ...], parameters: bytes) -> DeviceConfig:
+    opaque = OpaqueConfig(driver=driver, parameters=Raw(parameters)) if driver else None
+    return DeviceConfig(requests=list(requests), source=source, opaque=opaque)
+
+
+def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
+    """What Parley reads of a built-in template: as `mirror`, for the claims that will be made from it."""
+    ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
+    spec = BuiltinTemplateSpec(spec=_asked(whole.spec.spec) if ours else _NO_SPEC)
+    return BuiltinTemplate(metadata=_claim_metadata(whole.metadata), spec=spec)
 
 
 def resource_slice(whole: ResourceSlice) -> ResourceSlice:

@@ -22,7 +22,7 @@ class Holding:
     was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
     allocated for. `outside` is set if a driver outside of the controller allocated it, `immediate` if it is kept
     without users, `node_part` if a plugin prepares it on its node.
-    `version` is the resourceVersion of the mirror after our write, 0 while it is not known to be written.
+    `recorded` is set once the mirror is known to have shown the allocation.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
     may still arrive, `record_uncertain` while one of a named claim's own record may; `leaving` once it is being
     given back: nobody may join it then.
@@ -47,7 +47,7 @@ class Holding:
     immediate: bool = False
     outside: bool = False
     node_part: bool = True
-    version: int = 0
+    recorded: bool = False
     offered: bool = False
     uncertain: bool = False
     record_uncertain: bool = False

@@ -43,6 +43,10 @@ class MeasuredDriver(EmbeddedDriver):
         with self._timed("score"):
             return super().score(request, nodes)
 
+    def _failed(self, call: str, error: Exception) -> None:
+        self._metrics.driver_faults.labels(self.name, call).inc()
+        super()._failed(call, error)
+
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         with self._timed("allocate"):
             try:

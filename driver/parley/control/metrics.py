@@ -19,6 +19,7 @@ from parley.api.resources import Resource
 from parley.control.ledger import Ledger
 from parley.kube.queue import WorkQueue
 from parley.kube.reflector import Reflector
+from parley.kube.upkeep import Outage
 
 Samples = Mapping[tuple[str, ...], float]
 """Values by the values of the labels."""
@@ -154,6 +155,9 @@ class Metrics:
         self.allocation_failures = self._counter(
             "parley_allocation_failures", "Allocations that a driver did not make.", ["driver", "kind"]
         )
+        self.driver_faults = self._counter(
+            "parley_driver_faults", "Calls of a driver that raised or broke the contract.", ["driver", "call"]
+        )
         self.api_writes = self._counter(
             "parley_api_writes", "Writes to the API server.", ["verb", "resource", "result"]
         )
@@ -178,6 +182,14 @@ class Metrics:
             "How late the event loop was, looked at every 100 ms.",
             registry=self.registry,
             buckets=_LAG_SECONDS,
+        )
+        self.undecodable = self._gauge(
+            "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
+        )
+        self.outages = self._gauge(
+            "parley_watch_outage_seconds",
+            "For how long objects were neither listed nor watched; 0 while they are.",
+            ["resource"],
         )
         self.leader = self._gauge("parley_leader", "1 while this process may write.")
 
@@ -217,7 +229,9 @@ class Metrics:
         self.queue_retries.of(lambda: {(name,): queue.retried for name, queue in queues.items()})
 
     def read_caches(self, caches: Sequence[Reflector[Any]]) -> None:
-        """Take the objects in memory, and how often watching them was interrupted."""
+        """Take the objects in memory, those that can't be decoded, and how watching them fares."""
+        self.undecodable.of(lambda: {(label(cache.resource),): len(cache.tombstones) for cache in caches})
+        self.outages.of(lambda: {(label(cache.resource),): _seconds(cache.outage()) for cache in caches})
         self.cached_objects.of(lambda: {(label(cache.resource),): len(cache) for cache in caches})
         self.watch_restarts.of(
             lambda: {
@@ -226,6 +240,10 @@ class Metrics:
                 for cause, count in cache.interruptions.items()
             }
         )
+
+
+def _seconds(outage: Outage | None) -> float:
+    return outage.seconds if outage is not None else 0.0
 
 
 def label(resource: Resource[Any], subresource: str = "") -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, Pod
 from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
 from parley.api.names import (
     API_VERSION,
@@ -24,6 +24,7 @@ from parley.api.names import (
     MIRROR_LABEL,
     SHAREABLE_REQUEST,
 )
+from parley.api.opaque import read, why_unreadable
 from parley.api.selectors import node_selector
 from parley.sdk import Allocation, Device, PodReference
 
@@ -120,33 +121,37 @@ def is_mirror(claim: BuiltinClaim) -> bool:
 
 
 def is_shareable(claim: BuiltinClaim) -> bool:
-    """Whether several pods may use the mirror at once."""
-    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST
+    """Whether several pods may use the mirror at once: never one that belongs to a pod, nor by any other name."""
+    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
 
 
 def asked(claim: BuiltinClaim) -> Asked | None:
     """What the mirror asks for; None if its configuration is not one that Parley wrote."""
-    parameters = _opaque(claim.spec.devices.config, GROUP)
-    if parameters is None or not isinstance(parameters.get("resourceClassName"), str):
+    parameters = _opaque(claim.spec.devices.config, GROUP) or {}
+    name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
+    if not isinstance(name, str) or not isinstance(inner, dict | None):
         return None
-    return Asked(parameters["resourceClassName"], parameters.get("parameters"))
+    return Asked(name, inner)
+
+
+def unreadable(claim: BuiltinClaim) -> str:
+    """Why nobody can tell what the mirror asks for, "" if that is not so."""
+    return why_unreadable(_opaque(claim.spec.devices.config, GROUP))
 
 
 def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | None:
     for config in configs:
-        if (
-            config.opaque is not None
-            and config.opaque.driver == driver
-            and isinstance(config.opaque.parameters, dict)
-        ):
-            return config.opaque.parameters
+        if config.opaque is not None and config.opaque.driver == driver:
+            parameters = read(config.opaque.parameters)
+            if isinstance(parameters, dict):
+                return parameters
     return None
 
 
 def owner_pod(claim: BuiltinClaim) -> PodReference | None:
     """The pod that a generated claim belongs to, None for others."""
     for owner in claim.metadata.owner_references:
-        if owner.controller and owner.kind == "Pod":
+        if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return PodReference(claim.metadata.namespace, owner.name, owner.uid)
     return None
 
@@ -276,7 +281,8 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
     if allocation is None:
         return None
     if is_offer(allocation):
-        data = next((d.data for d in claim.status.devices if d.driver == driver and d.data is not None), None)
+        found = (read(device.data) for device in claim.status.devices if device.driver == driver)
+        data = next((value for value in found if isinstance(value, dict)), None)
     else:
         data = _opaque(allocation.devices.config, driver)
     if data is None:
@@ -284,6 +290,19 @@ def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
     results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
     named = tuple(device for device in results if device != PLACEHOLDER)
     return Allocation(named or _devices(data), data, _available_on(allocation))
+
+
+def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
+    """What the claim takes of the driver's devices; None if nothing, or nothing definite yet.
+
+    Where the driver's handle can't be read, the devices that the allocation names count as taken whole.
+    """
+    allocation, found = claim.status.allocation, allocated(claim, driver)
+    if found is not None or allocation is None or is_offer(allocation):
+        return found
+    results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
+    named = tuple(device for device in results if device != PLACEHOLDER)
+    return Allocation(named, {}, _available_on(allocation)) if named else None
 
 
 def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:
@@ -294,7 +313,10 @@ def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:
 
 
 def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
-    return tuple(Device(str(d["pool"]), str(d["device"])) for d in data.get("devices", ()) if isinstance(d, dict))
+    """Those that the handle names; anything else in it is its driver's to judge."""
+    listed = data.get("devices")
+    entries = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    return tuple(Device(str(d["pool"]), str(d["device"])) for d in entries if "pool" in d and "device" in d)
 
 
 def driver_of(allocation: BuiltinAllocation) -> str:
@@ -302,6 +324,18 @@ def driver_of(allocation: BuiltinAllocation) -> str:
     if allocation.devices.results:
         return allocation.devices.results[0].driver
     return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
+
+
+def is_shut_out(claim: BuiltinClaim, pod: Pod) -> bool:
+    """Whether the pod, which others bound and nobody has started, can't get the claim any more.
+
+    A claim that is being deleted takes no new reservation, and no kubelet prepares one without: see
+    validateResourceClaimStatusUpdate in k8s.io/kubernetes/pkg/apis/resource/validation/validation.go and
+    prepareResources in pkg/kubelet/cm/dra/manager.go (v1.37.0).
+    """
+    if not claim.metadata.deletion_timestamp or not pod.spec.node_name or pod.status.phase != "Pending":
+        return False
+    return all(user.uid != pod.metadata.uid for user in claim.status.reserved_for)
 
 
 def consumer(pod: PodReference) -> dict[str, str]:

@@ -14,7 +14,7 @@ from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import MAX_USERS, Asked, is_mirror, is_shareable, owned_by, parameters_too_large
 from parley.control.podclaims import PodClaim, Problem, Topic, blocked, soon
 from parley.control.receipts import waits_for
-from parley.control.sentences import class_not_found, name_taken, too_large
+from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import being_given_back, is_stand_in
 from parley.sdk import PodReference
 
@@ -35,6 +35,9 @@ def named(
         )
         return blocked(entry.name, name, reasons.CLAIM_NOT_FOUND, message, topic)
     holding = ledger.get(claim.metadata.uid)
+    if mirror is None and (words := cluster.refusals.of("ResourceClaim", (namespace, name))):
+        message = mirror_refused("ResourceClaim", namespace, name, words)
+        return blocked(entry.name, name, reasons.WRITE_REFUSED, message, topic)
     if mirror is None and mirror_follows(cluster, claim):
         return soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
     if holding is not None and holding.releasing:
@@ -52,7 +55,9 @@ def named(
     if claim.spec.allocation_mode == "Immediate" and not mine and not (holding and claim.status.allocation):
         return PodClaim(entry.name, name, problem=_unallocated(cluster, drivers, claim, topic))
     request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(entry.name, name, mirror, claim, claim, asked=request, holding=holding)
+    return PodClaim(
+        entry.name, name, mirror, claim, claim, asked=request, holding=holding, own_writes=cluster.own_writes
+    )
 
 
 def _releasing(claim: ResourceClaim, holding: Holding) -> str:

@@ -4,20 +4,25 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.ledger import Holding
-from parley.control.mirror import Asked, driver_of, is_offer, nodes_of, offer_ended, offer_stands
+from parley.control.mirror import Asked, driver_of, is_offer, is_shut_out, nodes_of, offer_ended, offer_stands
+from parley.control.own_writes import OwnWrites
 from parley.negotiation.states import ClaimState
 
 Topic = tuple[str, ...]
 """Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
 
 NODES: Topic = ("nodes",)
+"""Nodes, and the pods on them: what a scheduler decides by."""
+
+ROOM: Topic = ("room",)
+"""What pods use of nodes, those included whose node is selected but not seen bound yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,8 @@ class PodClaim:
     """One of the pod's claims. `mirror` is None only if there is a problem.
 
     `claim` is the Parley claim of a named one. `outside` is set if a driver outside of the controller is to
-    allocate: it writes into `written`, the named claim or the stand-in of a generated one.
+    allocate: it writes into `written`, the named claim or the stand-in of a generated one. `own_writes` tells
+    whether the mirror is older than our latest write of it.
     """
 
     entry: str
@@ -49,6 +55,7 @@ class PodClaim:
     asked: Asked | None = None
     holding: Holding | None = None
     problem: Problem | None = None
+    own_writes: OwnWrites = field(default_factory=OwnWrites)
 
     @property
     def uid(self) -> str:
@@ -69,23 +76,29 @@ class PodClaim:
         """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
         assert self.mirror is not None
         allocation, holding = self.mirror.status.allocation, self.holding
+        if self.own_writes.unseen(self.mirror.metadata):
+            return ClaimState.STALE
         if holding is None and allocation is None:
             return ClaimState.PENDING
         if holding is None:
             return ClaimState.OFFERED if offer_stands(self.mirror) else ClaimState.UNKNOWN
-        if self.version < holding.version:
-            return ClaimState.STALE
         if pod.metadata.uid not in holding.pods:
             return ClaimState.JOINABLE
         if pod.spec.node_name and not holding.reaches(pod.spec.node_name) and len(holding.pods) == 1:
             return ClaimState.MISPLACED
         if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
             return ClaimState.MISPLACED
-        if allocation is not None and self.is_given_up(pod):
+        if not pod.spec.node_name and self._is_made_anew(holding):
+            return ClaimState.MISPLACED
+        if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
-            return ClaimState.CLEARED if holding.version else ClaimState.UNWRITTEN
+            return ClaimState.CLEARED if holding.recorded else ClaimState.UNWRITTEN
         return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
+
+    def _is_made_anew(self, holding: Holding) -> bool:
+        """Whether the holding was made for an earlier object of a generated claim, which somebody deleted."""
+        return self.mirror is not None and not holding.named and self.mirror.metadata.uid != holding.uid
 
     def is_given_up(self, pod: Pod) -> bool:
         """Whether the scheduler gave up the node that it had chosen: all that were offered are as good to it now,
@@ -95,14 +108,11 @@ class PodClaim:
 
     def _recorded(self, pod: Pod, holding: Holding) -> bool:
         assert self.mirror is not None
+        if holding.uncertain or holding.record_uncertain:
+            return False  # what is shown may be cleared by a write that is still on its way
         if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
             return False
         return self.is_reserved(pod)
-
-    @property
-    def version(self) -> int:
-        """The mirror's resourceVersion in the cache, 0 without a mirror."""
-        return int(self.mirror.metadata.resource_version or 0) if self.mirror is not None else 0
 
     @property
     def offered_nodes(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """What a claim looks like whose node owes a receipt: that it is not prepared there any more. Pure.
 
-A named claim carries label and annotations itself. A generated claim goes with its pod, so a record of the same
-name is made that exists for the receipt alone; it tells from its creation on what was allocated. Giving the
+A named claim carries label and annotations itself. A generated claim goes with its pod, so a record is made that
+exists for the receipt alone; it tells from its creation on what was allocated. Giving the
 receipt is the node plugin's affair (`parley_kubelet.releases`).
 """
 
@@ -18,6 +18,7 @@ from parley.api.names import (
     GENERATED_LABEL,
     OUT_OF_SERVICE_TAINT,
     RELEASE_RECORD_LABEL,
+    RELEASED_CLAIM_ANNOTATION,
     RELEASING_FROM_ANNOTATION,
     RELEASING_LABEL,
 )
@@ -47,6 +48,16 @@ def is_record(claim: ResourceClaim) -> bool:
     return claim.metadata.labels.get(RELEASE_RECORD_LABEL) == "true"
 
 
+def record_name(uid: str) -> str:
+    """Name of the record for a generated claim of that UID: one that nobody has a reason to take."""
+    return f"released-{uid}"
+
+
+def released(record: ResourceClaim) -> str:
+    """Name of the generated claim that the record is for."""
+    return record.metadata.annotations.get(RELEASED_CLAIM_ANNOTATION, record.metadata.name)
+
+
 def noted(node: str, uid: str) -> dict[str, str]:
     """The annotations: which node, and what was prepared there."""
     return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: uid}
@@ -57,12 +68,15 @@ def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Bo
     spec: Body = {"resourceClassName": holding.class_name or (asked.class_name if asked else holding.driver)}
     if asked is not None and asked.parameters is not None:
         spec["parameters"] = dict(asked.parameters)
-    written = {ALLOCATION_ANNOTATION: orjson.dumps(status).decode()}
+    written = {
+        ALLOCATION_ANNOTATION: orjson.dumps(status).decode(),
+        RELEASED_CLAIM_ANNOTATION: holding.claim,
+    }
     return {
         "apiVersion": API_VERSION,
         "kind": "ResourceClaim",
         "metadata": {
-            "name": holding.claim,
+            "name": record_name(holding.uid),
             "namespace": holding.namespace,
             "labels": {GENERATED_LABEL: holding.entry, RELEASE_RECORD_LABEL: "true"},
             "annotations": {**noted(node, holding.uid), **written},

@@ -58,14 +58,8 @@ class Records:
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.named:
                 await self._write_claim(holding)
-            body = self._status(claim.mirror, holding)
-            try:
-                written = await self._patch_mirror(claim.mirror, {"status": body})
-            except OutcomeUnknown:
-                holding.uncertain = True
-                raise
-            holding.version = int(written.metadata.resource_version)
-            holding.uncertain = False
+            await self._write_mirror(holding, claim.mirror, self._status(claim.mirror, holding))
+            holding.recorded = True
 
     def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
         body: dict[str, Any] = {"reservedFor": [*_users(holding), *_others(mirror, holding)]}
@@ -81,12 +75,7 @@ class Records:
 
     async def _write_claim(self, holding: Holding) -> None:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
-        status = used if holding.outside else {**allocation_status(holding), **used}
-        try:
-            await self._patch_claim(holding, status)
-        except OutcomeUnknown:
-            holding.record_uncertain = True
-            raise
+        await self._patch_claim(holding, used if holding.outside else {**allocation_status(holding), **used})
 
     async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> int:
         """Record what a named claim holds, with a condition. Returns the claim's new resourceVersion.
@@ -112,7 +101,10 @@ class Records:
         return True
 
     async def clear_unknown(self, claim: ResourceClaim) -> None:
-        """A named claim's record shows an allocation of which its driver knows nothing: it is void."""
+        """A named claim's record shows an allocation of which its driver knows nothing: it is void.
+
+        Raises Conflict if the claim is not as given any more.
+        """
         await self._patch_status(claim, _NOTHING)
 
     async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> int:
@@ -132,8 +124,7 @@ class Records:
         now = rfc3339(self._clock())
         return await together(
             self._patch_mirror(
-                claim.mirror,
-                {"status": {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}},
+                claim.mirror, {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}
             )
             for claim in claims
             if claim.mirror is not None
@@ -145,9 +136,7 @@ class Records:
         for claim in claims:
             if claim.mirror is not None and claim.mirror.status.allocation is not None:
                 driver = mirrors.driver_of(claim.mirror.status.allocation)
-                await self._patch_mirror(
-                    claim.mirror, {"status": {"devices": mirrors.declined_body(driver, why, now)}}
-                )
+                await self._patch_mirror(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
 
     async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
         """Make the claim in which a driver outside records what it allocates for a generated claim."""
@@ -182,11 +171,18 @@ class Records:
                 await self._unreserve_mirror(holding, pod)
             else:
                 await self.clear_mirror(holding)
-                holding.version, holding.uncertain = 0, False
-            state = "allocated,reserved" if users else "allocated"
-            await self._take_out(holding, {"reservedFor": users, "state": state})
+                holding.recorded = holding.uncertain = False
+            if holding.named:
+                state = "allocated,reserved" if users else "allocated"
+                shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
+                await self._patch_claim(holding, shown)
         except NotFound:
             pass  # the claim was forced away
+
+    def _shows_allocation(self, holding: Holding) -> bool:
+        """Whether the claim's own record has come to show the allocation; nothing is reserved without it."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim is not None and claim.status.allocation is not None
 
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write, lets the pod use the holding."""
@@ -196,12 +192,16 @@ class Records:
     async def _unreserve_mirror(self, holding: Holding, pod: PodReference) -> None:
         """Takes the pod out and changes nothing else: others let pods in meanwhile, or took them out."""
         mirror = await self._mirror(holding)
-        if mirror is None or all(user.uid != pod.uid for user in mirror.status.reserved_for):
+        if mirror is None:
             return
-        others = [u for u in mirror.status.reserved_for if u.uid != pod.uid]
-        left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
         try:
-            await self._patch_mirror(mirror, {"status": {"reservedFor": left}})
+            if holding.uncertain:
+                mirror = await self._settle_mirror(holding, mirror)
+            if all(user.uid != pod.uid for user in mirror.status.reserved_for):
+                return
+            others = [u for u in mirror.status.reserved_for if u.uid != pod.uid]
+            left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
+            await self._write_mirror(holding, mirror, {"reservedFor": left})
         except NotFound:
             pass  # deleted by somebody; it is made anew, without users
 
@@ -211,37 +211,33 @@ class Records:
         Raises Busy if the mirror is reserved for pods that the holding does not know.
         """
         mirror = await self._mirror(holding)
-        if mirror is None or not (holding.named or mirror.metadata.uid == holding.uid):
+        if mirror is None or not _stands_for(mirror, holding):
             return
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
             await self.clear(mirror, holding)
         elif holding.uncertain:
-            settled = await self._client.patch(
-                BUILTIN_CLAIMS,
-                mirror.metadata.name,
-                {"metadata": {"annotations": {f"{GROUP}/settled": rfc3339(self._clock())}}},
-                mirror.metadata.namespace,
-            )
+            settled = await self._settle_mirror(holding, mirror)
             if settled.status.allocation is not None and not settled.metadata.deletion_timestamp:
                 await self.clear(settled, holding)  # the write arrived after all, since the mirror was read
 
     async def clear(self, mirror: BuiltinClaim, holding: Holding | None = None) -> None:
         """Remove the mirror's allocation, if it is still as given. Only for what no bound pod uses."""
         try:
-            written = await self._patch_mirror(
-                mirror, {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-            )
-            if holding is not None:
-                holding.version = int(written.metadata.resource_version)
+            nothing = {"allocation": None, "reservedFor": None, "devices": None}
+            if holding is None:
+                await self._patch_mirror(mirror, nothing)
+            else:
+                await self._write_mirror(holding, mirror, nothing)
+                holding.recorded = True  # it was, and is not any more
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
         try:
-            await self._take_out(holding, {**_NOTHING, **self._released(holding)})
+            await self._patch_claim(holding, {**_NOTHING, **self._released(holding)})
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -265,34 +261,49 @@ class Records:
         status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
         await self._patch_claim(holding, status)
 
-    async def _take_out(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        """Make sure that the claim's record shows no more than that, and that no write of ours can bring it back.
+    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
 
         What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
         to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
         """
-        before = self._cluster.claim((holding.namespace, holding.claim))
-        meta = (await self._patch_claim(holding, status)).metadata
-        unchanged = before is not None and before.metadata.resource_version == meta.resource_version
-        if holding.record_uncertain and unchanged:
-            settled = {f"{GROUP}/settled": meta.resource_version}
-            body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
-            await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        body: dict[str, Any] = {"status": status}
+        if claim is not None:
+            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
+        try:
+            meta = (await self._patch_object(holding, body, subresource="status")).metadata
+            unchanged = claim is not None and claim.metadata.resource_version == meta.resource_version
+            if holding.record_uncertain and unchanged:
+                settled = {f"{GROUP}/settled": meta.resource_version}
+                body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
+                await self._patch_object(holding, body)
+        except OutcomeUnknown:
+            holding.record_uncertain = True
+            raise
         holding.record_uncertain = False
 
-    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> ResourceClaim:
-        body: dict[str, Any] = {"status": status}
-        if (claim := self._cluster.claim((holding.namespace, holding.claim))) is not None:
-            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
-        return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource="status")
+    async def _patch_object(
+        self, holding: Holding, body: dict[str, Any], *, subresource: str = ""
+    ) -> ResourceClaim:
+        written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
+        self._cluster.wrote(written)
+        return written
 
     async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
-        """The holding's mirror, no older than our last write."""
+        """The holding's mirror, no older than our last write; of a bound pod the one that was made anew."""
         key = (holding.namespace, holding.claim)
         mirror = self._cluster.mirror(key)
-        if holding.uncertain or (mirror is not None and int(mirror.metadata.resource_version) < holding.version):
+        if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:
+            key, mirror = (anew.metadata.namespace, anew.metadata.name), anew
+        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)):
             return await self._live_mirror(*key)
         return mirror
+
+    def _made_anew(self, holding: Holding) -> BuiltinClaim | None:
+        pods = (self._cluster.pod((user.namespace, user.name)) for user in holding.pods.values())
+        user = next((pod for pod in pods if pod is not None and pod.metadata.uid in holding.pods), None)
+        return self._cluster.generated(user, holding.entry) if user is not None else None
 
     async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
         try:
@@ -300,12 +311,39 @@ class Records:
         except NotFound:
             return None
 
-    async def _patch_mirror(self, mirror: BuiltinClaim, body: dict[str, Any]) -> BuiltinClaim:
+    async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim, status: Mapping[str, Any]) -> None:
+        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more.
+
+        Raises Busy if one arrived meanwhile.
+        """
+        try:
+            written = await self._patch_mirror(mirror, status)
+            if holding.uncertain and written.metadata.resource_version == mirror.metadata.resource_version:
+                settled = await self._settle_mirror(holding, mirror)  # nothing was changed, which lets others in
+                if settled.status != written.status:
+                    raise Busy
+        except OutcomeUnknown:
+            holding.uncertain = True
+            raise
+        holding.uncertain = False
+
+    async def _settle_mirror(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
+        """Change the mirror, after which no earlier write arrives; returns it with what did arrive before."""
+        meta = mirror.metadata
+        body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
+        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
+        self._cluster.wrote(written)
+        holding.uncertain = False
+        return written
+
+    async def _patch_mirror(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
+        """All writes of a mirror's status. Raises Conflict if the mirror is not as given any more."""
         meta = mirror.metadata
         precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-        return await self._client.patch(
-            BUILTIN_CLAIMS, meta.name, {**precondition, **body}, meta.namespace, subresource="status"
-        )
+        body = {**precondition, "status": status}
+        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
+        self._cluster.wrote(written)
+        return written
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -327,6 +365,12 @@ def allocation_status(holding: Holding) -> dict[str, Any]:
 
 def _state(holding: Holding) -> str:
     return "allocated,reserved" if holding.pods else "allocated"
+
+
+def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:
+    """Whether the mirror is one that the holding was, or may have been, recorded in."""
+    same = holding.named or mirror.metadata.uid == holding.uid
+    return same or mirrors.owner_pod_uid(mirror) in holding.pods
 
 
 def _others(mirror: BuiltinClaim, holding: Holding) -> list[dict[str, str]]:

@@ -24,10 +24,20 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS
-from parley.control.cluster import Cluster
+from parley.control.cluster import Cluster, Key
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import asked
-from parley.control.receipts import is_asked, is_record, noted, owing, prepared_uid, record, said
+from parley.control.receipts import (
+    is_asked,
+    is_record,
+    noted,
+    owing,
+    prepared_uid,
+    record,
+    record_name,
+    released,
+    said,
+)
 from parley.control.records import Records, allocation_status
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -53,7 +63,7 @@ class Releases:
 
     def owe(self, holding: Holding, pod: PodReference, nodes: Iterable[str]) -> None:
         """The pod used the holding on one of the nodes and is gone, and no kubelet has said that it ended."""
-        if holding.outside or not holding.node_part or not (holding.version or holding.uncertain):
+        if holding.outside or not holding.node_part or not (holding.recorded or holding.uncertain):
             return
         if pod.uid in holding.forced:
             return  # the node may have answered since, while a write of ours has yet to succeed
@@ -73,7 +83,7 @@ class Releases:
             uid = prepared_uid(claim) if claim is not None else ""
             if claim is not None and not used:
                 await self._records.clear_mirror(holding)
-                holding.version, holding.uncertain = 0, False
+                holding.recorded = holding.uncertain = False
                 claim = await self._tell(claim, holding, node)
             if claim is not None:
                 holding.asked = await self._let_answer(claim, node, uid)
@@ -86,15 +96,16 @@ class Releases:
 
     async def _noted(self, holding: Holding, node: str) -> ResourceClaim | None:
         """The claim that says that the node owes a receipt; None if there is none to say so."""
-        key = (holding.namespace, holding.claim)
-        claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        claim = self._cluster.claim(_key(holding))
+        mirror = self._cluster.mirror((holding.namespace, holding.claim))
         if claim is not None and _notes(claim, node) and is_record(claim) != holding.named:
             return claim
         if not holding.named:
             return await self._create(holding, node)
         if mirror is None:
             return None
-        body = {"metadata": {"annotations": noted(node, mirror.metadata.uid)}}
+        known = {"resourceVersion": claim.metadata.resource_version} if claim is not None else {}
+        body = {"metadata": {**known, "annotations": noted(node, mirror.metadata.uid)}}
         return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace)
 
     async def _create(self, holding: Holding, node: str) -> ResourceClaim:
@@ -104,7 +115,7 @@ class Releases:
         try:
             return await self._client.create(CLAIMS, body, holding.namespace)
         except AlreadyExists:
-            found = await self._client.get(CLAIMS, holding.claim, holding.namespace)
+            found = await self._client.get(CLAIMS, record_name(holding.uid), holding.namespace)
             if not is_record(found):
                 raise
             return found
@@ -119,11 +130,10 @@ class Releases:
             status.update(allocation_status(holding))
         if conditions is not None:
             status["conditions"] = conditions
-        meta = claim.metadata
         log.info("waits for a receipt", **_fields(holding), node=node)
-        return await self._client.patch(
-            CLAIMS, meta.name, {"status": status}, meta.namespace, subresource="status"
-        )
+        meta = claim.metadata
+        body = {**_as_given(claim), "status": status}
+        return await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
     async def _let_answer(self, claim: ResourceClaim, node: str, uid: str) -> int:
         """From now on the node plugin may answer. Returns the claim's resourceVersion.
@@ -133,7 +143,7 @@ class Releases:
         meta = claim.metadata
         if not is_asked(claim) or owing(claim) != node:
             marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, uid)}
-            body = {"metadata": {"uid": meta.uid, **marked}}
+            body = {"metadata": {**_as_given(claim)["metadata"], **marked}}
             claim = await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
         return int(claim.metadata.resource_version)
 
@@ -159,7 +169,7 @@ class Releases:
 
     async def _waive(self, holding: Holding, node: str) -> None:
         """Nobody will answer, and nobody needs to."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
+        claim = self._cluster.claim(_key(holding))
         if claim is None or owing(claim) != node:
             return
         log.info("no receipt is needed: the node is out of service", **_fields(holding), node=node)
@@ -168,7 +178,8 @@ class Releases:
     async def _unmark(self, claim: ResourceClaim) -> None:
         meta = claim.metadata
         annotations = {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
-        body = {"metadata": {"uid": meta.uid, "labels": {RELEASING_LABEL: None}, "annotations": annotations}}
+        marks = {"labels": {RELEASING_LABEL: None}, "annotations": annotations}
+        body = {"metadata": {**_as_given(claim)["metadata"], **marks}}
         try:
             if is_record(claim):
                 await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
@@ -184,7 +195,8 @@ class Releases:
     def gone(self, claim: ResourceClaim) -> None:
         """A claim that was in the cache is gone. Needs no lock: it only notes what has happened."""
         meta = claim.metadata
-        holding = self._ledger.of_claim(meta.namespace, meta.name)
+        key = (meta.namespace, released(claim) if is_record(claim) else meta.name)
+        holding = self._ledger.of_claim(*key)
         if holding is None or not holding.owed:
             return
         if holding.named:
@@ -197,6 +209,11 @@ class Releases:
                 holding.asked = 0  # somebody deleted it before the node could answer
 
 
+def _key(holding: Holding) -> Key:
+    """The Parley claim that shows what the node owes."""
+    return holding.namespace, holding.claim if holding.named else record_name(holding.uid)
+
+
 def _answered(holding: Holding, node: str) -> None:
     if node in holding.owed:
         holding.owed.remove(node)
@@ -206,6 +223,11 @@ def _answered(holding: Holding, node: str) -> None:
 def _notes(claim: ResourceClaim, node: str) -> bool:
     """Whether the claim says all that the node has to know."""
     return owing(claim) == node and bool(prepared_uid(claim))
+
+
+def _as_given(claim: ResourceClaim) -> dict[str, Any]:
+    """The state that a write was decided on: one that arrives late, after the node has answered, is refused."""
+    return {"metadata": {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}}
 
 
 def _fields(holding: Holding) -> dict[str, str]:

@@ -4,27 +4,29 @@ Foreign allocations (ordinary DRA took a device of a driver that Parley runs) ar
 in use. Nothing is decided and nothing written here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from parley.api.builtin import BuiltinClaim
+from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.cluster import Cluster, done, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import (
-    allocated,
     asked,
+    counted,
     driver_of,
     is_mirror,
     is_offer,
     is_shareable,
     nodes_of,
+    owned_by,
     owner_pod,
+    owner_pod_uid,
 )
-from parley.control.receipts import is_record, owing, prepared_uid, with_allocation
-from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.receipts import is_record, owing, prepared_uid, released, with_allocation
+from parley.control.standin import driver_of_record, is_stand_in, stands_for
 from parley.sdk import Device, Held, PodReference
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 from parley.sdk.recorded import recorded
 
@@ -33,13 +35,17 @@ Drivers = Mapping[str, EmbeddedDriver]
 
 def restore(cluster: Cluster, ledger: Ledger, drivers: Drivers) -> set[str]:
     """Take over everything that is recorded. Returns the UIDs of users that the pod cache does not have."""
+    mirrors = [mirror for mirror in cluster.mirrors() if is_mirror(mirror)]
     for mirror in cluster.mirrors():
-        if is_mirror(mirror):
-            adopt(cluster, ledger, drivers, mirror)
-        else:
+        if not is_mirror(mirror):
             count_foreign(drivers, mirror)
+        elif owner_pod(mirror) is not None:
+            adopt(cluster, ledger, drivers, mirror)
     for claim in cluster.claims():
         adopt_record(cluster, ledger, drivers, claim)
+    for mirror in mirrors:
+        if ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
+            adopt(cluster, ledger, drivers, mirror)
     users = {user for holding in ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(cluster, user)}
 
@@ -52,45 +58,77 @@ def _cached(cluster: Cluster, user: PodReference) -> bool:
 def adopt(
     cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinClaim, *, outside: bool = False
 ) -> None:
-    """Remember what a generated claim holds by its own record, if it is definite and the driver runs here.
+    """Remember what a mirror holds by its own record, if it is definite and the driver runs here.
 
-    `outside`: also if it does not; its own record, the stand-in, must be gone then.
+    It does so for whom it is reserved, and for the pod that it belongs to: also if it lost its owner, or its
+    Parley claim. `outside`: also if the driver does not run here; its own record, the stand-in, must be gone then.
     """
     allocation = mirror.status.allocation
-    if allocation is None or not (user := owner_pod(mirror)):
+    if allocation is None:
         return
-    driver = driver_of(allocation)
-    found = allocated(mirror, driver)
-    asks = asked(mirror)
-    if (driver not in drivers and not outside) or found is None or ledger.get(mirror.metadata.uid) is not None:
+    driver, owner = driver_of(allocation), _named_by(cluster, mirror)
+    uid = owner.metadata.uid if owner is not None else mirror.metadata.uid
+    found, asks = counted(mirror, driver), asked(mirror)
+    if (driver not in drivers and not outside) or found is None or ledger.get(uid) is not None:
         return
+    users = _users(cluster, mirror)
+    class_name = asks.class_name if asks is not None else ""
+    class_ = cluster.class_(class_name)
     holding = Holding(
-        uid=mirror.metadata.uid,
+        uid=uid,
         namespace=mirror.metadata.namespace,
         claim=mirror.metadata.name,
         entry=mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
-        named=False,
+        named=owner is not None,
         driver=driver,
-        node=_node_of(cluster, user, mirror),
+        node=_node_of(cluster, users, mirror),
         allocation=found,
-        pods={user.uid: user},
-        class_name=asks.class_name if asks is not None else "",
+        pods={user.uid: user for user in users},
+        class_name=class_name,
+        shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
         outside=driver not in drivers,
         node_part=bool(allocation.devices.results),
-        version=int(mirror.metadata.resource_version),
+        recorded=True,
         offered=is_offer(allocation),
     )
+    if not users and holding.node_part and not holding.outside:
+        # Whose it was nobody can tell, nor whether that pod was seen to end.
+        holding.owed = list(holding.nodes or ())
+        holding.releasing = holding.leaving = bool(holding.owed)
     _take_over(cluster, ledger, drivers, holding)
 
 
-def _node_of(cluster: Cluster, user: PodReference, mirror: BuiltinClaim) -> str:
-    """The allocation's one node; of an offer, or of what can be used everywhere, the pod's."""
+def _named_by(cluster: Cluster, mirror: BuiltinClaim) -> ResourceClaim | None:
+    """The Parley claim that the mirror stands for."""
+    claim = cluster.claim((mirror.metadata.namespace, mirror.metadata.name))
+    return claim if claim is not None and owned_by(mirror, claim.metadata.uid) else None
+
+
+def _users(cluster: Cluster, mirror: BuiltinClaim) -> list[PodReference]:
+    """For whom the mirror is reserved, and the pod that it was generated for, which may be about to be bound."""
+    namespace, owner = mirror.metadata.namespace, owner_pod(mirror)
+    users = [PodReference(namespace, user.name, user.uid) for user in mirror.status.reserved_for]
+    if owner is None or owner in users or not _asks_for(cluster.pod((namespace, owner.name)), owner, mirror):
+        return users
+    return [owner, *users]
+
+
+def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> bool:
+    """Whether the pod may be one that the mirror was generated for: an owner can be put there by hand."""
+    if pod is None or pod.metadata.uid != owner.uid:
+        return True
+    entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    return any(e.name == entry and e.resource_claim_template_name for e in pod.spec.resource_claims)
+
+
+def _node_of(cluster: Cluster, users: Sequence[PodReference], mirror: BuiltinClaim) -> str:
+    """The allocation's one node; of an offer, or of what can be used everywhere, a pod's."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
     if len(nodes) == 1:
         return nodes[0]
-    pod = cluster.pod((user.namespace, user.name))
-    return (pod.spec.node_name or pod.status.nominated_node_name) if pod is not None else ""
+    pods = [pod for user in users if (pod := cluster.pod((user.namespace, user.name))) is not None]
+    return next((pod.spec.node_name or pod.status.nominated_node_name for pod in pods), "")
 
 
 def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:
@@ -106,7 +144,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         return None
     mirror = cluster.mirror((meta.namespace, meta.name))
     users = _owner(cluster, claim) if is_stand_in(claim) else _reserved(claim)
-    if is_stand_in(claim) and (mirror is None or not users):
+    if is_stand_in(claim) and (mirror is None or not users or not _stands_for(claim, mirror)):
         return None
     node, allocation = found
     class_ = cluster.class_(claim.spec.resource_class_name)
@@ -125,7 +163,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         immediate=claim.spec.allocation_mode == "Immediate",
         outside=driver not in drivers,
         node_part=_node_part(mirror, class_),
-        version=int(mirror.metadata.resource_version) if mirror and mirror.status.allocation else 0,
+        recorded=mirror is not None and mirror.status.allocation is not None,
     )
     if not holding.outside:
         holding.owed = [owing(claim)] if owing(claim) else []
@@ -139,13 +177,13 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
     """Remember what a pod used that is gone, and what its node may still have prepared."""
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, cluster.nodes())
-    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, meta.name) is not None:
+    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, released(claim)) is not None:
         return None
     node, allocation = found
     holding = Holding(
         uid=prepared_uid(claim),
         namespace=meta.namespace,
-        claim=meta.name,
+        claim=released(claim),
         entry=meta.labels.get(GENERATED_LABEL, ""),
         named=False,
         driver=driver,
@@ -159,6 +197,11 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
     )
     _take_over(cluster, ledger, drivers, holding)
     return holding
+
+
+def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    entry = mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    return stands_for(claim, owner_pod_uid(mirror), entry, asked(mirror))
 
 
 def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
@@ -196,9 +239,8 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 def _take_over(cluster: Cluster, ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
     holding.units = _units(cluster, drivers, holding)
     if not holding.outside:
-        drivers[holding.driver].restore(
-            Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
-        )
+        held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+        drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
     ledger.add(holding)
 
 
@@ -214,7 +256,8 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
     """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
-    asks = claim.spec if claim is not None else asked(mirror) if mirror is not None else None
+    generated = asked(mirror) if mirror is not None and not holding.named else None
+    asks = generated or (claim.spec if claim is not None else None)
     driver = drivers.get(holding.driver)
     if driver is None or class_ is None or asks is None:
         return 1
@@ -229,18 +272,22 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
     )
     try:
         (claim_request,) = driver.request(PodReference(holding.namespace, "", ""), (raw,)).claims
-    except BadParameters:
+        return driver.units(claim_request)
+    except (BadParameters, DriverFault):
         return 1
-    return driver.units(claim_request)
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:
-    """Tell drivers of devices that an ordinary claim took; returns whether there were any."""
+    """Tell drivers of devices that an ordinary claim took; returns whether there were any.
+
+    Access of an administrator takes nothing: it is granted beside whoever uses the device.
+    """
     allocation = claim.status.allocation
     taken: dict[str, list[Device]] = {}
     for result in allocation.devices.results if allocation else ():
-        if result.driver in drivers:
+        if result.driver in drivers and not result.admin_access:
             taken.setdefault(result.driver, []).append(Device(result.pool, result.device))
     for driver, devices in taken.items():
-        drivers[driver].restore(Held(claim.metadata.uid, None, tuple(devices), None))
+        held = Held(claim.metadata.uid, None, tuple(devices), None)
+        drivers[driver].restore(held, f"{claim.metadata.namespace}/{claim.metadata.name}")
     return bool(taken)

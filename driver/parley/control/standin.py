@@ -38,6 +38,18 @@ def stand_in(pod: Pod, entry: str, name: str, asked: Asked) -> dict[str, Any]:
     }
 
 
+def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: Asked | None) -> bool:
+    """Whether the claim is the stand-in that was made for the pod's entry: anybody may make one of its name."""
+    spec = claim.spec
+    return (
+        claim.metadata.labels.get(GENERATED_LABEL) == entry
+        and owner_uid(claim) == pod_uid
+        and spec.allocation_mode != "Immediate"
+        and asked is not None
+        and (spec.resource_class_name, spec.parameters) == (asked.class_name, asked.parameters)
+    )
+
+
 def owner_uid(claim: ResourceClaim) -> str:
     """UID of the pod that a stand-in belongs to, "" for named claims."""
     if not is_stand_in(claim):

@@ -43,10 +43,18 @@ class SuitableNodes:
 
     def fits(self, node: str) -> bool:
         """Whether the node comes into question; remembers why not."""
-        if reason := self._excluded.get(node) or self._misfit(self._cluster.node(node)):
+        if reason := self.misfit(node):
             self.misfits[node] = reason
             return False
         return True
+
+    def anew(self) -> "SuitableNodes":
+        """As if no node had been looked at yet."""
+        return SuitableNodes(self._cluster, self._class, self._uid, self._excluded)
+
+    def misfit(self, node: str) -> str:
+        """Why the node does not come into question; "" if it does."""
+        return self._excluded.get(node) or self._misfit(self._cluster.node(node))
 
     def _misfit(self, node: Node | None) -> str:
         if node is None:

@@ -8,8 +8,8 @@ from parley.api.resources import BUILTIN_TEMPLATES
 from parley.control.cluster import Cluster, Key
 from parley.control.events import Recorder
 from parley.control.mirror import owned_by, parameters_too_large, template_mirror
-from parley.control.sentences import name_taken
-from parley.kube.client import AlreadyExists, Client
+from parley.control.sentences import mirror_refused, name_taken
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
 
 
 class Templates:
@@ -23,9 +23,11 @@ class Templates:
     async def sync(self, key: Key) -> None:
         """Make the mirror of the template of that name if it is missing."""
         template = self._cluster.template(key)
+        mirror = self._cluster.template_mirror(key)
+        if template is None or mirror is not None:
+            self._cluster.refusals.clear("ResourceClaimTemplate", key)
         if template is None or template.metadata.deletion_timestamp:
             return
-        mirror = self._cluster.template_mirror(key)
         if mirror is None and not parameters_too_large(template.spec.spec):
             await self._create(key, template)
         elif mirror is not None and not owned_by(mirror, template.metadata.uid):
@@ -36,6 +38,11 @@ class Templates:
             await self._client.create(BUILTIN_TEMPLATES, template_mirror(template), key[0])
         except AlreadyExists:
             pass  # not in the cache yet; its arrival calls again
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._cluster.mirror_refused(template, error.message)
+            note = mirror_refused("ResourceClaimTemplate", *key, error.message)
+            await self._warn(template, reasons.WRITE_REFUSED, note)
+            raise  # it is tried again, after a growing pause
 
     async def _replace(self, template: ResourceClaimTemplate, mirror: BuiltinTemplate) -> None:
         """A mirror of an earlier template of that name goes; what is not ours stays, and the user is told."""
@@ -44,6 +51,10 @@ class Templates:
             await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=mirror.metadata.uid)
             return
         note = name_taken("ResourceClaimTemplate", meta.namespace, meta.name)
+        await self._warn(template, reasons.NAME_TAKEN, note)
+
+    async def _warn(self, template: ResourceClaimTemplate, code: str, note: str) -> None:
+        meta = template.metadata
         await self._recorder.warn(
-            "ResourceClaimTemplate", API_VERSION, meta.namespace, meta.name, meta.uid, reasons.NAME_TAKEN, note
+            "ResourceClaimTemplate", API_VERSION, meta.namespace, meta.name, meta.uid, code, note
         )

@@ -177,20 +177,25 @@ class Cluster:
         document = kubeconfig.with_certificate(self.server, self._authority.pair.certificate, pair)
         return kubeconfig.write(self._layout.kubeconfigs / name, document)
 
-    def kubeconfig_for_service_account(self, namespace: str, name: str, *, seconds: int = _DAY) -> Path:
+    def kubeconfig_for_service_account(
+        self, namespace: str, name: str, *, node: str = "", seconds: int = _DAY
+    ) -> Path:
         """A new kubeconfig with a token of that service account, valid for `seconds`.
 
-        Raises `ApiError` where the account does not appear within 5 s.
+        With `node` it names that node, as the token of a pod there does, and ends with that Node object.
+        Raises `ApiError` where the account does not appear within 5 s, or the node does not exist.
         """
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node}} if node else {}
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
+            "spec": {"expirationSeconds": seconds, **bound},
         }
         token = startup.when_found(lambda: self._api.post(path, body))["status"]["token"]
         document = kubeconfig.with_token(self.server, self._authority.pair.certificate, token)
-        return kubeconfig.write(self._layout.kubeconfigs / f"sa-{namespace}-{name}", document)
+        file = "-".join(filter(None, ("sa", namespace, name, node)))
+        return kubeconfig.write(self._layout.kubeconfigs / file, document)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl, as the admin, printed; raises `ClusterError` with its stderr when it fails."""

@@ -109,6 +109,8 @@ def api_server(layout: Layout) -> Command:
         f"--service-account-signing-key-file={pki}/service-account.key",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged=true",
+        # as in clusters that came from an older version: what holds for claims must hold for these, too
+        "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
     )
     return _command(layout, API_SERVER, argv, f"{layout.server}/readyz")
 

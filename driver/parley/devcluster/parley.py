@@ -1,8 +1,8 @@
 """Runs Parley in a local cluster as it runs at a user's: the same manifests, accounts and programs.
 
 The workloads alone differ. There are no container images here, so that the controller and each node's plugin
-are child processes with the service accounts' tokens; the kustomization `deploy/devcluster` has everything
-but the workloads.
+are child processes with the service accounts' tokens, a plugin's bound to its node; the kustomization
+`deploy/devcluster` has everything but the workloads.
 """
 
 from __future__ import annotations
@@ -50,10 +50,8 @@ def run_parley(
     account = cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
     door = _extender(cluster, deploy, extender) if extender else ()
     cluster.add_program(CONTROLLER, [*controller, "--kubeconfig", str(account), *door, *controller_arguments])
-    if not cluster.nodes:
-        return
-    account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
     for node in cluster.nodes:
+        account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
         arguments = node_plugin_arguments(node, account, files[node.name])
         cluster.add_program(f"{NODE_PLUGIN}-{node.name}", [*node_plugin, *arguments, *node_arguments])
 

@@ -31,6 +31,14 @@ class Wanted(Parameters):
     count: Annotated[int, Field(ge=1, le=MOST, strict=True, description="How many tokens.")] = 1
 
 
+class Record(Parameters):
+    """What an allocated claim holds, in its handle."""
+
+    pool: str
+    node: str
+    count: Annotated[int, Field(ge=1, strict=True)]
+
+
 class NotEnough(Exception):
     """Raised when the tokens that were free at the question are not free any more."""
 
@@ -69,8 +77,8 @@ class TokensDriver(Driver[Wanted, Pool]):
         self._hold(uid, {})
 
     def restore(self, held: Held) -> None:
-        """Count what a claim holds."""
-        self._hold(held.uid, held.data or {})
+        """Count what a claim holds. Raises ValidationError if this driver did not record it."""
+        self._hold(held.uid, Record.model_validate(held.data).model_dump() if held.data else {})
 
     def forget(self, uid: str) -> None:
         """The claim holds nothing any more."""

@@ -118,7 +118,7 @@ class Judge:
         }
         used = self._leave(pods)
         for holding in freed.values():
-            self._world.drivers[holding.driver].driver.forget(holding.uid)
+            self._world.drivers[holding.driver].forget(holding.uid)
         try:
             yield
         finally:

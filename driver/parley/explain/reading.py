@@ -6,7 +6,7 @@ only, and is told what is missing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ from parley.drivers import built_in
 from parley.explain.faults import Unanswerable
 from parley.explain.times import moment
 from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Forbidden, Listing, NotFound, WatchEvent
+from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone, WatchEvent
 from parley.negotiation.fit import matches
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -54,6 +54,9 @@ _NAMESPACED: tuple[Resource[Any], ...] = (
     TEMPLATES,
     POD_SCHEDULINGS,
 )
+_SHOWN = 5
+"""So many objects of a kind that can't be decoded are named."""
+
 KINDS = (*_EVERYWHERE, *_NAMESPACED)
 """All that is listed."""
 
@@ -108,7 +111,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     for slice_ in reader.items(RESOURCE_SLICES):
         for driver in drivers.values():
             if RESOURCE_SLICES in driver.driver.watches:
-                driver.driver.observe(None, slice_)
+                driver.observe(None, slice_)
     restore(cluster, ledger, drivers)
     return World(
         now,
@@ -165,7 +168,16 @@ class _Reader:
                 return
             self.blind.append(resource)
             found = Listing((), "")
-        self.listings[resource.group, resource.plural] = found
+        self.unread += _undecodable(resource, found.tombstones)
+        self.listings[resource.group, resource.plural] = Listing(found.items, found.resource_version)
+
+
+def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterator[str]:
+    for stone in stones[:_SHOWN]:
+        name = "/".join(filter(None, (stone.namespace, stone.name)))
+        yield f"{resource.kind} {name} can't be read: {stone.reason}"
+    if len(stones) > _SHOWN:
+        yield f"{len(stones) - _SHOWN} more of {resource.kind} can't be read"
 
 
 class Listed(AroundClient):

@@ -37,6 +37,8 @@ ADVICE: Mapping[str, str] = {
     reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: the claim is allocated without a pod, and not yet",
     reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a class that is shareable",
     reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or make another claim for some of them",
+    reasons.DRIVER_FAILED: "report it to who made the driver; the controller's log has the stack",
+    reasons.WRITE_REFUSED: "change what the API server's words name: a label, a quota, a policy",
     reasons.RELEASING: "bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
     reasons.CLAIM_BEING_DELETED: "name another claim, or create it anew once it is gone",
     reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",

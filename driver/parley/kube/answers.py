@@ -1,14 +1,18 @@
 """What an answer of an API server means: which error a refusal is, which event a line of a watch is.
 
+Each object is decoded by itself, also where the decoder can't even tell one from the next: one that fails is a
+tombstone, and the others are as they are.
+
 Source of the codes and reasons: the Status object of the Kubernetes API (meta/v1).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
 from parley.api.resources import Resource
+from parley.api.scanning import elements, members
 from parley.kube.client import (
     AlreadyExists,
     ApiError,
@@ -21,6 +25,7 @@ from parley.kube.client import (
     Listing,
     NotFound,
     ServerError,
+    Tombstone,
     TooManyRequests,
     Unauthorized,
     WatchEvent,
@@ -73,6 +78,7 @@ class _Frame(msgspec.Struct, frozen=True):
 _status = msgspec.json.Decoder(_Status)
 _version = msgspec.json.Decoder(_Versioned)
 _list = msgspec.json.Decoder(_List)
+_metadata = msgspec.json.Decoder(_Metadata)
 _frame = msgspec.json.Decoder(_Frame)
 
 
@@ -83,7 +89,7 @@ def refusal(code: int, phrase: str, content: bytes, retry_after: str | None = No
     """
     try:
         status = _status.decode(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         status = _Status()
     reason = status.reason or phrase
     message = status.message or content[:300].decode(errors="replace").strip() or "the answer has no text"
@@ -111,33 +117,93 @@ def leaves_write_open(error: ApiError) -> bool:
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
     """A list answer, and with what to ask for the rest of the list, "" at its end.
 
-    Raises ValueError when it is none, or an item does not fit the type.
+    Raises ValueError when it is none. An item that does not fit the type is a tombstone.
     """
-    answer = _list.decode(content)
+    about, contents = _opened(content)
+    return listing(resource, contents, about.resource_version), about.continue_
+
+
+def listing(resource: Resource[T], contents: Iterable[bytes], resource_version: str) -> Listing[T]:
+    """A list of the objects in `contents`; one that does not fit the type is a tombstone."""
+    items: list[T] = []
+    tombstones: list[Tombstone] = []
     decode = resource.decode
-    items = tuple(decode(bytes(item)) for item in answer.items or ())
-    return Listing(items, answer.metadata.resource_version), answer.metadata.continue_
+    for item in contents:
+        try:
+            items.append(decode(item))
+        except ValueError as error:
+            tombstones.append(_tombstone(item, error))
+    return Listing(tuple(items), resource_version, tuple(tombstones))
+
+
+def _opened(content: bytes) -> tuple[_Metadata, Iterable[bytes]]:
+    """A list's metadata and items. The decoder looks into the items; where it fails they are only told apart."""
+    try:
+        answer = _list.decode(content)
+        return answer.metadata, (bytes(item) for item in answer.items or ())
+    except (ValueError, RecursionError):
+        found = {member.name: member for member in members(content)}
+    about, items = found.get(b"metadata"), found.get(b"items")
+    metadata = _metadata.decode(content[about.start : about.end]) if about is not None else _Metadata()
+    return metadata, elements(content, items.start) if items is not None else ()
+
+
+def _tombstone(item: bytes, why: Exception) -> Tombstone:
+    """What stands for an object that could not be decoded. Raises ValueError if it has no name."""
+    parts = {member.name: member for member in members(item)}
+    about = parts.get(b"metadata")
+    if about is None:
+        raise ValueError(f"an object without metadata: {why}")
+    said = {
+        member.name: item[member.start : member.end]
+        for member in members(item, about.start)
+        if member.name in (b"namespace", b"name", b"uid", b"resourceVersion")
+    }
+    told = {name.decode(): msgspec.json.decode(value, type=str) for name, value in said.items()}
+    if not {"name", "uid", "resourceVersion"} <= told.keys():
+        raise ValueError(f"an object without name, UID or resourceVersion: {why}")
+    return Tombstone(told.get("namespace", ""), told["name"], told["uid"], told["resourceVersion"], str(why))
 
 
 def event_decoder(resource: Resource[T]) -> Callable[[bytes], WatchEvent[T]]:
-    """Turns a line of a watch into its event.
+    """Turns a line of a watch into its event. An object that does not fit the type is a tombstone.
 
     That raises what the server reported in an ERROR event (Expired and others), and ValueError for a line that
     is no event of this kind.
     """
-    decode = resource.decode
 
     def event(line: bytes) -> WatchEvent[T]:
-        frame = _frame.decode(line)
-        if frame.type == "ERROR":
-            status = _status.decode(frame.object)
-            raise refusal(status.code or 500, "Unknown", bytes(frame.object))
-        kind = EventType(frame.type)
+        type_, content = _unwrapped(line)
+        if type_ == "ERROR":
+            status = _status.decode(content)
+            raise refusal(status.code or 500, "Unknown", content)
+        kind = EventType(type_)
         if kind is EventType.BOOKMARK:
-            return WatchEvent(kind, None, _version.decode(frame.object).metadata.resource_version)
-        return WatchEvent(kind, item := decode(bytes(frame.object)), _resource_version(item))
+            return WatchEvent(kind, None, _version.decode(content).metadata.resource_version)
+        return change(resource, kind, content)
 
     return event
+
+
+def change(resource: Resource[T], kind: EventType, content: bytes) -> WatchEvent[T]:
+    """The event of an object that was added, modified or deleted. Raises ValueError if it has no name."""
+    try:
+        return WatchEvent(kind, item := resource.decode(content), _resource_version(item))
+    except ValueError as error:
+        found = _tombstone(content, error)
+        return WatchEvent(kind, None, found.resource_version, found)
+
+
+def _unwrapped(line: bytes) -> tuple[str, bytes]:
+    """A watch's event: its type and object."""
+    try:
+        frame = _frame.decode(line)
+        return frame.type, bytes(frame.object)
+    except (ValueError, RecursionError):
+        found = {member.name: line[member.start : member.end] for member in members(line)}
+    if not {b"type", b"object"} <= found.keys():
+        raise ValueError("a line of a watch without type or object")
+    return msgspec.json.decode(found[b"type"], type=str), found[b"object"]
 
 
 def _resource_version(item: Any) -> str:

@@ -91,20 +91,33 @@ class EventType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An object that is there and can't be decoded: which one it is, in which state, and what is wrong with it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One change. `object` is the last state for DELETED and None for BOOKMARK."""
+    """One change. `object` is the last state for DELETED and None for BOOKMARK, and where there is a tombstone."""
 
     type: EventType
     object: T | None
     resource_version: str
+    tombstone: Tombstone | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A consistent list, and the resourceVersion to watch from."""
+    """A consistent list, and the resourceVersion to watch from. `tombstones` stand for what can't be decoded."""
 
     items: tuple[T, ...]
     resource_version: str
+    tombstones: tuple[Tombstone, ...] = ()
 
 
 class PatchType(Enum):

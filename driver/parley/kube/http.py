@@ -4,7 +4,8 @@ What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
 a write lost between gateway, API server and etcd      OutcomeUnknown (see `answers.leaves_write_open`)
-an answer that does not fit the type                   OutcomeUnknown: it can't be told what is there
+an object that does not fit the type                   OutcomeUnknown: it can't be told what is there
+one of a list or a watch that does not fit             nothing: it is a tombstone
 a watch that ends                                      nothing: the iteration ends
 a watch cut in the middle of a line, or fallen silent  OutcomeUnknown
 an ERROR event in a watch                              the ApiError of its code, Expired for 410
@@ -21,12 +22,12 @@ from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
-import orjson
 from yarl import URL
 
 from parley.api.resources import Resource
 from parley.kube import answers, credentials, fence
-from parley.kube.client import Body, Client, Listing, OutcomeUnknown, PatchType, WatchEvent
+from parley.kube.bodies import encoded, with_kind
+from parley.kube.client import Body, Client, Listing, OutcomeUnknown, PatchType, Tombstone, WatchEvent
 from parley.kube.credentials import Credentials
 
 T = TypeVar("T")
@@ -165,6 +166,7 @@ class HttpClient(Client):
         call = _Call("GET", resource, namespace)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         items: list[T] = []
+        tombstones: list[Tombstone] = []
         rest = ""
         while True:
             query = _query(**selectors, limit=str(PAGE), **{"continue": rest})
@@ -174,8 +176,9 @@ class HttpClient(Client):
             except ValueError as error:
                 raise _unreadable(call, error) from error
             items += page.items
+            tombstones += page.tombstones
             if not rest:
-                return Listing(tuple(items), page.resource_version)
+                return Listing(tuple(items), page.resource_version, tuple(tombstones))
 
     async def watch(
         self,
@@ -218,7 +221,7 @@ class HttpClient(Client):
     ) -> T:
         call = _Call("POST", resource, namespace)
         query = _query(fieldManager=field_manager)
-        return _decoded(call, await self._answer(call, query, _with_kind(resource, body)))
+        return _decoded(call, await self._answer(call, query, with_kind(resource, body)))
 
     async def patch(
         self,
@@ -235,7 +238,7 @@ class HttpClient(Client):
         call = _Call("PATCH", resource, namespace, name, subresource)
         query = _query(fieldManager=field_manager, force="true" if force else "")
         if patch_type is PatchType.APPLY and isinstance(body, Mapping):
-            body = _with_kind(resource, body)
+            body = with_kind(resource, body)
         return _decoded(call, await self._answer(call, query, body, patch_type.value))
 
     async def delete(
@@ -310,7 +313,7 @@ class HttpClient(Client):
         timeout: float | None = None,
     ) -> bytes:
         """The content of a good answer."""
-        data = None if body is None else orjson.dumps(body, default=_plain)
+        data = None if body is None else encoded(body)
         try:
             async with asyncio.timeout(timeout or self._timeout):
                 sessions = await self._open()
@@ -366,18 +369,6 @@ async def _lines(call: _Call[Any], content: aiohttp.StreamReader) -> AsyncIterat
 def _query(**parameters: str) -> str:
     given = {name: value for name, value in parameters.items() if value}
     return f"?{urlencode(given)}" if given else ""
-
-
-def _plain(value: object) -> dict[Any, Any]:
-    """For orjson, which knows no mappings but dictionaries."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
-def _with_kind(resource: Resource[Any], body: Body) -> dict[str, Any]:
-    """The body with what the server wants to be told although the path says it."""
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
 
 def _decoded(call: _Call[T], content: bytes) -> T:

@@ -4,6 +4,10 @@
       ^                 |
       +----(410)--------+  the differences, deletions included, are reported like watched changes
 
+An object that can't be decoded has a tombstone, and everything goes on. What was known of it before stays in the
+copy: what it held is still held, for all that can be told, and a pod that was counted is still there. It goes when
+the object is deleted, or when another one has its name.
+
 What trouble does to it: a stream that ends is continued without a list; a version that the server no longer
 has leads to a list; any other refusal or silence waits with a backoff, at least as long as the server asked.
 A stream that ends within a second counts as a failure, so that a server which closes at once is not hammered.
@@ -23,12 +27,16 @@ import structlog
 from parley.api.resources import Resource
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Cache, IndexKeys, Key, identity
-from parley.kube.client import ApiError, Client, EventType, Expired, OutcomeUnknown, WatchEvent
+from parley.kube.client import ApiError, Client, EventType, Expired, OutcomeUnknown, Tombstone, WatchEvent
+from parley.kube.upkeep import Outage, Upkeep
 
 T = TypeVar("T")
 
 OnChange = Callable[[T | None, T | None], None]
 """Called with the old and the new state, `None` for "not there", after the copy holds the new one."""
+
+OnTombstone = Callable[[Tombstone], None]
+"""Called once for each state of an object that can't be decoded."""
 
 RELISTS = Backoff(first=0.2, longest=30, jitter=0.5)
 SHORT_LIVED = 1.0
@@ -53,6 +61,7 @@ class Reflector(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         on_change: OnChange[T] | None = None,
+        on_tombstone: OnTombstone | None = None,
         transform: Callable[[T], T] | None = None,
         backoff: Backoff = RELISTS,
     ) -> None:
@@ -61,17 +70,29 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._on_change = on_change
+        self._on_tombstone = on_tombstone
         self._read = resource.read_through(transform) if transform else resource
         self._backoff = backoff
         self._failures = 0
         self._version: str | None = None
         self._cache: Cache[T] = Cache()
+        self._tombstones: dict[Key, Tombstone] = {}
+        self._upkeep = Upkeep()
         self.synced = asyncio.Event()
         self.interruptions: Counter[str] = Counter()
         """How often listing or watching ended, by cause: the error's class, "Ended" or "EndedAtOnce"."""
 
     def __len__(self) -> int:
         return len(self._cache)
+
+    @property
+    def tombstones(self) -> ValuesView[Tombstone]:
+        """The objects that are there and can't be decoded; a view."""
+        return self._tombstones.values()
+
+    def outage(self) -> Outage | None:
+        """Why and since when the copy is not kept up to date; None while it is."""
+        return self._upkeep.outage()
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object, if there is one. `namespace` is "" for cluster-wide kinds."""
@@ -91,6 +112,7 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""
+        self._upkeep.begin(asyncio.get_running_loop().time)
         while True:
             pause = await self._follow()
             if pause:
@@ -102,8 +124,10 @@ class Reflector(Generic[T]):
         try:
             version = self._version or await self._list()
             started = loop.time()
+            self._upkeep.watch()
             await self._watch(version)
             if loop.time() - started >= SHORT_LIVED:
+                self._upkeep.ended()
                 self._failures = 0
                 self.interruptions["Ended"] += 1
                 return 0
@@ -118,6 +142,7 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: object, cause: str = "") -> float:
         self._failures += 1
+        self._upkeep.failed(str(error))
         self.interruptions[cause or type(error).__name__] += 1
         pause = self._backoff.delay(self._failures)
         tell = log.info if self._failures == 1 else log.warning
@@ -134,12 +159,18 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         listing = await self._client.list(self._read, self._namespace, **self._selectors)
-        present = {identity(item).key for item in listing.items}
+        buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
+        present = {identity(item).key for item in listing.items} | buried
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
         for key in self._cache.absent(present):
             self._remove(key)
+        for key in self._tombstones.keys() - buried:
+            del self._tombstones[key]
         for item in listing.items:
             self._put(item)
+        for stone in listing.tombstones:
+            self._bury(stone)
+        self._upkeep.works()
         self._version = listing.resource_version
         self.synced.set()
         return listing.resource_version
@@ -151,16 +182,44 @@ class Reflector(Generic[T]):
                 self._apply(event)
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        if event.object is not None:
+        self._upkeep.works()
+        if event.object is not None or event.tombstone is not None:
             self._failures = 0
+        if event.tombstone is not None:
+            if event.type is EventType.DELETED:
+                self._remove((event.tombstone.namespace, event.tombstone.name))
+            else:
+                self._bury(event.tombstone)
+        elif event.object is not None:
             if event.type is EventType.DELETED:
                 self._remove(identity(event.object).key)
             else:
                 self._put(event.object)
         self._version = event.resource_version
 
+    def _bury(self, stone: Tombstone) -> None:
+        key = (stone.namespace, stone.name)
+        old = self._cache.get(key)
+        if old is not None and identity(old).uid != stone.uid:
+            self._remove(key)
+        known = self._tombstones.get(key)
+        self._tombstones[key] = stone
+        if known is not None and (known.uid, known.resource_version) == (stone.uid, stone.resource_version):
+            return
+        tell = log.debug if known is not None and known.uid == stone.uid else log.warning
+        tell(
+            "object can't be decoded",
+            kind=self.resource.kind,
+            group=self.resource.group,
+            object="/".join(part for part in key if part),
+            error=stone.reason,
+        )
+        if self._on_tombstone is not None:
+            self._on_tombstone(stone)
+
     def _put(self, item: T) -> None:
         key, uid, resource_version = identity(item)
+        self._tombstones.pop(key, None)
         old = self._cache.get(key)
         if old is not None:
             known = identity(old)
@@ -174,6 +233,7 @@ class Reflector(Generic[T]):
         self._report(old, item)
 
     def _remove(self, key: Key) -> None:
+        self._tombstones.pop(key, None)
         old = self._cache.get(key)
         if old is None:
             return

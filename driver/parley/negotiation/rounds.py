@@ -24,7 +24,7 @@ from parley.negotiation.answers import (
 
 FIRST_CANDIDATES = 8
 """Mostly the first node will do, and what was asked and answered about all is written into one object per pod:
-with 32 instead of 8, a pod costs the control plane about a tenth more (`docs/performance.md`)."""
+with 32 instead of 8, a pod costs the control plane about a tenth more (`benchmarks/lab-book.md`)."""
 
 DEFAULT_CANDIDATES = 32
 MAX_CANDIDATES = 128

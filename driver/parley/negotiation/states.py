@@ -36,7 +36,8 @@ class ClaimState(Enum):
     """The API showed our allocation, and somebody cleared it."""
 
     MISPLACED = "misplaced"
-    """Allocated for another node than the one that the pod is bound to, or may be bound to."""
+    """Allocated for another node than the one that the pod is bound to, or may be bound to; or the pod can never
+    use it: its mirror was deleted before the pod was let in."""
 
 
 class Step(Enum):

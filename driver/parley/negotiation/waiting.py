@@ -2,12 +2,13 @@
 
 A change wakes only the first pod of each line that the change may help. If that pod is served it leaves the
 line and the next one is woken; if not, the others of its line could not be served either. So one freed device
-costs one negotiation per line, however many pods wait.
+costs one negotiation per line, however many pods wait; and where a line can tell that what changed on some
+nodes is of no use to it, not even that.
 """
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from itertools import count
 from operator import itemgetter
 from typing import Generic, TypeVar
@@ -15,6 +16,8 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 Line = Hashable
 Topic = tuple[str, ...]
+Helps = Callable[[Collection[str]], bool]
+"""Whether what changed on these nodes, and nowhere else, may help those who wait in a line."""
 
 _ARRIVED = itemgetter(0)
 
@@ -27,17 +30,27 @@ class WaitingLines(Generic[K]):
         self._place_of: dict[K, tuple[Line, int]] = {}
         self._by_topic: defaultdict[Topic, dict[Line, None]] = defaultdict(dict)
         self._topics: dict[Line, tuple[Topic, ...]] = {}
+        self._helps: dict[Line, Helps | None] = {}
         self._arrivals = count()
 
     def __len__(self) -> int:
         return len(self._place_of)
 
-    def wait(self, pod: K, line: Line, topics: Iterable[Topic], arrived: int | None = None) -> K | None:
+    def wait(
+        self,
+        pod: K,
+        line: Line,
+        topics: Iterable[Topic],
+        arrived: int | None = None,
+        helps: Helps | None = None,
+    ) -> K | None:
         """The pod waits in the line until one of the topics changes; it keeps its place if it is in it already.
 
         `arrived` is its place among all pods, another for each; without it (then for none) pods arrive as they
-        begin to wait. Returns the pod to wake because this one left the head of another line.
+        begin to wait. `helps` tells of changes on nodes which are of no use to the line; without it none is.
+        Returns the pod to wake because this one left the head of another line.
         """
+        self._helps[line] = helps
         if pod in self._place_of and self._place_of[pod][0] == line:
             return None
         woken = self.leave(pod)
@@ -69,7 +82,7 @@ class WaitingLines(Generic[K]):
         del pods[index]
         if pods:
             return pods[0][1] if index == 0 else None
-        del self._lines[line]
+        del self._lines[line], self._helps[line]
         for topic in self._topics.pop(line):
             del self._by_topic[topic][line]
             if not self._by_topic[topic]:
@@ -79,6 +92,17 @@ class WaitingLines(Generic[K]):
     def wake(self, topic: Topic) -> list[K]:
         """The first pod of each line that waits for the topic."""
         return [pod for _, _, pod in self.heads(topic)]
+
+    def sort_out(self, topic: Topic, nodes: Collection[str] | None) -> tuple[list[K], list[K]]:
+        """The first pod of each line that waits for the topic: those that it may help, and the others.
+
+        `nodes` are those on which anything changed; None is anywhere.
+        """
+        found: tuple[list[K], list[K]] = [], []
+        for line, _, pod in self.heads(topic):
+            helps = self._helps[line]
+            found[nodes is not None and helps is not None and not helps(nodes)].append(pod)
+        return found
 
     def heads(self, topic: Topic) -> list[tuple[Line, int, K]]:
         """The lines that wait for the topic: each with the place and the name of its first pod."""

@@ -23,11 +23,10 @@ class Attempt:
     `arrived` is its place among all pods, by the first look at each. `refused` are nodes that the scheduler
     refused or that a driver declined lately; `excluded` those where a driver said that it will never do, with its
     words; `left` those that the pod had to leave, to be avoided.
-    `offered` are the nodes that the scheduler may choose from now, and `offer_versions` the resourceVersion of
-    each mirror with that offer, by its name. `asked` are the claims for drivers outside, `talk` how it stands with
-    them, `stand_ins` when claims were last made for them, by name. `rounds` is the number of the last question,
-    `resumed` whether an earlier leader's selection was looked for. `retry_at` and `blocked_until` are on the event
-    loop's clock.
+    `offered` are the nodes that the scheduler may choose from now. `asked` are the claims for drivers outside,
+    `talk` how it stands with them, `stand_ins` when claims were last made for them, by name. `rounds` is the
+    number of the last question, `resumed` whether an earlier leader's selection was looked for. `retry_at` and
+    `blocked_until` are on the event loop's clock.
     """
 
     arrived: int = 0
@@ -42,7 +41,6 @@ class Attempt:
     left: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
     offered: tuple[str, ...] = ()
-    offer_versions: Mapping[str, int] = field(default_factory=dict)
     exact: bool = False
     pauses: int = 0
     blocks: int = 0
@@ -53,10 +51,6 @@ class Attempt:
         """The scheduler did not place the pod on these nodes; it is asked exactly from now on."""
         self.refused.update(nodes)
         self.exact = True
-
-    def unseen(self, claim: str, version: int) -> bool:
-        """Whether a mirror of that name and resourceVersion is older than the offer that was written into it."""
-        return bool(self.offered) and version < self.offer_versions.get(claim, 0)
 
     def offer_ended(self) -> None:
         """The scheduler took the offer back, if there was one, without choosing any of its nodes."""

@@ -24,12 +24,17 @@ class CandidateNodes:
         self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
     ) -> None:
         self._cluster = cluster
+        self._pod = pod
         self._needs = needs_of(pod)
         self._uid = pod.metadata.uid
         self._classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
         self.misfits: dict[str, str] = {}
+
+    def anew(self) -> "CandidateNodes":
+        """By the model, as if no node had been looked at yet."""
+        return CandidateNodes(self._cluster, self._pod, self._classes, self.only)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in spread(self._names(), self._uid) if self.fits(name))
@@ -50,12 +55,15 @@ class CandidateNodes:
         """Whether the node comes into question; remembers why not."""
         if self._needs.node_name not in ("", node):
             return False
-        if reason := self._misfit(node):
+        if reason := self.misfit(node):
             self.misfits[node] = reason
             return False
         return True
 
-    def _misfit(self, name: str) -> str:
+    def misfit(self, name: str) -> str:
+        """Why the node does not come into question; "" if it does."""
+        if self._needs.node_name not in ("", name):
+            return f"the pod is bound to node {self._needs.node_name}"
         node = self._cluster.node(name)
         if node is None:
             return "does not exist"

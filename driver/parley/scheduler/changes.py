@@ -3,7 +3,7 @@
 Changes are heard from the moment when everything is restored; what the caches had before is looked at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
@@ -13,8 +13,9 @@ from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate
 from parley.control.ledger import Holding, Ledger
 from parley.control.mirror import is_mirror, owner_pod
-from parley.control.podclaims import NODES, Topic
+from parley.control.podclaims import NODES, ROOM, Topic
 from parley.control.podscheduling import Publisher
+from parley.control.receipts import is_record, released
 from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.standin import driver_of_record, is_stand_in
@@ -78,14 +79,17 @@ class Changes:
         if pod.spec.resource_claims:
             self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
 
-    def wake(self, topic: Topic) -> None:
-        """Something changed: look again at the pods and immediate claims that it may help."""
-        self._doors.native.wake(topic)
-        self._immediate.wake(topic)
+    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
+        """Something changed, on these nodes alone if they are given: look again at the pods and immediate claims
+        that it may help."""
+        self._doors.native.wake(topic, nodes)
+        self._immediate.wake(topic, nodes)
 
     def freed(self, holding: Holding) -> None:
         """What it held is free."""
-        self.wake(("driver", holding.driver))
+        driver = self._drivers.get(holding.driver)
+        local = driver is not None and driver.node_local
+        self.wake(("driver", holding.driver), _places(holding) if local else None)
         if holding.named:
             self.wake(("claim", holding.namespace, holding.claim))
             self._queues.claims.add((holding.namespace, holding.claim))
@@ -104,7 +108,11 @@ class Changes:
             self._doors.native.pod_gone(reference(old), running_on="" if ended else old.spec.node_name)
             self.enqueue(old)
         if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
-            self._doors.native.wake(NODES)
+            self._doors.native.wake(NODES, (old.spec.node_name,))
+
+    def room_made(self, node: str) -> None:
+        """A pod does not count for the node any more."""
+        self._doors.native.wake(ROOM, (node,))
 
     def _concerns_us(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status
@@ -124,7 +132,7 @@ class Changes:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and not _differs(old, new):
             return
-        self.wake(NODES)
+        self.wake(NODES, [node.metadata.name for node in (old, new) if node is not None])
         if old is not None and out_of_service(new):
             for holding in self._ledger:
                 if old.metadata.name in holding.owed:
@@ -133,7 +141,8 @@ class Changes:
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         """A node plugin may have come or gone."""
         if old is None or new is None:
-            self.wake(NODES)
+            nodes = [slice_.spec.node_name for slice_ in (old, new) if slice_ is not None]
+            self.wake(NODES, nodes if all(nodes) else None)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -168,7 +177,7 @@ class Changes:
         gone = old.status.allocation if old is not None else None
         for name in {result.driver for result in gone.devices.results} if gone else ():
             if old is not None and name in self._drivers:
-                self._drivers[name].driver.forget(old.metadata.uid)
+                self._drivers[name].forget(old.metadata.uid)
                 self.wake(("driver", name))
 
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
@@ -196,6 +205,8 @@ class Changes:
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._cluster, self._ledger, self._drivers, new)
             self._queues.claims.add(key)
+            if is_record(claim):
+                self._queues.claims.add((claim.metadata.namespace, released(claim)))
             self._look_at_users(key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
@@ -212,6 +223,12 @@ class Changes:
             key = (template.metadata.namespace, template.metadata.name)
             self._queues.templates.add(key)
             self.wake(("template", *key))
+
+
+def _places(holding: Holding) -> set[str]:
+    """The nodes on which a driver that deals with each by itself allocated it."""
+    pools = {device.pool for device in holding.allocation.devices}
+    return {holding.node, *pools, *(holding.nodes or ())}
 
 
 def _differs(old: Node, new: Node) -> bool:

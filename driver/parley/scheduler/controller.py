@@ -12,8 +12,10 @@ from typing import Any
 
 import structlog
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
+from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.allocation import Allocator
 from parley.control.claims import Claims
@@ -31,10 +33,11 @@ from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.restoring import restore
 from parley.control.templates import Templates
+from parley.control.tombstones import Tombstones
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.clock import Clock, utc
 from parley.kube.queue import run_workers
-from parley.kube.reflector import RELISTS
+from parley.kube.reflector import RELISTS, Reflector
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.scheduler.changes import Changes, Queues
 from parley.scheduler.doors import Doors
@@ -92,8 +95,9 @@ class Controller:
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
         self.ledger = Ledger(Limits(lambda topic: self._changes.wake(topic)))
-        self.cluster = Cluster(client)
-        recorder = Recorder(client, clock, settings.instance, metrics)
+        self._recorder = recorder = Recorder(client, clock, settings.instance, metrics)
+        self._tombstones = Tombstones(recorder)
+        self.cluster = Cluster(client, self._tombstones.heard)
         self._publisher = Publisher(client, queues.publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
@@ -160,6 +164,11 @@ class Controller:
             for resource in driver.driver.watches:
                 self._observe(driver, resource)
 
+    @property
+    def caches(self) -> Sequence[Reflector[Any]]:
+        """All copies of the API's objects, those of asynchronous drivers included."""
+        return [*self.cluster.caches, *(cache for driver in self._asynchronous for cache in driver.caches)]
+
     def _expose(self, metrics: Metrics) -> None:
         metrics.read_ledger(self.ledger)
         metrics.read_caches(self.cluster.caches)
@@ -174,7 +183,7 @@ class Controller:
 
     def _observe(self, driver: EmbeddedDriver, resource: Resource[Any]) -> None:
         def changed(old: Any | None, new: Any | None) -> None:
-            if driver.driver.observe(old, new):
+            if driver.observe(old, new):
                 self._changes.wake(("driver", driver.name))
 
         self.cluster.observe(resource, changed)
@@ -183,6 +192,7 @@ class Controller:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cluster.run())
+            tasks.create_task(self._tombstones.run())
             await self.cluster.synced()
             await self._restore()
             for queue, handler, count in (
@@ -197,8 +207,18 @@ class Controller:
             for driver in self._asynchronous:
                 tasks.create_task(driver.run())
             for name, embedded in self._drivers.items():
-                tasks.create_task(embedded.driver.follow(partial(self._door.wake, ("driver", name))))
+                tasks.create_task(embedded.follow(partial(self._door.wake, ("driver", name))))
+            tasks.create_task(self._tell_not_taken_over())
             self.ready.set()
+
+    async def _tell_not_taken_over(self) -> None:
+        """An event on each claim of which its driver could not take over what it holds."""
+        for driver in self._drivers.values():
+            for uid, lost in list(driver.not_taken_over.items()):
+                if (holding := self.ledger.get(uid)) is not None:
+                    version = API_VERSION if holding.named else "resource.k8s.io/v1"
+                    about = ("ResourceClaim", version, holding.namespace, holding.claim, uid)
+                    await self._recorder.warn(*about, reasons.DRIVER_FAILED, lost.message)
 
     async def _restore(self) -> None:
         """Rebuild what is kept in memory, then look at everything once."""

@@ -136,7 +136,12 @@ class Placing:
         if self._ledger.of_pod(user):
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
-        await self._giving_back.give_back(user, self._ledger.of_pod(user), departed=False, cleared=cleared)
+        for holding in self._ledger.of_pod(user):
+            node = pod.spec.node_name
+            prepared_on = (node,) if node and holding.reaches(node) else ()
+            await self._giving_back.give_back(
+                user, [holding], departed=False, prepared_on=prepared_on, cleared=cleared
+            )
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
@@ -152,7 +157,6 @@ class Placing:
                 "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
             )
         attempt.offered = tuple(nodes)
-        attempt.offer_versions = {m.metadata.name: int(m.metadata.resource_version) for m in written}
         self._pods.telling.chooses(pod, attempt)
         self._pods.leave_line(key)
 

@@ -1,8 +1,7 @@
 """What the parts of the door share about pods: how far each is, who waits for what, when to look again."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -10,10 +9,14 @@ from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.podclaims import NODES, Topic
 from parley.kube.queue import WorkQueue
-from parley.negotiation.waiting import WaitingLines
+from parley.negotiation.waiting import Helps, WaitingLines
 from parley.scheduler.attempts import Attempt
+from parley.scheduler.revisions import Revisions
 from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
+
+UP_TO_DATE_SECONDS = 60.0
+"""So old may be what a waiting pod's user is told about nodes on which something changed that does not help it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,12 @@ class Pods:
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
-        self._changes: Counter[Topic] = Counter()
+        self._revisions = Revisions()
         self._arrivals = count()
         self.telling = telling
+
+    def __len__(self) -> int:
+        return len(self._attempts)
 
     def attempt(self, pod: Pod) -> Attempt:
         """What is remembered of the pod; made at the first look."""
@@ -56,6 +62,13 @@ class Pods:
         self.leave_line((pod.namespace, pod.name))
         self.telling.gone(pod)
 
+    def never_there(self, pod: PodReference) -> None:
+        """Forget what was remembered of a pod that the cache does not have. Another one may have its name."""
+        if self._cluster.pod((pod.namespace, pod.name)) is None:
+            self.gone(pod)
+        else:
+            self._attempts.pop(pod, None)
+
     def look_again(self, key: Key) -> None:
         """At once."""
         self._queue.add(key)
@@ -68,17 +81,23 @@ class Pods:
         """After so many seconds."""
         self._queue.add_after(key, seconds)
 
-    def wake(self, topic: Topic) -> None:
-        """Something changed: look again at the pods that it may help."""
-        self._changes[topic] += 1
-        for key in self._lines.wake(topic):
+    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
+        """Something changed, on these nodes alone if they are given: look again at the pods that it may help.
+
+        The others are looked at later: what they are told about the nodes may be otherwise now.
+        """
+        self._revisions.changed(topic)
+        helped, others = self._lines.sort_out(topic, nodes)
+        for key in others:
+            self._queue.add_after(key, UP_TO_DATE_SECONDS)
+        for key in helped:
             if (pod := self._cluster.pod(key)) is not None:
                 self._reconsider(self.attempt(pod), topic)
             self._queue.add(key)
 
     def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
         """Another one whenever any of the topics changed."""
-        return tuple(self._changes[topic] for topic in topics)
+        return self._revisions.of(topics)
 
     def _reconsider(self, attempt: Attempt, topic: Topic) -> None:
         """The scheduler may judge changed nodes differently, and a driver those of a class that was changed."""
@@ -87,12 +106,13 @@ class Pods:
         if topic[0] == "class":
             attempt.excluded.clear()
 
-    def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
+    def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """The pod waits with those that wait for the same, which is for the same reason and the same changes."""
         kept_out_by = () if isinstance(line, KeptOut) else self._kept_out_by(key)
         pod = self._cluster.pod(key)
         arrived = self.attempt(pod).arrived if pod is not None else next(self._arrivals)
-        if (following := self._lines.wait(key, (line, frozenset(topics)), topics, arrived)) is not None:
+        following = self._lines.wait(key, (line, frozenset(topics)), topics, arrived, helps)
+        if following is not None:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
 
@@ -113,10 +133,10 @@ class Pods:
         arrived, key = min(kept, default=(self.attempt(pod).arrived, None))
         return key if arrived < self.attempt(pod).arrived else None
 
-    def stay(self, key: Key, line: Hashable, topics: Sequence[Topic]) -> None:
+    def stay(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """What the pod waits for is about to change: it keeps its place among those that wait for the same."""
         if not topics or not self._lines.hears_of(key, topics):
-            self.line_up(key, line, topics)
+            self.line_up(key, line, topics, helps)
 
     def leave_line(self, key: Key) -> None:
         """The pod waits no more; whoever was behind it may be next."""
@@ -126,10 +146,17 @@ class Pods:
         self._next_in_turn(kept_out_by)
 
     async def wait(
-        self, key: Key, pod: Pod, code: str, message: str, line: Hashable, topics: Sequence[Topic]
+        self,
+        key: Key,
+        pod: Pod,
+        code: str,
+        message: str,
+        line: Hashable,
+        topics: Sequence[Topic],
+        helps: Helps | None = None,
     ) -> None:
         """The pod waits in the line until one of the topics changes, and its user is told why."""
-        self.line_up(key, line, topics)
+        self.line_up(key, line, topics, helps)
         await self.telling.waits(pod, self.attempt(pod), code, message)
 
     def block(self, key: Key, pod: Pod) -> None:

@@ -12,6 +12,7 @@ from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import needs_of
 from parley.negotiation.rounds import Ask
 from parley.sdk import PodReference, Request
+from parley.sdk.checks import check_count
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 
 
@@ -54,6 +55,8 @@ def question(drivers: Mapping[str, EmbeddedDriver], pod: PodReference, claims: S
         driver = claim.class_.driver_name
         raw[driver].append(_raw(pod, claim))
         weights[driver] = max(weights[driver], claim.class_.score_weight)
+    for driver, found in raw.items():
+        check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
     return Question(
         requests={name: drivers[name].request(pod, found) for name, found in raw.items() if name in drivers},
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},

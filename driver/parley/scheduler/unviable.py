@@ -6,7 +6,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
-from parley.control.podclaims import NODES, PodClaim, Problem, Topic
+from parley.control.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.negotiation.rounds import Outcome
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.questions import Excess, Question
@@ -24,7 +24,7 @@ def nothing_viable(
     message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
     topics: list[Topic] = [("driver", driver) for driver in drivers]
     topics += [("claim", one.namespace, one.claim) for one in held]
-    return Problem(code, message, (*topics, *class_topics(claims), NODES))
+    return Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
 
 
 def bad_parameters(pod: Pod, pending: Sequence[PodClaim], message: str) -> tuple[Problem, Hashable]:

@@ -11,8 +11,12 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.sdk.driver import Allocation, Device, Parameters, Request
+
+MAX_CLAIMS = 128
+"""Of one driver in one pod, as many as a PodScheduling can tell of. Kubernetes sets no limit to a pod's claims."""
 
 MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
@@ -37,6 +41,10 @@ class BadParameters(Exception):
 
 def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:
     """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
+    if raw is not None and not isinstance(raw, Mapping):  # of a mirror that somebody else made
+        raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
+    if why := why_unreadable(raw):
+        raise BadParameters(parameters_unreadable(whose, why))
     try:
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
@@ -46,6 +54,20 @@ def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, wh
             faults += f"; and {len(found) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+
+
+def check_count(driver: str, pod: str, claims: int) -> None:
+    """Raises BadParameters if the pod has more claims of the driver than are judged together."""
+    if claims > MAX_CLAIMS:
+        raise BadParameters(
+            f"pod {pod} has {claims} claims of driver {driver}, {MAX_CLAIMS} are possible: "
+            f"have each claim ask for more, or divide the work among several pods"
+        )
+
+
+def parameters_unreadable(whose: str, why: str) -> str:
+    """Nobody can tell what they say."""
+    return f"parameters of {whose} can't be read: {why}"
 
 
 def _fault(detail: Any) -> str:
@@ -85,6 +107,12 @@ def check_scores(driver: str, scores: Mapping[str, float]) -> None:
     for node, score in scores.items():
         if not 0 <= score <= 1:
             raise DriverFault(f"driver {driver} gave node {node!r} the score {score}; it must be from 0 to 1")
+
+
+def check_units(driver: str, claim: str, units: object) -> None:
+    """Raises DriverFault unless it is a number that limits can count."""
+    if not isinstance(units, int) or units < 0:
+        raise DriverFault(f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number")
 
 
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:

@@ -6,6 +6,11 @@ it hears of nothing but its own calls, of foreign allocations (`restore` again) 
 
 All methods that are not `async` are called from one event loop and must return at once.
 
+What a method raises concerns the claim or the pod that it was called for: its user is told, it is called again
+after a growing pause, and all else goes on (`parley.sdk.embedded`). A `restore` that raises leaves the driver not
+knowing what a claim holds: on that claim's node (everywhere, if it has none) it is asked to allocate nothing, and
+devices that the record names it can give to nobody, until the claim is given back.
+
 A driver whose answers or allocations take longer than a moment is `asynchronous`: it is asked through API
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
 """
@@ -133,6 +138,9 @@ class Driver(Generic[P, C]):
     class_parameters: type[C]
     asynchronous: ClassVar[bool] = False
     """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
+    node_local: ClassVar[bool] = False
+    """Whether what is given back on a node changes the answers about that node alone: then pods that can't go
+    there are left in peace."""
     watches: ClassVar[tuple[Resource[Any], ...]] = ()
     """Kinds of objects whose changes `observe` gets, from the first list on."""
 
@@ -160,6 +168,13 @@ class Driver(Generic[P, C]):
     def viable(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """An answer for each of the request's claims, by `ClaimRequest.name`. Has no side effects."""
         raise NotImplementedError
+
+    def has_room(self, request: Request[P, C], node: str) -> bool:
+        """Whether the node may be viable for all of the request's claims. In doubt it is: then `viable` is asked.
+
+        Asked about each node that changed for all that wait, so write one of your own if `viable` takes long.
+        """
+        return all(node in answer.viable for answer in self.viable(request, (node,)).values())
 
     async def consider(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s."""

@@ -1,15 +1,36 @@
-"""Runs a driver inside the controller: typed parameters in, checked answers out.
+"""Runs a driver inside a program of Parley's: typed parameters in, checked answers out, mistakes contained.
 
-What the controller knows of a driver is this class; what the driver knows of the controller is nothing.
+What a program knows of a driver is this class; what the driver knows of the program is nothing. What a driver
+raises concerns the claim or the pod that it was called for: it comes out as a DriverFault, or, where nobody waits
+for an answer (`observe`, `restore`, `forget`, `follow`), is logged. What a claim holds that the driver failed to
+take over is not handed out: on the claim's node the driver allocates nothing, nor anywhere the devices that the
+claim's record names.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
+from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
-from parley.sdk.checks import check_allocations, check_answers, check_scores, parse_parameters
-from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
+from parley.sdk.checks import (
+    BadParameters,
+    DriverFault,
+    check_allocations,
+    check_answers,
+    check_scores,
+    check_units,
+    parse_parameters,
+)
+from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, PodReference, Request
+
+_FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +46,42 @@ class RawClaim:
     class_parameters: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class NotTakenOver:
+    """What a claim holds by its record, of which the driver knows nothing since its `restore` failed."""
+
+    held: Held
+    message: str
+
+    def bars(self, node: str) -> bool:
+        """Whether the driver might hand out there what the claim holds. Ordinary DRA names devices, no node."""
+        return self.held.data is not None and self.held.node in (None, node)
+
+
 class EmbeddedDriver:
     """One driver in this process."""
 
     def __init__(self, driver: Driver[Any, Any]) -> None:
         self.driver = driver
         self.name = driver.name
+        self.not_taken_over: dict[str, NotTakenOver] = {}
+        """By the claim's UID; until the claim is given back."""
+        self._to_undo: set[str] = set()
 
     @property
     def has_preferences(self) -> bool:
         """Whether the driver has a `score` of its own."""
         return type(self.driver).score is not Driver.score
 
+    @property
+    def node_local(self) -> bool:
+        """Whether what is given back on a node changes the answers about that node alone."""
+        return self.driver.node_local
+
     def request(self, pod: PodReference, claims: Sequence[RawClaim]) -> Request[Any, Any]:
         """The typed request. Raises BadParameters, with claim or class, field and value."""
-        return Request(pod, tuple(self._typed(claim) for claim in claims))
+        with self._contained("parameters"):
+            return Request(pod, tuple(self._typed(claim) for claim in claims))
 
     def _typed(self, raw: RawClaim) -> ClaimRequest[Any, Any]:
         driver = self.driver
@@ -48,36 +90,165 @@ class EmbeddedDriver:
         return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class)
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """The driver's answers by claim entry. Raises DriverFault if they break the contract."""
-        answers = self.driver.viable(request, nodes)
-        check_answers(self.name, request, nodes, answers)
-        return answers
+        """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
+        barred = self._barred(nodes)
+        asked = [node for node in nodes if node not in barred]
+        with self._contained("viable"):
+            answers = self.driver.viable(request, asked)
+            check_answers(self.name, request, asked, answers)
+        return self._without(answers, barred)
+
+    async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        """As `viable`, of an asynchronous driver."""
+        barred = self._barred(nodes)
+        asked = [node for node in nodes if node not in barred]
+        with self._contained("consider"):
+            answers = await self.driver.consider(request, asked)
+            check_answers(self.name, request, asked, answers)
+        return self._without(answers, barred)
+
+    def _barred(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Those of the nodes where nothing may be allocated, and why."""
+        return {node: lost.message for node in nodes for lost in self.not_taken_over.values() if lost.bars(node)}
+
+    def _without(self, answers: Mapping[str, Answer], barred: Mapping[str, str]) -> Mapping[str, Answer]:
+        if not self.not_taken_over:
+            return answers
+        return {
+            name: Answer(answer.viable, self._allowed(answer.alternatives), {**answer.reasons, **barred})
+            for name, answer in answers.items()
+        }
+
+    def _allowed(self, alternatives: Any) -> Any:
+        if not isinstance(alternatives, tuple):
+            return alternatives
+        barred = self._barred(alternatives)
+        return tuple(node for node in alternatives if node not in barred)
+
+    def has_room(self, request: Request[Any, Any], node: str) -> bool:
+        """Whether the node may be viable for all of the request's claims."""
+        return self.driver.has_room(request, node)
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
-        """The driver's preferences, by node. Raises DriverFault if one is not between 0 and 1."""
-        scores = self.driver.score(request, nodes)
-        check_scores(self.name, scores)
+        """The driver's preferences, by node. Raises DriverFault if it fails or one is not between 0 and 1."""
+        with self._contained("score"):
+            scores = self.driver.score(request, nodes)
+            check_scores(self.name, scores)
         return scores
 
     def units(self, claim: ClaimRequest[Any, Any]) -> int:
-        """How much of a class's limit in units the claim takes up."""
-        return self.driver.units(claim)
+        """How much of a class's limit in units the claim takes up. Raises DriverFault."""
+        with self._contained("units"):
+            units = self.driver.units(claim)
+            check_units(self.name, claim.name, units)
+        return units
+
+    @contextmanager
+    def _contained(self, call: str) -> Iterator[None]:
+        try:
+            yield
+        except BadParameters:
+            raise
+        except DriverFault as fault:
+            self._failed(call, fault)
+            raise
+        except Exception as error:
+            self._failed(call, error)
+            raise DriverFault(f"driver {self.name} failed in {call}: {words(error)}") from error
+
+    def _failed(self, call: str, error: Exception) -> None:
+        """The driver broke its contract: whoever can mend it needs the stack."""
+        log.error("driver failed", driver=self.name, call=call, error=words(error), exc_info=error)
 
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
-        """Allocate all claims of the request. On a DriverFault everything is given back before it is raised."""
+        """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
+        if barred := self._barred([node]):
+            raise DriverFault(barred[node])
+        for claim in request.claims:
+            if claim.uid in self._to_undo:
+                await self.driver.deallocate(claim.uid)
+                self._to_undo.discard(claim.uid)
         allocations = await self.driver.allocate(request, node)
         try:
             check_allocations(self.name, request, allocations)
-        except Exception:
-            for claim in request.claims:
-                await self.driver.deallocate(claim.uid)
+            self._check_devices(allocations)
+        except Exception as error:
+            self._failed("allocate", error)
+            await self.undo([claim.uid for claim in request.claims])
             raise
         return allocations
 
-    async def deallocate(self, uid: str) -> None:
-        """Give back what the claim holds."""
-        await self.driver.deallocate(uid)
+    def _check_devices(self, allocations: Mapping[str, Allocation]) -> None:
+        given = {device for allocation in allocations.values() for device in allocation.devices}
+        for lost in self.not_taken_over.values():
+            if shared := given & frozenset[Device](lost.held.devices):
+                device = min(shared)
+                raise DriverFault(f"device {device.pool}/{device.device} may be in use: {lost.message}")
 
-    def restore(self, held: Held) -> None:
-        """Tell the driver of an allocation in the API."""
-        self.driver.restore(held)
+    async def undo(self, uids: Sequence[str]) -> None:
+        """Give back what was allocated for claims and is recorded nowhere. What fails is done before the claim is
+        allocated again."""
+        for uid in uids:
+            self._to_undo.add(uid)
+            try:
+                await self.driver.deallocate(uid)
+            except Exception as error:
+                self._failed("deallocate", error)
+            else:
+                self._to_undo.discard(uid)
+
+    async def deallocate(self, uid: str) -> None:
+        """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
+        await self.driver.deallocate(uid)
+        self._to_undo.discard(uid)
+        self.not_taken_over.pop(uid, None)
+
+    def restore(self, held: Held, claim: str = "") -> None:
+        """Tell the driver of an allocation in the API, that of `claim` (namespace/name)."""
+        try:
+            self.driver.restore(held)
+        except Exception as error:
+            self._failed("restore", error)
+            message = (
+                f"driver {self.name} could not take over what claim {claim or held.uid} holds ({words(error)}), "
+                "and keeps away from it until that claim is given back"
+            )
+            self.not_taken_over[held.uid] = NotTakenOver(held, message)
+        else:
+            self.not_taken_over.pop(held.uid, None)
+
+    def forget(self, uid: str) -> None:
+        """Tell the driver that a foreign allocation is gone. If it fails, the devices stay in use for it."""
+        self.not_taken_over.pop(uid, None)
+        try:
+            self.driver.forget(uid)
+        except Exception as error:
+            self._failed("forget", error)
+
+    def observe(self, old: Any | None, new: Any | None) -> bool:
+        """Tell the driver of a change of what it watches; whether waiting pods may succeed. If it fails, maybe."""
+        try:
+            return self.driver.observe(old, new)
+        except Exception as error:
+            self._failed("observe", error)
+            return True
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Let the driver watch what is not in the API, again after a pause if it fails."""
+        failures = 0
+        while True:
+            try:
+                await self.driver.follow(changed)
+            except Exception as error:
+                failures += 1
+                self._failed("follow", error)
+                await asyncio.sleep(_FOLLOW_AGAIN.delay(failures))
+                changed()
+            else:
+                return
+
+
+def words(error: Exception) -> str:
+    """An error in one line; a KeyError by itself says no more than the key."""
+    kind, text = type(error).__name__, str(error)
+    return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind

@@ -1,14 +1,46 @@
-"""The admission policy `exclusive-mirrors` of `deploy/base/mirrors.yaml`, for the writes of the simulated cluster.
+"""The admission policies `mirrors.yaml` and `claims.yaml` of `deploy/base`, as a model. Pure.
 
-Built-in resource allocation knows no exclusive claims, so that without it kube-scheduler and claim controller let
-a second pod in, or say who is next. The API server in memory has no admission; the models ask here before they
-write. Pure.
+Built-in resource allocation knows no exclusive claims, so that without them kube-scheduler and claim controller
+let a second pod in, or say who is next; and whoever may edit a namespace's objects could change whose a claim is.
+The API server in memory has no admission; the models of Kubernetes' parts, and whoever plays a user, ask here
+before they write. `tests/admission_cases.py` holds the model and the policies on a real API server to the same.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from parley.api.builtin import BuiltinClaim
+from parley.api.names import (
+    ALLOCATION_ANNOTATION,
+    CLAIM_UID_ANNOTATION,
+    DEVICE_CLASS,
+    EXCLUSIVE_REQUEST,
+    FINALIZER,
+    GENERATED_LABEL,
+    MIRROR_LABEL,
+    POD_CLAIM_NAME_ANNOTATION,
+    RELEASE_RECORD_LABEL,
+    RELEASED_CLAIM_ANNOTATION,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
 from parley.control.mirror import is_mirror, is_shareable, owner_pod_uid
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the policies ask about an account: whether it allocates (Parley), binds claims (the claim controller,
+    the garbage collector), deletes everything (the namespace controller), or answers for a node (its plugin)."""
+
+    name: str
+    allocates: bool = False
+    binds: bool = False
+    deletes: bool = False
+    answers: bool = False
 
 
 def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocates: bool = False) -> str:
@@ -40,3 +72,112 @@ def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocate
             "status.reservedFor, which takes the verb allocate on resourceclaims.parley.dev."
         )
     return ""
+
+
+def refused(resource: Resource[Any], old: Json | None, new: Json | None, rights: Rights) -> str:
+    """Why the account can't create (`old` is None), change or delete (`new` is None) the object, or ""."""
+    if rights.allocates:
+        return ""
+    found = next(body for body in (new, old) if body is not None)
+    title = f"{resource.kind} {found['metadata']['namespace']}/{found['metadata']['name']}"
+    if resource == BUILTIN_TEMPLATES and old is None and new is not None and _names_class(new["spec"]["spec"]):
+        return _not_theirs(title, rights, "ResourceClaimTemplate")
+    if resource == BUILTIN_CLAIMS and _names_class(found["spec"]):
+        return _mirror_refused(title, old, new, rights)
+    if resource == CLAIMS:
+        return _claim_refused(title, old or {}, new or {}, rights)
+    return ""
+
+
+def _names_class(spec: Json) -> bool:
+    return any(
+        part.get("deviceClassName") == DEVICE_CLASS
+        for request in _requests(spec)
+        for part in (request.get("exactly") or {}, *(request.get("firstAvailable") or ()))
+    )
+
+
+def _requests(spec: Json) -> Sequence[Json]:
+    return (spec.get("devices") or {}).get("requests") or ()
+
+
+def _not_theirs(title: str, rights: Rights, kind: str) -> str:
+    return (
+        f"{title} names DeviceClass being-negotiated.parley.dev, and {rights.name} cannot make what Parley "
+        f"negotiates: make a {kind} of parley.dev instead, or grant the verb allocate on "
+        "resourceclaims.parley.dev."
+    )
+
+
+def _mirror_refused(title: str, old: Json | None, new: Json | None, rights: Rights) -> str:
+    if old is None:
+        assert new is not None
+        names = [r["name"] for r in _requests(new["spec"]) if r.get("exactly")]
+        whole = names == [EXCLUSIVE_REQUEST] and len(_requests(new["spec"])) == 1
+        return "" if rights.binds and whole else _not_theirs(title, rights, "ResourceClaim")
+    if new is not None:
+        if rights.binds or _whose(old) == _whose(new):
+            return ""
+        return (
+            f"{title} is negotiated by Parley, and {rights.name} cannot change metadata.ownerReferences, "
+            "annotation resource.kubernetes.io/pod-claim-name, label parley.dev/mirror nor finalizer "
+            "parley.dev/in-use, which tell whose it is: leave them as they are."
+        )
+    users = [user["name"] for user in (old.get("status") or {}).get("reservedFor") or ()]
+    if rights.binds or rights.deletes or not users or FINALIZER in _part(old, "finalizers"):
+        return ""
+    return (
+        f"{title} is reserved for pod {', '.join(users)}, which may use what Parley allocated: delete the pod, "
+        "with which the claim goes."
+    )
+
+
+def _part(body: Json, name: str) -> Any:
+    """A list or map of the metadata, None if there is nothing in it."""
+    return (body.get("metadata") or {}).get(name) or ()
+
+
+def _whose(mirror: Json) -> tuple[Any, ...]:
+    labels, annotations = dict(_part(mirror, "labels")), dict(_part(mirror, "annotations"))
+    return (
+        _part(mirror, "ownerReferences"),
+        annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
+        labels.get(MIRROR_LABEL, ""),
+        FINALIZER in _part(mirror, "finalizers"),
+    )
+
+
+_MARKS = (GENERATED_LABEL, RELEASE_RECORD_LABEL, RELEASING_LABEL)
+_NOTES = (ALLOCATION_ANNOTATION, CLAIM_UID_ANNOTATION, RELEASED_CLAIM_ANNOTATION, RELEASING_FROM_ANNOTATION)
+
+
+def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
+    before = dict(_part(old, "labels"))
+    if not new:
+        made = GENERATED_LABEL in before or (RELEASE_RECORD_LABEL in before and not rights.answers)
+        if rights.binds or rights.deletes or not made:
+            return ""
+        words = "cannot delete what Parley made for a pod: delete the pod, with which it goes."
+        return f"{title}: {rights.name} {words}"
+    if rights.binds:
+        return ""
+    if _marks(old) != _marks(new) and not rights.answers:
+        return (
+            f"{title}: {rights.name} cannot set or remove label parley.dev/generated-for, "
+            "parley.dev/release-record or parley.dev/releasing, nor annotation parley.dev/allocation, "
+            "parley.dev/claim-uid, parley.dev/released-claim or parley.dev/releasing-from, by which Parley keeps "
+            "what is in use: leave them as they are, or grant the verb allocate on resourceclaims.parley.dev."
+        )
+    kept = FINALIZER not in _part(old, "finalizers") or FINALIZER in _part(new, "finalizers")
+    same = GENERATED_LABEL not in before or _part(old, "ownerReferences") == _part(new, "ownerReferences")
+    if not old or (kept and same):
+        return ""
+    return (
+        f"{title}: {rights.name} cannot remove finalizer parley.dev/in-use, nor change metadata.ownerReferences "
+        "of what Parley made for a pod: delete the pods that use it."
+    )
+
+
+def _marks(claim: Json) -> tuple[Any, ...]:
+    labels, annotations = dict(_part(claim, "labels")), dict(_part(claim, "annotations"))
+    return (*(labels.get(name) for name in _MARKS), *(annotations.get(name) for name in _NOTES))

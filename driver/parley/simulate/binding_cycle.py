@@ -22,9 +22,11 @@ class Unbindable(Exception):
     """Raised when a claim's driver declined, or a claim lost its allocation during the binding."""
 
 
-async def bind(client: Client, cache: SchedulerCache, pod: Pod, node: str) -> str:
-    """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone."""
-    claims = cache.claims_of(pod) or []
+async def bind(client: Client, cache: SchedulerCache, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
+    """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone.
+
+    `claims` are as the scheduling cycle found them: what became of them since shows when they are reserved.
+    """
     try:
         if not all(ready_to_bind(claim) for claim in claims):
             await patch_pod(client, pod, {"nominatedNodeName": node})

@@ -21,15 +21,15 @@ from parley.control.mirror import consumer, owner_pod_uid
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
-from parley.simulate.pod_claims import claim_names
+from parley.simulate.pod_claims import claim_names, may_use
 from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
 
 _LONGEST_PREFIX = 57
 
 log = structlog.get_logger(__name__)
 
-Entry = tuple[str, str]
-"""A pod's UID, and the name of an entry in its `spec.resourceClaims`."""
+Entry = tuple[str, str, str]
+"""A pod's namespace and UID, and the name of an entry in its `spec.resourceClaims`."""
 
 
 class ClaimController:
@@ -98,14 +98,14 @@ class ClaimController:
 
     async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> str | None:
         """Name of the pod's own claim, made now if need be; None while its template is missing."""
-        name = self._generated.get((pod.metadata.uid, entry.name))
+        name = self._generated.get((pod.metadata.namespace, pod.metadata.uid, entry.name))
         template = self._templates.get(pod.metadata.namespace, entry.resource_claim_template_name or "")
         if name is not None or template is None:
             return name
         client, namespace = self._client, pod.metadata.namespace
         body = (await client.get(BUILTIN_TEMPLATES.untyped(), template.metadata.name, namespace))["spec"]
         made = await client.create(BUILTIN_CLAIMS, _generated_claim(pod, entry.name, body), namespace)
-        self._generated[pod.metadata.uid, entry.name] = made.metadata.name
+        self._generated[namespace, pod.metadata.uid, entry.name] = made.metadata.name
         return made.metadata.name
 
     async def _reserve(self, pod: Pod) -> None:
@@ -113,7 +113,7 @@ class ClaimController:
         mine = consumer(reference(pod))
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)
-            if claim is not None and claim.status.allocation is not None:
+            if claim is not None and claim.status.allocation is not None and may_use(claim, pod):
                 await self._change_consumers(
                     claim, lambda known: known if _named(known, mine["uid"]) else [*known, mine]
                 )
@@ -158,7 +158,8 @@ def _named(consumers: Consumers, uid: str) -> bool:
 
 
 def _entry_of(claim: BuiltinClaim) -> Entry:
-    return owner_pod_uid(claim), claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, "")
+    return claim.metadata.namespace, owner_pod_uid(claim), entry
 
 
 def _generated_claim(pod: Pod, entry: str, template: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from parley.simulate.binding_cycle import bind
 from parley.simulate.extended_cycle import schedule
 from parley.simulate.extender_calls import Extender, ExtenderCalls, ExtenderFailed
 from parley.simulate.placement import binding_failed, place, unschedulable
-from parley.simulate.pod_claims import reserved_by_others
+from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
 from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
@@ -92,7 +92,7 @@ class KubeScheduler:
     async def _place(self, pod: Pod, claims: Sequence[BuiltinClaim]) -> None:
         placement = place(pod, claims, self._cache.nodes())
         if placement.node:
-            self._begin(pod, placement.node, bind(self._client, self._cache, pod, placement.node))
+            self._begin(pod, placement.node, bind(self._client, self._cache, pod, claims, placement.node))
         else:
             await self._take_back(pod, placement.unavailable)
             await self._tell(pod, UNSCHEDULABLE, placement.message)
@@ -164,11 +164,13 @@ async def _bound_by(calls: ExtenderCalls, pod: Pod, node: str) -> str:
 def _unusable(pod: Pod, claims: Sequence[BuiltinClaim]) -> str:
     """Why no node is worth a look, or ""."""
     for claim in claims:
-        owner = next((o for o in claim.metadata.owner_references if o.controller), None)
         if claim.metadata.deletion_timestamp:
             return f'resourceclaim "{claim.metadata.name}" is being deleted'
-        if owner is not None and owner.kind == "Pod" and owner.uid != pod.metadata.uid:
-            return f'resourceclaim "{claim.metadata.name}" was created for another pod'
+        if not may_use(claim, pod):
+            meta = claim.metadata
+            return f"ResourceClaim {meta.namespace}/{meta.name} was not created for pod {pod.metadata.name}"
+        if len(claim.status.reserved_for) >= MOST_USERS and not is_reserved(claim, pod):
+            return "resourceclaim in use"
         if claim.status.allocation is None:
             return _unallocated(claim)
     return ""

@@ -17,7 +17,7 @@ from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
-from parley.simulate.pod_claims import claim_names, is_reserved
+from parley.simulate.pod_claims import claim_names, is_reserved, may_use
 from parley.simulate.status_writes import condition, patch_pod
 
 _INSTANT = 1e-6
@@ -125,7 +125,9 @@ class Kubelets:
 
     def _usable(self, pod: Pod, name: str) -> bool:
         claim = self._claims.get(pod.metadata.namespace, name)
-        return claim is not None and claim.status.allocation is not None and is_reserved(claim, pod)
+        if claim is None or not may_use(claim, pod):
+            return False
+        return claim.status.allocation is not None and is_reserved(claim, pod)
 
     async def _start(self, pod: Pod) -> None:
         now = rfc3339(self._clock())

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-import msgspec
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from parley.api.quantity import parse
-from parley.api.resources import Resource
+from parley.api.resources import Resource, Undecodable
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _AMOUNTS = frozenset({"allocatable", "capacity", "requests", "limits", "overhead"})
@@ -43,10 +42,12 @@ def faults_of(resource: Resource[Any], body: Mapping[str, Any]) -> list[str]:
 def _decoding(resource: Resource[Any], body: Mapping[str, Any]) -> Iterator[str]:
     try:
         resource.decode(orjson.dumps(body))
-    except ValidationError as error:
-        yield from (_of_model(detail) for detail in error.errors())
-    except msgspec.ValidationError as error:
-        yield _of_struct(str(error), body)
+    except Undecodable as error:
+        why = error.__cause__
+        if isinstance(why, ValidationError):
+            yield from (_of_model(detail) for detail in why.errors())
+        else:
+            yield _of_struct(str(why), body)
 
 
 def _of_model(detail: Any) -> str:
@@ -123,6 +124,6 @@ def _amounts(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, amount in amounts.items():
         value: Any = amount.get("value") if isinstance(amount, dict) else amount
         try:
-            parse(value)
+            parse(str(value))
         except ValueError as error:
             yield f"{path}.{name}: {error}"

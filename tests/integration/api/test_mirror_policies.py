@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parley.api.names import DEVICE_CLASS
-from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.devcluster import Cluster, ClusterError
 from parley.kube.client import Forbidden
 from parley.kube.http import HttpClient
@@ -276,8 +276,17 @@ def test_a_node_plugin_writes_no_other_nodes_slices(installed: Cluster, verb: st
         installed.kubectl("delete", "-f", "-", *on_node("n2"), stdin=slice_of("n2"))
 
 
-def test_a_node_plugin_outside_of_a_pod_writes_slices_too(installed: Cluster) -> None:
-    installed.kubectl("create", "-f", "-", f"--as={NODE_PLUGIN}", stdin=slice_of("n3"))
+def test_a_node_plugin_whose_token_names_no_node_writes_no_slices(installed: Cluster) -> None:
+    with pytest.raises(ClusterError) as refused:
+        installed.kubectl("create", "-f", "-", f"--as={NODE_PLUGIN}", stdin=slice_of("n3"))
 
-    assert installed.api.get(RESOURCE_SLICES.path(name="slice-of-n3"))["spec"]["nodeName"] == "n3"
-    installed.kubectl("delete", "-f", "-", f"--as={NODE_PLUGIN}", stdin=slice_of("n3"))
+    assert (
+        f"ResourceSlice slice-of-n3: the token of {NODE_PLUGIN}, a node plugin, names no node: use the token of a "
+        "pod on the node, or one that was made for the node (kubectl create token --bound-object-kind Node)."
+        in str(refused.value)
+    )
+
+
+def test_administrators_write_slices_of_any_node(installed: Cluster) -> None:
+    installed.kubectl("create", "-f", "-", stdin=slice_of("n4"))
+    installed.kubectl("delete", "-f", "-", stdin=slice_of("n4"))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,17 +87,40 @@ async def plugin(
     installed: Cluster, admin: Client, nodes: tuple[str, str], tmp_path: Path
 ) -> AsyncIterator[Recorder]:
     """The API server as a plugin on the first node sees it: its pod's token tells the node."""
+    async with of_a_pod(installed, admin, nodes[0], tmp_path, NODE_PLUGIN) as client:
+        yield Recorder(client)
+
+
+@pytest.fixture
+async def another(
+    installed: Cluster, admin: Client, nodes: tuple[str, str], tmp_path: Path
+) -> AsyncIterator[HttpClient]:
+    """The same for another DaemonSet on the first node, with an account that was bound as the docs say."""
+    name = f"hooks-{nodes[0]}"
+    installed.kubectl("create", "serviceaccount", name, f"--namespace={NAMESPACE}")
+    bind = ("create", "clusterrolebinding", name, f"--clusterrole={NODE_PLUGIN}")
+    installed.kubectl(*bind, f"--serviceaccount={NAMESPACE}:{name}")
+    async with of_a_pod(installed, admin, nodes[0], tmp_path, name) as client:
+        yield client
+    installed.kubectl("delete", "clusterrolebinding", name)
+
+
+@asynccontextmanager
+async def of_a_pod(
+    cluster: Cluster, admin: Client, node: str, folder: Path, account: str
+) -> AsyncIterator[HttpClient]:
+    """The API server with the token of a pod on the node."""
     container = {"name": "plugin", "image": "none"}
-    spec = {"nodeName": nodes[0], "serviceAccountName": NODE_PLUGIN, "containers": [container]}
-    pod = await admin.create(PODS, {"metadata": {"name": f"plugin-{nodes[0]}"}, "spec": spec}, NAMESPACE)
+    spec = {"nodeName": node, "serviceAccountName": account, "containers": [container]}
+    pod = await admin.create(PODS, {"metadata": {"name": f"{account}-{node}"}, "spec": spec}, NAMESPACE)
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NODE_PLUGIN}/token"
-    document = json.loads(installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN).read_text())
-    document["users"][0]["user"]["token"] = installed.api.post(path, request)["status"]["token"]
-    (tmp_path / "kubeconfig").write_text(json.dumps(document))
-    async with HttpClient.from_kubeconfig(str(tmp_path / "kubeconfig")) as client:
-        yield Recorder(client)
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+    document = json.loads(cluster.kubeconfig_for_service_account(NAMESPACE, account).read_text())
+    document["users"][0]["user"]["token"] = cluster.api.post(path, request)["status"]["token"]
+    (folder / "kubeconfig").write_text(json.dumps(document))
+    async with HttpClient.from_kubeconfig(str(folder / "kubeconfig")) as client:
+        yield client
     await admin.delete(PODS, pod.metadata.name, NAMESPACE, grace_period_seconds=0)
 
 
@@ -149,6 +173,7 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
+        if resource != "resourceclaims/driver"  # asked about by policies
     }
     running = [asyncio.create_task(publisher.run())]
     running += [asyncio.create_task(Receipts(plugin, node, {DRIVER: preparation}).run())]
@@ -244,3 +269,57 @@ async def test_receipts_of_its_own_node_and_nothing_beside_them(
     }
     with pytest.raises(Forbidden, match="waits for no receipt of this node"):
         await plugin.patch(CLAIMS, "own", {"metadata": {"labels": {"more": ""}}}, namespace)
+
+
+async def test_every_account_that_has_the_role_is_held_to_its_node(
+    admin: Client, another: Client, nodes: tuple[str, str], namespace: str
+) -> None:
+    own, other = nodes
+    theirs = (await admin.create(RESOURCE_SLICES, a_slice(other))).metadata
+    await owed(admin, namespace, "own", own)
+    await owed(admin, namespace, "other", other)
+    await owed(admin, namespace, "record-of-other", other, **{RELEASE_RECORD_LABEL: "true"})
+    await admin.create(CLAIMS, {"metadata": {"name": "in-use"}, "spec": {"resourceClassName": "any"}}, namespace)
+
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+        await another.create(RESOURCE_SLICES, a_slice(other))
+    with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+        await another.delete(RESOURCE_SLICES, theirs.name)
+    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+        await another.delete(CLAIMS, "in-use", namespace)
+    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+        await another.patch(CLAIMS, "other", {"metadata": RECEIPT}, namespace)
+    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
+        await another.delete(CLAIMS, "record-of-other", namespace)
+
+    made = await another.create(RESOURCE_SLICES, a_slice(own))
+    await another.delete(RESOURCE_SLICES, made.metadata.name)
+    await another.patch(CLAIMS, "own", {"metadata": RECEIPT}, namespace)
+
+
+async def test_a_token_that_names_no_node_writes_nothing(
+    installed: Cluster, admin: Client, nodes: tuple[str, str], namespace: str
+) -> None:
+    own, _ = nodes
+    await owed(admin, namespace, "own", own)
+    await owed(admin, namespace, "unnamed", "")
+    account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
+    async with HttpClient.from_kubeconfig(str(account)) as client:
+        with pytest.raises(Forbidden, match="a node plugin, names no node: use the token of a pod on the node"):
+            await client.create(RESOURCE_SLICES, a_slice(own))
+        for name in ("own", "unnamed"):
+            with pytest.raises(Forbidden, match=f"{name}: the token of .* names no node: use the token of a pod"):
+                await client.patch(CLAIMS, name, {"metadata": RECEIPT}, namespace)
+
+
+async def test_a_token_that_was_made_for_the_node_does_as_well_as_a_pods(
+    installed: Cluster, admin: Client, nodes: tuple[str, str], namespace: str
+) -> None:
+    own, other = nodes
+    await owed(admin, namespace, "own", own)
+    account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=own)
+    async with HttpClient.from_kubeconfig(str(account)) as client:
+        await client.create(RESOURCE_SLICES, a_slice(own))
+        await client.patch(CLAIMS, "own", {"metadata": RECEIPT}, namespace)
+        with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
+            await client.create(RESOURCE_SLICES, a_slice(other))

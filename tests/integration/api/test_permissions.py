@@ -1,14 +1,17 @@
-"""What the accounts of the controller and the node plugin may do, asked of the real API server."""
+"""What the accounts of the controller, the node plugin and a driver may do, asked of the real API server."""
 
 import pytest
+import yaml
 
+from parley.cli.permissions import permissions
 from parley.devcluster import Cluster
+from parley.devcluster.parley import NAMESPACE
 
 pytestmark = pytest.mark.cluster
 
 CONTROLLER = "parley-controller"
 NODE_PLUGIN = "parley-kubelet"
-DRIVER = "parley-driver"
+DRIVER = "parley-driver-tokens.parley.dev"
 
 ALLOWED = [
     (CONTROLLER, "watch", "pods", "default"),
@@ -27,13 +30,15 @@ ALLOWED = [
     (CONTROLLER, "patch", "pods/status", "default"),
     (CONTROLLER, "allocate", "resourceclaims.parley.dev", "default"),
     (CONTROLLER, "create", "events.events.k8s.io", "default"),
-    (CONTROLLER, "update", "leases.coordination.k8s.io", "parley-system"),
+    (CONTROLLER, "create", "leases.coordination.k8s.io", "parley-system"),
+    (CONTROLLER, "patch", "leases.coordination.k8s.io//parley-controller", "parley-system"),
     (DRIVER, "watch", "podschedulings.parley.dev", "default"),
     (DRIVER, "patch", "podschedulings.parley.dev", "default"),
     (DRIVER, "patch", "resourceclaims.parley.dev", "default"),
     (DRIVER, "patch", "resourceclaims.parley.dev/status", "default"),
     (DRIVER, "list", "nodes", ""),
-    (DRIVER, "update", "leases.coordination.k8s.io", "parley-system"),
+    (DRIVER, "patch", f"leases.coordination.k8s.io//{DRIVER}", "parley-system"),
+    (DRIVER, "allocate", "resourceclaims.parley.dev/driver/tokens.parley.dev", "default"),
     (NODE_PLUGIN, "get", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "create", "resourceslices.resource.k8s.io", ""),
     (NODE_PLUGIN, "patch", "resourceslices.resource.k8s.io", ""),
@@ -57,6 +62,7 @@ DENIED = [
     (CONTROLLER, "patch", "resourceclasses.parley.dev", ""),
     (CONTROLLER, "arbitrary-node:patch", "resourceclaims.resource.k8s.io/driver/gpu.example.org", "default"),
     (CONTROLLER, "update", "leases.coordination.k8s.io", "kube-system"),
+    (CONTROLLER, "update", "leases.coordination.k8s.io//another", "parley-system"),
     (CONTROLLER, "*", "*", ""),
     (DRIVER, "create", "podschedulings.parley.dev", "default"),
     (DRIVER, "create", "resourceclaims.parley.dev", "default"),
@@ -65,6 +71,11 @@ DENIED = [
     (DRIVER, "list", "pods", "default"),
     (DRIVER, "patch", "nodes", ""),
     (DRIVER, "allocate", "resourceclaims.parley.dev", "default"),
+    (DRIVER, "allocate", "resourceclaims.parley.dev/driver", "default"),
+    (DRIVER, "allocate", "resourceclaims.parley.dev/driver/device.parley.dev", "default"),
+    (DRIVER, "arbitrary-driver", "resourceclaims.parley.dev/driver", "default"),
+    (DRIVER, "create", "leases.coordination.k8s.io", "parley-system"),
+    (DRIVER, "patch", "leases.coordination.k8s.io//parley-controller", "parley-system"),
     (NODE_PLUGIN, "list", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "patch", "resourceclaims.resource.k8s.io/status", "default"),
     (NODE_PLUGIN, "patch", "resourceclaims.resource.k8s.io", "default"),
@@ -79,7 +90,13 @@ DENIED = [
     (NODE_PLUGIN, "get", "leases.coordination.k8s.io", "parley-system"),
     (NODE_PLUGIN, "allocate", "resourceclaims.parley.dev", "default"),
     (NODE_PLUGIN, "patch", "nodes", ""),
+    (NODE_PLUGIN, "arbitrary-node", "resourceclaims.parley.dev/driver", ""),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def driver_account(installed: Cluster) -> None:
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions("tokens.parley.dev", NAMESPACE)))
 
 
 def allowed(cluster: Cluster, account: str, verb: str, what: str, namespace: str) -> bool:
@@ -148,7 +165,18 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
 
 @pytest.mark.parametrize(
     "policy",
-    ["deleted-claims", "device-class", "exclusive-mirrors", "mirror-allocations", "node-slices", "node-receipts"],
+    [
+        "deleted-claims",
+        "device-class",
+        "driver-answers",
+        "driver-classes",
+        "driver-marks",
+        "driver-records",
+        "exclusive-mirrors",
+        "mirror-allocations",
+        "node-receipts",
+        "node-slices",
+    ],
 )
 def test_every_policy_is_understood(installed: Cluster, policy: str) -> None:
     name = f"{policy}.parley.dev"

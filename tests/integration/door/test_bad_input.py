@@ -161,3 +161,23 @@ async def test_a_built_in_template_of_the_same_name(shop: Namespace) -> None:
 
     await shop.client.delete(BUILTIN_TEMPLATES, "one", shop.name)
     await shop.create(pod("bad", templates={"gpu": "one"}))
+
+
+async def test_a_template_whose_mirror_the_api_server_refuses(shop: Namespace) -> None:
+    strange = template("one")
+    strange["spec"]["metadata"] = {"labels": {"colour": "light blue"}}
+    await shop.create(strange, pod("bad", templates={"gpu": "one"}))
+
+    message = await complaint(shop, reasons.WRITE_REFUSED)
+
+    assert message.startswith(
+        "the API server refused the resource.k8s.io ResourceClaimTemplate that stands for "
+        f"{shop.name}/one: ResourceClaimTemplate.resource.k8s.io"
+    )
+    assert "'light blue'" in message or '"light blue"' in message
+    assert message.endswith(": change what it names; it is tried again")
+    assert await shop.told("one", reasons.WRITE_REFUSED, "ResourceClaimTemplate") == message
+
+    await shop.delete(TEMPLATES, "one")
+    await shop.gone(TEMPLATES, "one")
+    await shop.create(template("one"))

@@ -20,9 +20,11 @@ from tests.cluster.watching import until, until_one
 
 from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, Resource
+from parley.cli.permissions import account_name, permissions
 from parley.devcluster import Cluster
 from parley.devcluster.component import Component
 from parley.devcluster.machine import free_ports
+from parley.devcluster.parley import NAMESPACE
 from parley.kube.client import Client, Conflict, PatchType
 from parley.kube.http import HttpClient
 
@@ -75,9 +77,10 @@ def through_a_proxy(cluster: Cluster, program: Path, _: Path) -> Generator[Compo
 
 @contextmanager
 def as_a_pod(cluster: Cluster, program: Path, directory: Path) -> Generator[Component, None, None]:
-    """With a service account's files, and no more permissions than the protocol's page names."""
-    create_account(cluster)
-    document = yaml.safe_load(cluster.kubeconfig_for_service_account("default", NAME).read_text())
+    """With a service account's files, and the permissions that the protocol's page names."""
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions(NAME, NAMESPACE)))
+    account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(NAME))
+    document = yaml.safe_load(account.read_text())
     authority = base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"])
     (directory / "ca.crt").write_bytes(authority)
     (directory / "token").write_text(document["users"][0]["user"]["token"])
@@ -87,35 +90,19 @@ def as_a_pod(cluster: Cluster, program: Path, directory: Path) -> Generator[Comp
     yield cluster.add_program("go-driver", command, environment=environment)
 
 
-def create_account(cluster: Cluster) -> None:
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    metadata = {"metadata": {"name": NAME}}
-    read, group = ["get", "list", "watch"], ["parley.dev"]
-    rules = [
-        {"apiGroups": group, "resources": ["resourceclasses"], "verbs": read},
-        {"apiGroups": group, "resources": ["podschedulings", "resourceclaims"], "verbs": [*read, "patch"]},
-        {"apiGroups": group, "resources": ["resourceclaims/status"], "verbs": ["patch"]},
-    ]
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": "default"}
-    cluster.api.post("/api/v1/namespaces/default/serviceaccounts", metadata)
-    cluster.api.post(f"{rbac}/clusterroles", {**metadata, "rules": rules})
-    cluster.api.post(f"{rbac}/clusterrolebindings", {**metadata, "roleRef": role, "subjects": [account]})
-
-
 @pytest.fixture(scope="module", params=[through_a_proxy, as_a_pod])
 def driver(
-    request: pytest.FixtureRequest, control_plane: Cluster, program: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, installed: Cluster, program: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Component]:
     """The driver as a process."""
-    with request.param(control_plane, program, tmp_path_factory.mktemp("account")) as running:
+    with request.param(installed, program, tmp_path_factory.mktemp("account")) as running:
         yield running
         running.stop()
 
 
 @pytest.fixture
-async def client(control_plane: Cluster) -> AsyncIterator[Client]:
-    async with HttpClient.from_kubeconfig(str(control_plane.kubeconfig)) as real:
+async def client(installed: Cluster) -> AsyncIterator[Client]:
+    async with HttpClient.from_kubeconfig(str(installed.kubeconfig)) as real:
         yield real
 
 
@@ -209,10 +196,10 @@ def viable(answers: dict[str, Object], claim: str) -> list[str]:
 
 
 @pytest.fixture
-async def controller(client: Client, control_plane: Cluster, driver: Component) -> Controller:
+async def controller(client: Client, installed: Cluster, driver: Component) -> Controller:
     """With a class of two seats on each node."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    control_plane.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    installed.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
     controller = Controller(client, name)
     await controller.create(CLASSES, name, driverName=NAME, parameters={"seats": 2})
     return controller

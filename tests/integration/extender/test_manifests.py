@@ -55,7 +55,7 @@ def test_the_lease_keeps_its_name_whatever_the_configurations_name_becomes(clust
     roles = [document for document in built(cluster, variant) if document["kind"] == "Role"]
 
     names = {name for role in roles for rule in role["rules"] for name in rule.get("resourceNames", ())}
-    assert names == {SCHEDULER}
+    assert names == {SCHEDULER, CONTROLLER}
 
 
 @by_variant

@@ -19,6 +19,7 @@ from tests.integration.kube.objects import (
 )
 
 from parley.api.names import API_VERSION
+from parley.api.opaque import read
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
 from parley.kube.client import Client, Conflict, Invalid, NotFound, PatchType
 
@@ -235,7 +236,7 @@ async def test_devices_of_a_built_in_claim_are_told_apart(client: Client, namesp
             field_manager=manager,
         )
         assert changed.status.allocation is not None
-        return [f"{found.device} by {found.data['by']}" for found in changed.status.devices]
+        return [f"{found.device} by {read(found.data)['by']}" for found in changed.status.devices]
 
     assert await report("one", "gpu-0") == ["gpu-0 by one"]
     assert await report("two", "gpu-1") == ["gpu-0 by one", "gpu-1 by two"]

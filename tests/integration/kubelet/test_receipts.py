@@ -16,7 +16,7 @@ from parley.api.names import (
     RELEASING_FROM_ANNOTATION,
     RELEASING_LABEL,
 )
-from parley.api.resources import CLAIMS, CLASSES
+from parley.api.resources import CLAIMS, CLASSES, NODES
 from parley.devcluster import Cluster
 from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client, NotFound
@@ -47,6 +47,14 @@ async def namespace(installed: Cluster, admin: Client) -> AsyncIterator[str]:
     await admin.delete(CLASSES, CLASS)
 
 
+@pytest.fixture
+async def node(admin: Client) -> AsyncIterator[str]:
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    await admin.create(NODES, {"metadata": {"name": name}})
+    yield name
+    await admin.delete(NODES, name)
+
+
 async def asked(admin: Client, namespace: str, name: str, node: str, **labels: str) -> None:
     body: dict[str, Any] = {
         "metadata": {
@@ -60,16 +68,16 @@ async def asked(admin: Client, namespace: str, name: str, node: str, **labels: s
 
 
 async def test_a_node_gives_its_receipts_and_no_other_nodes(
-    installed: Cluster, admin: Client, namespace: str, tmp_path: Path
+    installed: Cluster, admin: Client, namespace: str, node: str, tmp_path: Path
 ) -> None:
-    await asked(admin, namespace, "claim", "n1")
-    await asked(admin, namespace, "record", "n1", **{RELEASE_RECORD_LABEL: "true"})
+    await asked(admin, namespace, "claim", node)
+    await asked(admin, namespace, "record", node, **{RELEASE_RECORD_LABEL: "true"})
     await asked(admin, namespace, "other", "n2")
-    account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
+    account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node)
     async with HttpClient.from_kubeconfig(str(account)) as client:
         state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
-        plugin = Preparation(DeviceDriver("n1", Configuration()), client, state=state, cdi=cdi, boot="b")
-        task = asyncio.create_task(Receipts(client, "n1", {"device.parley.dev": plugin}).run())
+        plugin = Preparation(DeviceDriver(node, Configuration()), client, state=state, cdi=cdi, boot="b")
+        task = asyncio.create_task(Receipts(client, node, {"device.parley.dev": plugin}).run())
         with structlog.testing.capture_logs() as logs:
             async with asyncio.timeout(LIMIT):
                 while not await given(admin, namespace):  # noqa: ASYNC110 - two objects, two events

@@ -1,16 +1,19 @@
 """The manifests of what runs: the programs take the options given, and the pods ask for no more than they need."""
 
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 import yaml
+from examples.scratch.scratch_node import ScratchNode
 from typer.core import TyperGroup
 
 from parley.cli.logs import LogFormat
 from parley.cli.main import app
-from parley_kubelet.configuration import load
+from parley_kubelet.configuration import DEFAULT_DRIVER, load
 from parley_kubelet.settings import parse_arguments
 
 WORKLOADS = Path(__file__).parents[3] / "deploy" / "workloads"
@@ -53,8 +56,34 @@ def test_the_node_plugin_takes_its_options() -> None:
     assert given["command"] == ["parley-kubelet"]
     assert (settings.node, settings.instance) == ("value", "value")
     mounted = {mount["mountPath"] for mount in given["volumeMounts"]}
-    folders = {settings.plugins, settings.registry, settings.cdi, settings.config.parent}
+    own = settings.plugins / DEFAULT_DRIVER
+    folders = {own, settings.registry, settings.cdi, settings.config.parent}
     assert {str(folder) for folder in folders} <= mounted
+
+
+def test_the_node_plugin_sees_no_other_vendors_sockets() -> None:
+    given = container("node-plugin.yaml")
+    settings = parse_arguments(given["args"], dict.fromkeys(environment("node-plugin.yaml"), "value"))
+    another = settings.plugins / "gpu.example.com" / "dra.sock"
+    paths = [
+        volume["hostPath"]["path"] for volume in pod_spec("node-plugin.yaml")["volumes"] if "hostPath" in volume
+    ]
+
+    assert [path for path in paths if another.is_relative_to(path)] == []
+    assert str(settings.plugins / DEFAULT_DRIVER) in paths
+
+
+def test_a_driver_with_hooks_gets_a_folder_of_its_own_as_the_docs_say() -> None:
+    page = (WORKLOADS.parents[1] / "docs" / "install.md").read_text()
+    _, overlay, _ = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    (patch,) = (yaml.safe_load(p["patch"]) for p in yaml.safe_load(overlay)["patches"])
+    values: defaultdict[str, list[Any]] = defaultdict(list)
+    for step in patch:
+        values[step["path"].split("/")[-2]].append(step["value"])
+    folder = f"/var/lib/kubelet/plugins/{ScratchNode.name}"
+
+    assert folder in [mount["mountPath"] for mount in values["volumeMounts"]]
+    assert folder in [volume["hostPath"]["path"] for volume in values["volumes"]]
 
 
 def test_the_devices_file_can_be_read() -> None:

@@ -3,13 +3,15 @@
 from typing import Any
 
 import msgspec
+import orjson
 import pytest
 from benchmarks import objects
 from benchmarks.objects import ASKS, DEVICE, NEVER, OUTSIDE, TOKENS, Ask
 from benchmarks.outside import Outside
 
-from parley.api.builtin import BuiltinClaim, Pod, ResourceSlice
+from parley.api.builtin import Pod, ResourceSlice
 from parley.api.models import ResourceClaimTemplate, ResourceClass
+from parley.api.resources import BUILTIN_CLAIMS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.sdk import Device, Driver, Held
@@ -67,7 +69,7 @@ def test_pods_that_shall_wait_want_what_no_node_has() -> None:
 def test_takers_leave_no_device_of_their_node() -> None:
     driver = device_driver()
     for number, body in enumerate(objects.takers("node")):
-        allocation = msgspec.convert(body, BuiltinClaim).status.allocation
+        allocation = BUILTIN_CLAIMS.decode(orjson.dumps(body)).status.allocation
         assert allocation is not None
         results = allocation.devices.results
         assert len(results) == body["spec"]["devices"]["requests"][0]["exactly"]["count"] <= 32

@@ -9,6 +9,7 @@ from benchmarks.simulated import Crowd, Decisions
 def test_crowds_are_named_after_how_many_wait_and_for_how_many_things() -> None:
     assert Crowd(1000).name == "simulated-waiting-1000"
     assert Crowd(1000, wishes=10).name == "simulated-waiting-1000-wishes-10"
+    assert Crowd(300, wishes=3, for_cpu=True).name == "simulated-waiting-300-wishes-3-for-cpu"
 
 
 def test_the_first_crowd_is_empty_so_that_the_others_are_compared_with_it() -> None:

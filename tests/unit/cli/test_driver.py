@@ -5,13 +5,15 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from typer import BadParameter
 from typer.testing import CliRunner
 
 from parley.api.resources import LEASES
-from parley.cli.drivers import driver_class
+from parley.cli.drivers import driver_class, driver_name
 from parley.cli.leading import Options, serve
 from parley.cli.main import app
+from parley.cli.permissions import permissions
 from parley.drivers.tokens import TokensDriver
 from parley.kube.memory import MemoryServer
 from parley.sdk.standalone import StandaloneDriver
@@ -91,3 +93,28 @@ def test_a_driver_leads_by_a_lease_of_its_own() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     run(story())
+
+
+def test_the_account_of_a_driver_is_printed_as_manifests() -> None:
+    result = CliRunner().invoke(app, ["driver", "permissions", "tokens", "--namespace", "licences"])
+
+    assert result.exit_code == 0
+    documents = list(yaml.safe_load_all(result.output))
+    assert documents == permissions("tokens.parley.dev", "licences")
+    assert {document["metadata"].get("namespace", "licences") for document in documents} == {"licences"}
+    (rules,) = (d["rules"] for d in documents if d["kind"] == "ClusterRole")
+    assert [rule["resourceNames"] for rule in rules] == [["tokens.parley.dev"]]
+    (lease,) = (d["metadata"]["name"] for d in documents if d["kind"] == "Lease")
+    (renewing,) = (d["rules"] for d in documents if d["kind"] == "Role")
+    assert [(rule["resourceNames"], "create" in rule["verbs"]) for rule in renewing] == [([lease], False)]
+
+
+def test_a_driver_in_another_language_is_named_by_its_name() -> None:
+    assert driver_name("seats.example.com") == "seats.example.com"
+    assert driver_name("device") == "device.parley.dev"
+    for text in ("disks", "Seats.example.com", "a." + "b" * 64):
+        with pytest.raises(BadParameter) as refused:
+            driver_name(text)
+        assert refused.value.message == (
+            f"{text!r} is not known: give one of device, tokens, MODULE:CLASS, or a name like disks.example.com"
+        )

@@ -16,7 +16,7 @@ async def test_metrics_are_served() -> None:
     registry = CollectorRegistry()
     Counter("parley_decisions", "Decisions.", registry=registry).inc(3)
 
-    async with served(application(lambda: True, registry), 0, "127.0.0.1") as port:
+    async with served(application(str, registry), 0, "127.0.0.1") as port:
         status, text = await answer(port, "/metrics")
 
     assert status == 200
@@ -24,20 +24,20 @@ async def test_metrics_are_served() -> None:
 
 
 async def test_a_controller_that_is_not_ready_is_healthy() -> None:
-    async with served(application(lambda: False, CollectorRegistry()), 0, "127.0.0.1") as port:
+    async with served(application(lambda: "pods: not watched", CollectorRegistry()), 0, "127.0.0.1") as port:
         assert await answer(port, "/healthz") == (200, "ok")
-        assert await answer(port, "/readyz") == (503, "not ready")
+        assert await answer(port, "/readyz") == (503, "not ready: pods: not watched")
 
 
 async def test_a_ready_controller() -> None:
-    async with served(application(lambda: True, CollectorRegistry()), 0, "127.0.0.1") as port:
+    async with served(application(str, CollectorRegistry()), 0, "127.0.0.1") as port:
         assert await answer(port, "/readyz") == (200, "ok")
 
 
 async def test_who_is_ready_to_take_over_does_not_lead_yet() -> None:
-    async with served(application(lambda: True, CollectorRegistry()), 0, "127.0.0.1") as port:
+    async with served(application(str, CollectorRegistry()), 0, "127.0.0.1") as port:
         assert await answer(port, "/leads") == (503, "not leading")
-    async with served(application(lambda: True, CollectorRegistry(), lambda: True), 0, "127.0.0.1") as port:
+    async with served(application(str, CollectorRegistry(), lambda: True), 0, "127.0.0.1") as port:
         assert await answer(port, "/leads") == (200, "ok")
 
 
@@ -45,7 +45,7 @@ async def test_figures_of_the_process_and_of_its_work_are_served_together() -> N
     metrics = Metrics(process_figures())
     metrics.leader.of(lambda: {(): False})
 
-    async with served(application(lambda: True, metrics.registry), 0, "127.0.0.1") as port:
+    async with served(application(str, metrics.registry), 0, "127.0.0.1") as port:
         _, text = await answer(port, "/metrics")
 
     assert "parley_leader 0.0" in text

@@ -175,7 +175,7 @@ async def test_a_flood_of_idle_connections_keeps_no_probe_out(many_files: None) 
         for _ in range(3_000):
             opened.append(socket.create_connection((HOST, port)))
 
-    async with served(application(lambda: True, CollectorRegistry()), 0, HOST) as port:
+    async with served(application(lambda: "", CollectorRegistry()), 0, HOST) as port:
         flooding, slowest = asyncio.create_task(asyncio.to_thread(flood, port)), 0.0
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
             while not flooding.done():

@@ -1,13 +1,20 @@
 """What is dropped of pods and devices is read by nobody: whatever is decided comes out the same without it."""
 
+import sys
 import tracemalloc
 
 import msgspec
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.api.builtin import Pod, ResourceSlice
+from parley.api.builtin import BuiltinClaim, BuiltinClaimSpec, BuiltinTemplate, Pod, ResourceSlice
+from parley.api.models import ClaimSpec
+from parley.api.names import DEVICE_CLASS, POD_CLAIM_NAME_ANNOTATION
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES
+from parley.api.selectors import node_selector
 from parley.control import kept
+from parley.control.mirror import Asked, allocated, asked, claim_spec, is_mirror, is_shareable
 from parley.drivers.device.inventory import Inventory
 from parley.negotiation.fit import needs_of, requested
 
@@ -136,3 +143,97 @@ def test_what_is_large_is_not_remembered_when_its_pod_is_gone() -> None:
     finally:
         tracemalloc.stop()
     assert left < 1_000_000, "of about 20 MB"
+
+
+def claim(device_class: str, *configs: tuple[str, object]) -> BuiltinClaim:
+    body = {
+        "metadata": {
+            "name": "c",
+            "namespace": "team",
+            "uid": "uid-c",
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "labels": {"app": "a"},
+            "annotations": {"about": "something long", POD_CLAIM_NAME_ANNOTATION: "gpu"},
+            "finalizers": ["parley.dev/in-use"],
+            "ownerReferences": [{"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}],
+        },
+        "spec": {
+            "devices": {
+                "requests": [{"name": "exclusive", "exactly": {"deviceClassName": device_class}}],
+                "config": [{"opaque": {"driver": d, "parameters": p}} for d, p in configs],
+            }
+        },
+        "status": {
+            "allocation": {
+                "devices": {
+                    "results": [{"driver": "device.parley.dev", "pool": "n1", "device": "gpu-0"}],
+                    "config": [{"opaque": {"driver": "device.parley.dev", "parameters": {"shared": True}}}],
+                },
+                "nodeSelector": node_selector(["n1"]),
+            },
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}],
+            "devices": [{"driver": "device.parley.dev", "data": {"found": "later"}}],
+        },
+    }
+    return BUILTIN_CLAIMS.decode(orjson.dumps(body))
+
+
+ASKED = {"resourceClassName": "gpu", "parameters": {"count": 2}}
+
+
+def test_of_a_mirror_everything_is_kept_that_says_what_was_asked_for_and_what_is_held() -> None:
+    whole = claim(DEVICE_CLASS, ("example.com", {"of": "others"}), ("parley.dev", ASKED))
+    left = kept.mirror(whole)
+    assert left.metadata == msgspec.structs.replace(
+        whole.metadata, labels={}, annotations={POD_CLAIM_NAME_ANNOTATION: "gpu"}
+    )
+    assert left.status == whole.status
+    assert (is_mirror(left), is_shareable(left)) == (True, False)
+    assert asked(left) == asked(whole) == Asked("gpu", {"count": 2})
+    assert allocated(left, "device.parley.dev") == allocated(whole, "device.parley.dev")
+    assert len(left.spec.devices.config) == 1
+
+
+def test_of_another_claim_only_its_devices_are_kept() -> None:
+    left = kept.mirror(claim("gpu.example.com", ("example.com", {"of": "others"})))
+    assert not is_mirror(left)
+    assert left.spec == BuiltinClaimSpec()
+    assert left.metadata.owner_references[0].uid == "uid-p"
+    assert left.status.allocation is not None
+    assert [result.device for result in left.status.allocation.devices.results] == ["gpu-0"]
+    assert (left.status.allocation.devices.config, left.status.devices) == ([], [])
+
+
+def test_what_is_kept_of_a_claim_does_not_keep_the_answer_that_it_came_in() -> None:
+    answer = orjson.dumps(msgspec.to_builtins(claim(DEVICE_CLASS, ("parley.dev", ASKED)).metadata))
+    body = b'{"metadata": %s, "spec": %s, "status": {"devices": [{"driver": "d", "data": {"a": 1}}]}}' % (
+        answer,
+        orjson.dumps(claim_spec(ClaimSpec(resource_class_name="gpu"), shareable=False)),
+    )
+    before = sys.getrefcount(body)
+    left = kept.mirror(BUILTIN_CLAIMS.decode(body))
+    assert sys.getrefcount(body) == before
+    assert asked(left) == Asked("gpu", None)
+
+
+def test_what_was_asked_for_alike_is_in_memory_once() -> None:
+    first, second = (kept.mirror(claim(DEVICE_CLASS, ("parley.dev", ASKED))) for _ in range(2))
+    assert first.spec is second.spec
+
+
+def test_a_template_is_read_for_the_claims_that_will_be_made_from_it() -> None:
+    def template(device_class: str) -> BuiltinTemplate:
+        spec = {
+            "devices": {
+                "requests": [{"name": "exclusive", "exactly": {"deviceClassName": device_class}}],
+                "config": [{"opaque": {"driver": "parley.dev", "parameters": ASKED}}],
+            }
+        }
+        return kept.template_mirror(
+            BUILTIN_TEMPLATES.decode(orjson.dumps({"metadata": {"name": "t"}, "spec": {"spec": spec}}))
+        )
+
+    assert asked(BuiltinClaim(spec=template(DEVICE_CLASS).spec.spec)) == Asked("gpu", {"count": 2})
+    assert template("gpu.example.com").spec.spec == BuiltinClaimSpec()

@@ -27,6 +27,7 @@ def every_figure() -> Iterable[Metric]:
     metrics.driver_seconds.labels("device", "allocate").observe(1)
     metrics.extender_seconds.labels("filter").observe(1)
     metrics.allocation_failures.labels("device", "permanent").inc()
+    metrics.driver_faults.labels("device", "viable").inc()
     metrics.api_writes.labels("create", "pods", "ok").inc()
     metrics.api_write_seconds.labels("create", "pods").observe(1)
     metrics.events.labels(reasons.NOTHING_VIABLE).inc()
@@ -36,6 +37,8 @@ def every_figure() -> Iterable[Metric]:
     metrics.queue_retries.of(lambda: {("pods",): 1})
     metrics.cached_objects.of(lambda: {("pods",): 1})
     metrics.watch_restarts.of(lambda: {("pods", "Ended"): 1})
+    metrics.undecodable.of(lambda: {("pods",): 1})
+    metrics.outages.of(lambda: {("pods",): 61})
     metrics.leader.of(lambda: {(): 1})
     return metrics.registry.collect()
 

@@ -17,6 +17,7 @@ from parley.api.builtin import (
     SliceDevice,
 )
 from parley.drivers.device import DeviceDriver, DeviceParameters
+from parley.drivers.device.driver import NotEnough
 from parley.sdk import Device, Held
 from parley.sdk.checks import BadParameters, parse_parameters
 from parley.sdk.testing import Scenario, check_driver, request
@@ -177,6 +178,91 @@ async def test_no_device_is_ever_held_twice(steps: list[tuple[list[dict[str, Any
             await driver.deallocate(uid)
             del held[uid]
         assert_never_more_than_there_is(held)
+
+
+HARD_NODE = [device(f"gpu-{i:02}", "xyz"[i % 3], f"{1 + i * 7 % 16}Gi", slices=2 + i % 4) for i in range(16)]
+HARD_CLAIMS: list[dict[str, Any]] = [
+    *({"memory": f"{j * 7 % 8}Gi", **({"model": "xy"[j % 3 - 1]} if j % 3 else {})} for j in range(8)),
+    *(
+        {"shared": True, "memory": f"{j % 3 * 512}Mi", **({"model": "xyz"[j % 4 - 1]} if j % 4 else {})}
+        for j in range(32)
+    ),
+]
+TOO_MANY = (
+    "too many combinations to search: have the pod ask for less at once, with fewer claims (`count` takes several "
+    "devices with one) or claims that are alike"
+)
+
+
+def with_hard_nodes(*others: SliceDevice, hard: int = 1) -> tuple[DeviceDriver, list[str]]:
+    """Nodes of which it takes too long to find out whether HARD_CLAIMS fit, and one with `others`."""
+    driver, nodes = DeviceDriver(), [f"hard-{number}" for number in range(hard)]
+    for number, node in enumerate(nodes):
+        driver.observe(None, slice_of(node, *HARD_NODE, device("last", memory=f"{100 + number}Mi")))
+    driver.observe(None, slice_of("other", *others))
+    return driver, nodes
+
+
+async def test_what_takes_too_long_to_find_out_is_not_viable_and_says_so() -> None:
+    driver, (node,) = with_hard_nodes(device("small"))
+    wanted = request(driver, "p", *HARD_CLAIMS)
+    answer = driver.viable(wanted, [node])["claim-0"]
+    assert answer.viable == ()
+    assert answer.reasons == {node: TOO_MANY}
+    assert answer.alternatives == ()
+    with pytest.raises(NotEnough) as caught:
+        await driver.allocate(wanted, node)
+    assert str(caught.value) == f"node {node}: {TOO_MANY}"
+    assert driver.viable(request(driver, "q", {}), [node])["claim-0"].viable == (node,)
+
+
+def test_nodes_that_take_long_leave_time_for_the_others() -> None:
+    plenty = [device(f"gpu-{i}", model, "100Gi", slices=32) for i, model in enumerate("xyz" * 8)]
+    driver, nodes = with_hard_nodes(*plenty, hard=100)
+    answer = driver.viable(request(driver, "p", *HARD_CLAIMS), [*nodes, "other"])["claim-0"]
+    assert answer.viable == ("other",)
+    assert set(answer.reasons.values()) == {TOO_MANY}
+
+
+def test_it_does_not_say_that_no_other_node_will_do_before_it_has_looked_at_all() -> None:
+    driver, nodes = with_hard_nodes(device("small"), hard=100)
+    assert driver.viable(request(driver, "p", *HARD_CLAIMS), nodes[:1])["claim-0"].alternatives is None
+
+
+many_claims = st.lists(
+    st.fixed_dictionaries(
+        {
+            "count": st.integers(1, 32),
+            "shared": st.booleans(),
+            "memory": st.integers(0, 40).map(lambda gi: f"{gi}Gi"),
+        },
+        optional={"model": st.sampled_from("xyz")},
+    ),
+    min_size=1,
+    max_size=40,
+)
+many_devices = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.integers(1, 80), st.integers(1, 8)), min_size=1, max_size=40
+)
+
+
+@given(st.lists(many_devices, min_size=1, max_size=6), many_claims)
+@settings(max_examples=60, deadline=None)
+async def test_what_is_viable_can_be_allocated(
+    published: list[list[tuple[str, int, int]]], claims: list[dict[str, Any]]
+) -> None:
+    driver, nodes = DeviceDriver(), [f"n{number}" for number in range(len(published))]
+    for node, devices in zip(nodes, published, strict=True):
+        owned = (device(f"d{i}", model, f"{gi}Gi", slices) for i, (model, gi, slices) in enumerate(devices))
+        driver.observe(None, slice_of(node, *owned))
+    wanted = request(driver, "p", *claims)
+    for node in driver.viable(wanted, nodes)["claim-0"].viable:
+        allocations = await driver.allocate(wanted, node)
+        assert [len(set(allocations[c.name].devices)) for c in wanted.claims] == [
+            c.parameters.count for c in wanted.claims
+        ]
+        for claim in wanted.claims:
+            await driver.deallocate(claim.uid)
 
 
 def assert_never_more_than_there_is(held: dict[str, tuple[bool, tuple[Device, ...]]]) -> None:

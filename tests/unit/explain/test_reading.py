@@ -1,6 +1,7 @@
 """What is read, and what is told where something can't be."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import pytest
@@ -54,6 +55,29 @@ def test_who_sees_one_namespace_only_is_told_what_is_missing(play: Play) -> None
         assert "nodes is forbidden at the cluster scope" in told.unread
         assert [(claim.class_name, claim.state) for claim in told.claims] == [("gpu", "pending")]
         assert told.remedies == ()
+
+    play(scenario)
+
+
+def test_what_cannot_be_decoded_is_told_beside_what_can(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        for number in range(7):
+            with suppress(OutcomeUnknown):
+                node = {"metadata": {"name": f"n{number}"}, "spec": {"unschedulable": "on Sundays"}}
+                await world.client.create(NODES, node)
+
+        told = await explain(world.client, world.clock(), "default", "wants")
+
+        assert told.code == "NothingViable"
+        assert told.unread == (
+            *(
+                f"Node n{number} can't be read: ValidationError: "
+                "Expected `bool`, got `str` - at `$.spec.unschedulable`"
+                for number in range(5)
+            ),
+            "2 more of Node can't be read",
+        )
 
     play(scenario)
 

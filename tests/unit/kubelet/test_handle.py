@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import msgspec
+import orjson
 import pytest
 
 from parley.api.builtin import BuiltinClaim
+from parley.api.resources import BUILTIN_CLAIMS
 from parley_kubelet.handle import Granted, granted
 from parley_kubelet.hooks import Device, Refused
 from parley_kubelet.testing import allocated_status, claim_body, offered_status
@@ -16,7 +17,7 @@ DRIVER = "device.parley.dev"
 def claim(status: dict[str, Any]) -> BuiltinClaim:
     body = claim_body("training")
     body["metadata"] |= {"namespace": "team", "uid": "u1"}
-    return msgspec.convert({**body, "status": status}, BuiltinClaim)
+    return BUILTIN_CLAIMS.decode(orjson.dumps({**body, "status": status}))
 
 
 def grant(status: dict[str, Any], *, uid: str = "u1", driver: str = DRIVER, node: str = "n1") -> Granted:

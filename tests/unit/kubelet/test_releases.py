@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import structlog
 from tests.unit.kubelet.drivers import DRIVER, PortNode, Ports
@@ -208,3 +209,16 @@ async def test_a_change_in_between_is_seen_before_the_receipt_is_given(
         await receipts.look()
     assert [log["event"] for log in logs] == ["receipt not given yet"]
     assert await waiting(client)
+
+
+@pytest.mark.parametrize("levels", [250, 2_000])
+async def test_parameters_that_nobody_can_read_are_no_matter(
+    client: Client, plugin: Preparation, levels: int
+) -> None:
+    async with answering(client, plugin):
+        deep = orjson.Fragment(b'{"a":' * levels + b"1" + b"}" * levels)
+        meta = {"name": "deep", "labels": {RELEASING_LABEL: "true"}}
+        spec = {"resourceClassName": "ports", "parameters": deep}
+        await client.create(CLAIMS, {"metadata": meta, "spec": spec}, "team")
+        await asked(client, "u1")
+        assert await receipt(client) is False

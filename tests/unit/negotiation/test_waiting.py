@@ -82,3 +82,25 @@ def test_a_topic_may_be_named_twice() -> None:
 
     assert lines.leave("a") is None
     assert lines.wake(GPU) == []
+
+
+def test_a_change_on_a_node_wakes_the_lines_that_it_may_help() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("anywhere", "one", [NODES])
+    lines.wait("for-a", "two", [NODES], helps=lambda nodes: "a" in nodes)
+    lines.wait("behind", "two", [NODES], helps=lambda nodes: "a" in nodes)
+    lines.wait("for-b", "three", [NODES], helps=lambda nodes: "b" in nodes)
+    assert lines.sort_out(NODES, ["a"]) == (["anywhere", "for-a"], ["for-b"])
+    assert lines.sort_out(NODES, ["a", "b"]) == (["anywhere", "for-a", "for-b"], [])
+    assert lines.sort_out(NODES, None) == (["anywhere", "for-a", "for-b"], [])
+    assert lines.sort_out(("other",), ["a"]) == ([], [])
+
+
+def test_what_helps_a_line_is_as_its_pods_said_last() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("p", "one", [NODES], helps=lambda _: False)
+    lines.wait("p", "one", [NODES], helps=lambda _: True)
+    assert lines.sort_out(NODES, ["a"]) == (["p"], [])
+    lines.leave("p")
+    lines.wait("p", "one", [NODES])
+    assert lines.sort_out(NODES, ["a"]) == (["p"], [])

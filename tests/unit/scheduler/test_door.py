@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from parley.api.opaque import read
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, CLASSES, NODES, PODS, TEMPLATES
 from parley.kube.client import Conflict
 from parley.kube.faults import Call, FaultClient
@@ -128,7 +129,7 @@ def test_a_class_may_ask_that_the_scheduler_chooses_from_the_start(play: Any) ->
         await world.settle()
         assert await world.node_of("p") == "b"
         for mirror in await world.mirrors():
-            assert mirror.status.devices[0].data["devices"][0]["pool"] == "b"
+            assert read(mirror.status.devices[0].data)["devices"][0]["pool"] == "b"
         assert await world.devices() == {("b", "gpu-0"): 1, ("b", "gpu-1"): 1}
 
     play(scenario)

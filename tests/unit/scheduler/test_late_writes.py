@@ -1,4 +1,4 @@
-"""A write about a named claim that was given up and arrives late: what was taken out since stays out."""
+"""A write about a claim that was given up and arrives late: what was decided since stays as it is."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from parley.api.resources import CLAIMS
+from parley.api.names import RELEASING_FROM_ANNOTATION
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Conflict, OutcomeUnknown
+from parley.kube.client import Client, Conflict, OutcomeUnknown, ServerError
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -23,17 +24,25 @@ LATE = 4.0
 """Seconds after which the write arrives."""
 
 
-class LateClient(AroundClient):
-    """Holds up the first write of a claim's status once `armed` is set. `arrived` says what became of it."""
+Which = Callable[[Call], bool]
 
-    def __init__(self, client: Client) -> None:
+
+def records_a_claim(call: Call) -> bool:
+    return call.resource == CLAIMS and call.subresource == "status"
+
+
+class LateClient(AroundClient):
+    """Holds up the first write that `which` means once `armed` is set. `arrived` says what became of it."""
+
+    def __init__(self, client: Client, which: Which = records_a_claim) -> None:
         super().__init__(client)
         self.armed = False
         self.given_up = asyncio.Event()
         self.arrived: asyncio.Task[str] | None = None
+        self._which = which
 
     async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        if not self.armed or call.resource != CLAIMS or call.subresource != "status":
+        if not self.armed or not self._which(call):
             return await request()
         self.armed = False
         self.given_up.set()
@@ -75,5 +84,115 @@ def test_a_late_reservation_for_a_pod_that_is_gone_is_refused(play: Any, mode: s
         await world.settle()
         assert await world.mirror("disk") is None
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def clears(call: Call) -> bool:
+    cleared = call.resource == BUILTIN_CLAIMS and call.subresource == "status"
+    return cleared and "allocation" in call.body["status"] and call.body["status"]["allocation"] is None
+
+
+class BindingRefused(AroundClient):
+    """The first binding fails."""
+
+    failed = False
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        if call.subresource == "binding" and not self.failed:
+            self.failed = True
+            raise ServerError(500, "InternalError", "etcdserver: request timed out")
+        return await request()
+
+
+@pytest.mark.doors("extender")
+@pytest.mark.parametrize("shareable", [False, True], ids=["exclusive", "shareable"])
+@pytest.mark.parametrize("named", [False, True], ids=["generated", "named"])
+def test_a_pod_is_not_bound_with_what_a_late_write_may_clear(play: Any, named: bool, shareable: bool) -> None:
+    """Its first binding failed, and so did giving back what it had: it has that still when it is tried again."""
+
+    async def scenario(world: World) -> None:
+        client = LateClient(BindingRefused(world.server.client()), clears)
+        client.armed = True
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=shareable)
+        await world.add_template()
+        await world.add_claim("disk")
+        world.start_parley(client)
+        await world.settle()
+        await (world.add_pod("p", claims=["disk"]) if named else world.add_pod("p", "one"))
+        await client.given_up.wait()
+        await world.settle()
+        assert client.arrived is not None
+        assert client.arrived.result() == "refused"
+        assert (await world.pod("p")).status.phase == "Running"
+
+    play(scenario)
+
+
+def notes(call: Call) -> bool:
+    """Notes on the claim which node owes a receipt, or asks it."""
+    if call.resource != CLAIMS or call.verb != "patch" or call.subresource:
+        return False
+    return bool((call.body["metadata"].get("annotations") or {}).get(RELEASING_FROM_ANNOTATION))
+
+
+def tells(call: Call) -> bool:
+    return records_a_claim(call) and call.body["status"].get("state") == "releasing"
+
+
+@pytest.mark.parametrize("which", [notes, tells])
+def test_a_late_question_to_a_node_is_refused(play: Any, which: Which) -> None:
+    """The node has answered the one that followed, and the claim is free, or in use again."""
+
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), which)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley(client)
+        await world.add_claim("disk")
+        await world.add_pod("p1", claims=["disk"])
+        await world.settle()
+        await world.add_pod("p2", claims=["disk"])
+        client.armed = True
+        await world.force_delete("p1")
+        await world.settle()
+
+        assert client.arrived is not None
+        assert client.arrived.result() == "refused"
+        assert (await world.pod("p2")).status.phase == "Running"
+        claim = await world.claim("disk")
+        assert [user.name for user in claim.status.reserved_for] == ["p2"]
+        assert RELEASING_FROM_ANNOTATION not in claim.metadata.annotations
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["kept", "deleted"])
+def test_a_record_that_an_earlier_leader_wrote_late_is_cleared(play: Any, deleted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley()
+        await world.add_claim("disk")
+        await world.add_pod("p1", claims=["disk"])
+        await world.settle()
+        late = (await world.client.get(CLAIMS.untyped(), "disk", "default"))["status"]
+        await world.delete_pod("p1")
+        await world.settle()
+
+        await world.client.patch(CLAIMS, "disk", {"status": late}, "default", subresource="status")
+        if deleted:
+            await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle()
+        if deleted:
+            assert await world.mirror("disk") is None
+            return
+        claim = await world.claim("disk")
+        assert claim.status.allocation is None
+        assert not claim.status.reserved_for
+        await world.add_pod("p2", claims=["disk"])
+        await world.settle()
+        assert (await world.pod("p2")).status.phase == "Running"
 
     play(scenario)

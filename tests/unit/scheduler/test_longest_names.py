@@ -98,7 +98,8 @@ def test_a_note_is_cut_to_what_the_api_server_takes_in_bytes(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a")
         await add_shelf_class(world)
-        await world.add_template("odd", "shelf", count="ü" * 2000)
+        unknown = {f"{number}{'ü' * 90}": "ü" * 90 for number in range(8)}
+        await world.add_template("odd", "shelf", **unknown)
         world.start_parley(drivers=[ShelfDriver(Behaviour())])
         await world.add_pod("p", "odd")
         await world.settle()

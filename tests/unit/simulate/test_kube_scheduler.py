@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.around import Call
 from parley.kube.backoff import Backoff
 from parley.kube.client import ServerError
@@ -124,6 +125,27 @@ def test_a_declined_offer_is_taken_back_and_the_nomination_with_it(alone: Any) -
     alone(KubeScheduler, story)
 
 
+def test_whose_claim_it_is_counts_for_nothing_where_a_pod_names_it(alone: Any) -> None:
+    async def story(world: Any) -> None:
+        await world.node("n1")
+        meta = {"apiVersion": "v1", "kind": "Pod", "name": "x", "controller": True}
+        other = await world.pod("x", schedulerName="none")
+        request = {"name": "x", "exactly": {"deviceClassName": "gpus.example.org"}}
+        body = {
+            "metadata": {"name": "c", "ownerReferences": [{**meta, "uid": other.metadata.uid}]},
+            "spec": {"devices": {"requests": [request]}},
+        }
+        await world.client.create(BUILTIN_CLAIMS, body, "team")
+        result = {"request": "x", "driver": "d.dev", "pool": "p", "device": "x"}
+        await world.claim_status("c", {"allocation": {"devices": {"results": [result]}}})
+        await world.pod("p", ["c"])
+        await world.settle()
+
+        assert (await world.the_pod("p")).spec.node_name == "n1"
+
+    alone(KubeScheduler, story)
+
+
 def test_a_pod_that_is_being_bound_counts_for_its_node(alone: Any) -> None:
     async def story(world: Any) -> None:
         await world.node("n1", cpu="1")
@@ -141,17 +163,22 @@ def test_a_pod_that_is_being_bound_counts_for_its_node(alone: Any) -> None:
     alone(KubeScheduler, story)
 
 
+async def claim_of_another(world: Any) -> None:
+    await world.node("n1")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x", "controller": True}
+    other = await world.pod("x", schedulerName="none")
+    await world.claim("c", ownerReferences=[{**owner, "uid": other.metadata.uid}])
+
+
 def test_a_claim_of_another_pod_is_refused(alone: Any) -> None:
     async def story(world: Any) -> None:
-        await world.node("n1")
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x", "controller": True}
-        other = await world.pod("x", schedulerName="none")
-        await world.claim("c", ownerReferences=[{**owner, "uid": other.metadata.uid}])
-        await world.pod("p", ["c"])
+        await claim_of_another(world)
+        await world.pod("p", template="t")
+        await world.pod_status("p", {"resourceClaimStatuses": [{"name": "entry", "resourceClaimName": "c"}]})
         await world.settle()
 
         assert message(await world.the_pod("p")) == (
-            '0/1 nodes are available: resourceclaim "c" was created for another pod.'
+            "0/1 nodes are available: ResourceClaim team/c was not created for pod p."
         )
 
     alone(KubeScheduler, story)

@@ -52,6 +52,14 @@ FOUND = {
         307,
         1,
     ),
+    "a pod that was bound by others kept a deleted claim that it could not get": (31, 4),
+    "pods that left a claim whose record shows no allocation were refused": (9002, 40),
+    "a reservation that was taken out was taken for one that stands": (9001, 136),
+    "what was recorded in a claim that was made anew stayed when its device was given away": (5002, 67),
+    "the simulated scheduler took claims that were deleted meanwhile for none": (5003, 75),
+    "a pod was bound with what a late write cleared": (5005, 77),
+    "a late question to a node was never answered": (5005, 59),
+    "a pod waited behind one whose scheduler left the free node out": (5201, 13),
 }
 
 

@@ -1,7 +1,6 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -9,13 +8,20 @@ from pydantic import AfterValidator, Field
 from parley.api.builtin import ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import RESOURCE_SLICES, Resource
+from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Finding, Findings
+from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.inventory import Inventory
-from parley.drivers.device.packing import Demand, Stock, exact, pack
+from parley.drivers.device.packing import Demand, exact
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
 
-_KEPT = 256
-"""So many different demands are remembered with the nodes that can serve them."""
+_QUICK = 500
+"""Steps for each node that might be proposed instead of those that were asked about: that comes later."""
+
+_TOO_MANY = (
+    "too many combinations to search: have the pod ask for less at once, with fewer claims (`count` takes several "
+    "devices with one) or claims that are alike"
+)
 
 
 def _quantity(text: str) -> str:
@@ -55,15 +61,20 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     name: ClassVar[str] = "device.parley.dev"
     parameters = DeviceParameters
     class_parameters = NoParameters
+    node_local: ClassVar[bool] = True
     watches: ClassVar[tuple[Resource[Any], ...]] = (RESOURCE_SLICES,)
 
     def __init__(self) -> None:
         self._inventory = Inventory(self.name)
-        self._found: dict[tuple[Demand, ...], dict[str, tuple[Stock, bool]]] = {}
+        self._findings = Findings(self._inventory.stock)
 
     def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
         """Learn of devices; waiting pods are worth another look if any of ours changed."""
-        return self._inventory.publish(old, new)
+        touched = self._inventory.publish(old, new)
+        for node in touched:
+            if not self._inventory.kinds(node):
+                self._findings.forget(node)
+        return bool(touched)
 
     def restore(self, held: Held) -> None:
         """Count a claim's devices; a foreign allocation takes whole devices."""
@@ -75,21 +86,36 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         self._inventory.release(uid)
 
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """A node is viable if it has devices for all claims of the request together."""
-        demands = _demands(request)
-        viable = tuple(self._has_room(demands, nodes))
-        alternatives = None if viable else self._alternatives(demands, frozenset(nodes))
-        with_room = frozenset(viable)
-        refused = [node for node in nodes if node not in with_room]
+        """A node is viable if it has devices for all claims of the request together.
+
+        One for which that takes too long to find out is not, and its reason says so.
+        """
+        demands, steps = _demands(request), Steps(STEPS_PER_CALL)
+        found = dict(self._findings.each(demands, nodes, steps, STEPS_PER_CALL // max(1, len(nodes))))
+        open_ = [node for node in nodes if found[node] is None]  # the hard ones, with what the others have left
+        found.update(self._findings.each(demands, open_, steps, STEPS_PER_NODE))
+        viable = tuple(node for node in nodes if found[node] is Finding.ROOM)
+        alternatives = None if viable else self._alternatives(demands, frozenset(nodes), steps)
+        refused = [node for node in nodes if found[node] is not Finding.ROOM]
         answers = {
-            demand: Answer(viable, alternatives, {node: self._reason(demand, demands, node) for node in refused})
+            demand: Answer(
+                viable, alternatives, {node: self._reason(demand, demands, node, found[node]) for node in refused}
+            )
             for demand in set(demands)
         }
         return {claim.name: answers[demand] for claim, demand in zip(request.claims, demands, strict=True)}
 
+    def has_room(self, request: DeviceRequest, node: str) -> bool:
+        """Whether the node has devices for all claims of the request, as far as that is found out at once."""
+        ((_, finding),) = self._findings.each(_demands(request), (node,), Steps(_QUICK), _QUICK)
+        return finding is Finding.ROOM or finding is None
+
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""
-        packed = self._packed(_demands(request), node)
+        try:
+            packed = self._findings.pack(_demands(request), node)
+        except OutOfSteps:
+            raise NotEnough(f"node {node}: {_TOO_MANY}") from None
         if packed is None:
             raise NotEnough(
                 f"node {node} no longer has free devices for {', '.join(c.name for c in request.claims)}"
@@ -103,38 +129,29 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         """The claim's devices are free at once."""
         self._inventory.release(uid)
 
-    def _has_room(self, demands: tuple[Demand, ...], nodes: Iterable[str]) -> Iterator[str]:
-        """Those of the nodes that have devices for all demands.
-
-        Many pods ask for the same of nodes of which few have changed: what was found is kept together with the
-        stock that it was found in, which the inventory replaces whenever it changes.
-        """
-        if len(self._found) > _KEPT:
-            self._found.clear()
-        found = self._found.setdefault(demands, {})
-        for node in nodes:
-            stock = self._inventory.stock(node)
-            known = found.get(node)
-            if known is None or known[0] is not stock:
-                known = found[node] = (stock, self._packed(demands, node) is not None)
-            if known[1]:
-                yield node
-
-    def _packed(self, demands: tuple[Demand, ...], node: str) -> tuple[tuple[str, ...], ...] | None:
-        stock = self._inventory.stock(node)
-        return pack(demands, stock) if stock else None
-
     def _hold(self, uid: str, names: tuple[str, ...], *, shared: bool) -> Allocation:
         devices = tuple(Device(*name.rsplit("/", 1)) for name in names)
         self._inventory.hold(uid, devices, shared=shared)
         handle = {"devices": [{"pool": d.pool, "device": d.device} for d in devices], "shared": shared}
         return Allocation(devices, handle)
 
-    def _alternatives(self, demands: tuple[Demand, ...], asked: frozenset[str]) -> tuple[str, ...]:
+    def _alternatives(
+        self, demands: tuple[Demand, ...], asked: frozenset[str], steps: Steps
+    ) -> tuple[str, ...] | None:
+        """Other nodes that have room; None if that can't be told of all in time."""
         others = (node for node in self._inventory.nodes() if node not in asked)
-        return tuple(islice(self._has_room(demands, others), MAX_ALTERNATIVES))
+        found, unknown = list[str](), False
+        for node, finding in self._findings.each(demands, others, steps, _QUICK):
+            unknown = unknown or finding in (None, Finding.TOO_LONG)
+            if finding is Finding.ROOM:
+                found.append(node)
+            if len(found) == MAX_ALTERNATIVES:
+                break
+        return tuple(found) if found or not unknown else None
 
-    def _reason(self, demand: Demand, demands: tuple[Demand, ...], node: str) -> str:
+    def _reason(self, demand: Demand, demands: tuple[Demand, ...], node: str, finding: Finding | None) -> str:
+        if finding is not Finding.NO_ROOM:
+            return _TOO_MANY
         kinds = self._inventory.kinds(node)
         if not kinds:
             return "has no devices"

@@ -1,23 +1,31 @@
 """What devices exist on each node, and who holds them. In memory, no decisions.
 
-Devices come from ResourceSlices: one pool per node, attribute `model` (string), capacity `memory` (quantity)
-and `slices` (how many shares a device can be split into; 1 if absent). Only the newest generation of a pool
-counts, as in Kubernetes. What a claim holds stays counted when its device is no longer published.
+Devices come from ResourceSlices: one pool per node, of the node's name, attribute `model` (string), capacity
+`memory` (quantity) and `slices` (how many shares a device can be split into; 1 if absent). Only the newest
+generation of a pool counts, as in Kubernetes. What a claim holds stays counted when its device is no longer
+published.
+
+A node may say what it has itself, and nothing about others: a slice of another pool than its node's is ignored,
+and logged. So a device's pool is the node where it is.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import structlog
+
 from parley.api.builtin import ResourceSlice, SliceDevice
 from parley.api.quantity import parse
 from parley.drivers.device.packing import Kind, Stock, exact
 from parley.sdk import Device
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(slots=True)
 class _Node:
-    """One node's devices by pool and name, and a cache of what is free."""
+    """One node's slices by name, its devices, and a cache of what is free."""
 
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     kinds: dict[Device, Kind] = field(default_factory=dict)
@@ -30,40 +38,52 @@ class Inventory:
     def __init__(self, driver: str) -> None:
         self._driver = driver
         self._nodes: dict[str, _Node] = {}
-        self._node_of: dict[Device, str] = {}
+        self._node_of: dict[str, str] = {}
+        """By the name of a ResourceSlice."""
         self._held: dict[str, tuple[tuple[Device, ...], bool]] = {}
         self._holders: defaultdict[Device, dict[str, bool]] = defaultdict(dict)
 
-    def publish(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        """Take over a changed ResourceSlice; returns whether it is one of this driver's."""
-        touched = {s.spec.node_name for s in (old, new) if s is not None and s.spec.driver == self._driver}
-        for slice_, present in ((old, False), (new, True)):
-            if slice_ is None or slice_.spec.driver != self._driver:
-                continue
-            node = self._nodes.setdefault(slice_.spec.node_name, _Node())
-            if present:
-                node.slices[slice_.metadata.name] = slice_
-            else:
-                node.slices.pop(slice_.metadata.name, None)
-        for name in touched:
-            self._rebuild(name)
-        return bool(touched)
+    def publish(self, old: ResourceSlice | None, new: ResourceSlice | None) -> tuple[str, ...]:
+        """Take over a ResourceSlice that came, changed or went; returns whose devices may be others now."""
+        touched: dict[str, None] = {}
+        for slice_ in (old, new):
+            if slice_ is not None and (node := self._node_of.pop(slice_.metadata.name, None)) is not None:
+                del self._nodes[node].slices[slice_.metadata.name]
+                touched[node] = None
+        if new is not None and self._counts(new):
+            self._node_of[new.metadata.name] = node = new.spec.node_name
+            self._nodes.setdefault(node, _Node()).slices[new.metadata.name] = new
+            touched[node] = None
+        for node in touched:
+            self._rebuild(node)
+        return tuple(touched)
+
+    def _counts(self, slice_: ResourceSlice) -> bool:
+        """Whether the slice says what devices of this driver its own node has."""
+        spec = slice_.spec
+        if spec.driver != self._driver:
+            return False
+        if spec.node_name and spec.pool.name == spec.node_name:
+            return True
+        log.warning(
+            "a ResourceSlice is ignored: its pool has to have the name of its node, spec.nodeName",
+            slice=slice_.metadata.name,
+            driver=spec.driver,
+            node=spec.node_name,
+            pool=spec.pool.name,
+        )
+        return False
 
     def _rebuild(self, name: str) -> None:
         node = self._nodes[name]
-        for device in node.kinds:
-            del self._node_of[device]
-        newest: defaultdict[str, int] = defaultdict(int)
-        for slice_ in node.slices.values():
-            newest[slice_.spec.pool.name] = max(newest[slice_.spec.pool.name], slice_.spec.pool.generation)
+        newest = max((slice_.spec.pool.generation for slice_ in node.slices.values()), default=0)
         node.kinds = {
-            Device(slice_.spec.pool.name, device.name): _kind(device)
-            for slice_ in node.slices.values()
-            if slice_.spec.pool.generation == newest[slice_.spec.pool.name]
+            Device(name, device.name): _kind(device)
+            for _, slice_ in sorted(node.slices.items())
+            if slice_.spec.pool.generation == newest
             for device in slice_.spec.devices
         }
-        self._node_of.update(dict.fromkeys(node.kinds, name))
-        self._spoil(name)
+        node.stock = None
         if not node.slices:
             del self._nodes[name]
 
@@ -77,7 +97,7 @@ class Inventory:
         self._held[uid] = (devices, shared)
         for device in devices:
             self._holders[device][uid] = shared
-            self._spoil(self._node_of.get(device, ""))
+            self._spoil(device.pool)
 
     def release(self, uid: str) -> None:
         """The claim holds nothing any more. Idempotent."""
@@ -87,7 +107,7 @@ class Inventory:
             holders.pop(uid, None)
             if not holders:
                 del self._holders[device]
-            self._spoil(self._node_of.get(device, ""))
+            self._spoil(device.pool)
 
     def held(self, uid: str) -> tuple[Device, ...] | None:
         """What the claim holds, or None."""

@@ -1,13 +1,20 @@
 """Finds devices on one node for several claims at once. Pure.
 
-Devices that are alike (same properties, same number of free shares) are interchangeable, so the search runs
-over groups of them and stays small. It is exact: if the claims fit together in any way, a way is found.
-Small devices and partly used ones are tried first, so that large and untouched ones stay whole.
+Devices that are alike (same properties, same number of free shares) are interchangeable, and so are claims that
+ask for the same: how many of which group go to which of them is decided in `dividing`, and given names here.
+Small devices and partly used ones are taken first, so that large and untouched ones stay whole.
+
+It is exact: if the claims fit together in any way, a way is found, unless that takes more steps than it may.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
+
+from parley.drivers.device.dividing import Division, Supply, divide
+from parley.drivers.device.flow import Steps, Want
 
 Bytes = int | Fraction
 """Exact; whole numbers as such, since they are compared all the time."""
@@ -53,44 +60,51 @@ Group = tuple[Kind, int]
 Stock = Mapping[Group, tuple[str, ...]]
 """The free devices of a node by group; those without a free share are left out."""
 
+Packing = tuple[tuple[str, ...], ...]
+"""The names of the devices for each demand."""
 
-def pack(demands: tuple[Demand, ...], stock: Stock) -> tuple[tuple[str, ...], ...] | None:
-    """Devices for each demand, in the order of the demands, or None if they do not fit together."""
-    order = sorted(
-        range(len(demands)), key=lambda i: (demands[i].shared, -demands[i].count, demands[i].model is None)
+
+_SORTING = 8
+"""Steps for each group, to put it in its place among the others."""
+
+
+def pack(demands: tuple[Demand, ...], stock: Stock, steps: Steps) -> Packing | None:
+    """Devices for each demand, in the order of the demands, or None if they do not fit together.
+
+    Raises OutOfSteps if that is not found out with the steps that are left.
+    """
+    steps.take(_SORTING * len(stock))
+    groups = sorted(group for group, names in stock.items() if names)
+    wholes, shares = _alike(demands, shared=False), _alike(demands, shared=True)
+    division = divide(
+        [_want(demands, who, groups, steps) for who in wholes],
+        [_want(demands, who, groups, steps) for who in shares],
+        [Supply(len(stock[kind, free]), free, untouched=free == kind.slices) for kind, free in groups],
+        steps,
     )
-    chosen = _search(
-        tuple(demands[i] for i in order), {group: names for group, names in stock.items() if names}, {}
-    )
-    if chosen is None:
+    if division is None:
         return None
-    by_index = dict(zip(order, chosen, strict=True))
-    return tuple(by_index[i] for i in range(len(demands)))
+    given = division.given(len(groups))
+    chosen = dict(_whole_names(demands, wholes, division, [stock[group] for group in groups]))
+    rest = [stock[group][count:] for group, count in zip(groups, given, strict=True)]
+    chosen.update(_shared_names(shares, division, rest, [free for _, free in groups]))
+    return tuple(tuple(sorted(chosen[place])) for place in range(len(demands)))
 
 
-def _search(
-    demands: tuple[Demand, ...], stock: Mapping[Group, tuple[str, ...]], dead: dict[object, bool]
-) -> tuple[tuple[str, ...], ...] | None:
-    if not demands:
-        return ()
-    state = (len(demands), tuple(sorted((group, len(names)) for group, names in stock.items())))
-    if state in dead:
-        return None
-    for names, rest in _ways(demands[0], stock):
-        if (later := _search(demands[1:], rest, dead)) is not None:
-            return (names, *later)
-    dead[state] = True
-    return None
+def _alike(demands: Sequence[Demand], *, shared: bool) -> list[list[int]]:
+    """The places of the demands that ask for the same, of whole devices however many; the pickiest first."""
+    alike: defaultdict[object, list[int]] = defaultdict(list)
+    for place, demand in enumerate(demands):
+        if demand.shared is shared:
+            alike[demand.model, demand.memory, demand.count if shared else 0].append(place)
+    return sorted(alike.values(), key=lambda who: (-demands[who[0]].count, demands[who[0]].model is None))
 
 
-def _ways(
-    demand: Demand, stock: Mapping[Group, tuple[str, ...]]
-) -> Iterator[tuple[tuple[str, ...], Mapping[Group, tuple[str, ...]]]]:
-    """Each way to serve the demand, and what is left of the stock then."""
-    groups = [group for group in sorted(stock) if _usable(demand, group)]
-    for counts in _compositions(demand.count, [len(stock[group]) for group in groups]):
-        taken = {group: stock[group][:n] for group, n in zip(groups, counts, strict=True) if n}
-        yield tuple(sorted(name for names in taken.values() for name in names)), _left(demand, stock, taken)
+def _want(demands: Sequence[Demand], who: Sequence[int], groups: Sequence[Group], steps: Steps) -> Want:
+    steps.take(len(groups))
+    demand = demands[who[0]]
+    suited = tuple(number for number, group in enumerate(groups) if _usable(demand, group))
+    return Want(sum(demands[place].count for place in who), len(who), suited)
 
 
 def _usable(demand: Demand, group: Group) -> bool:
@@ -98,25 +112,60 @@ def _usable(demand: Demand, group: Group) -> bool:
     return demand.suits(kind) and (demand.shared or free == kind.slices)
 
 
-def _left(
-    demand: Demand, stock: Mapping[Group, tuple[str, ...]], taken: Mapping[Group, tuple[str, ...]]
-) -> Mapping[Group, tuple[str, ...]]:
-    left = dict(stock)
-    for (kind, free), names in taken.items():
-        left[kind, free] = left[kind, free][len(names) :]
-        if demand.shared and free > 1:
-            left[kind, free - 1] = tuple(sorted((*left.get((kind, free - 1), ()), *names)))
-    return {group: names for group, names in left.items() if names}
+def _whole_names(
+    demands: Sequence[Demand], wholes: Sequence[Sequence[int]], division: Division, names: Sequence[Sequence[str]]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The devices that go whole, the first of each group, by the demands' places."""
+    left = [iter(of_group) for of_group in names]
+    for who, flow in zip(wholes, division.whole, strict=True):
+        taken = (name for group, units in sorted(flow.items()) for name in islice(left[group], units))
+        for place in who:
+            yield place, tuple(islice(taken, demands[place].count))
 
 
-def _compositions(total: int, limits: list[int]) -> Iterator[tuple[int, ...]]:
-    """All ways to write `total` as a sum of one number per limit, each within it; as much as possible first."""
-    if not limits:
-        if total == 0:
-            yield ()
-        return
-    if total > sum(limits):
-        return
-    for first in range(min(total, limits[0]), -1, -1):
-        for rest in _compositions(total - first, limits[1:]):
-            yield (first, *rest)
+def _shared_names(
+    shares: Sequence[Sequence[int]],
+    division: Division,
+    names: Sequence[Sequence[str]],
+    free: Sequence[int],
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Of which devices each demand gets a share, by the demands' places."""
+    dealt = [one for who, flow in zip(shares, division.shared, strict=True) for one in _dealt(who, flow)]
+    turns = [_Turns(of_group, each) for of_group, each in zip(names, free, strict=True)]
+    for _, flow in dealt:
+        for group, units in flow.items():
+            turns[group].expect(units)
+    for place, flow in dealt:
+        yield place, tuple(name for group, units in flow.items() for name in turns[group].next(units))
+
+
+def _dealt(who: Sequence[int], flow: Mapping[int, int]) -> list[tuple[int, dict[int, int]]]:
+    """What of the flow each of the demands gets, by place: dealt round, so that none gets of a group more than its
+    part, which is as many as the group has devices at most."""
+    each: list[defaultdict[int, int]] = [defaultdict(int) for _ in who]
+    units = (group for group, count in sorted(flow.items()) for _ in range(count))
+    for number, group in enumerate(units):
+        each[number % len(who)][group] += 1
+    return [(place, dict(of_demand)) for place, of_demand in zip(who, each, strict=True)]
+
+
+class _Turns:
+    """Hands out shares of a group's devices in turn, of as few devices as will do; none twice to one demand."""
+
+    def __init__(self, names: Sequence[str], each: int) -> None:
+        self._names = names
+        self._each = each
+        self._total = 0
+        self._most = 0
+        self._next = 0
+
+    def expect(self, units: int) -> None:
+        """So many will be asked for together. To be told of all before the first."""
+        self._total += units
+        self._most = max(self._most, units)
+
+    def next(self, units: int) -> list[str]:
+        """Shares of so many different devices."""
+        devices = max(self._most, -(-self._total // self._each))
+        start, self._next = self._next, self._next + units
+        return [self._names[number % devices] for number in range(start, start + units)]

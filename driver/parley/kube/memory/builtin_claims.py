@@ -153,10 +153,17 @@ def _config(where: str, config: Json, names: set[Any]) -> Iterator[Fault]:
         yield Fault(f"{where}.opaque", "Required value")
         return
     parameters = opaque.get("parameters")
-    if not isinstance(parameters, dict):
+    if not _is_object(parameters):
         yield Fault(f"{where}.opaque.parameters", "Invalid value: parameters must be a valid JSON object")
     elif len(orjson.dumps(parameters)) > _MAX_OPAQUE:
         yield Fault(f"{where}.opaque.parameters", f"Too long: may not be more than {_MAX_OPAQUE} bytes")
+
+
+def _is_object(parameters: Any) -> bool:
+    """What is in it the server does not look at."""
+    if isinstance(parameters, orjson.Fragment):
+        return orjson.dumps(parameters).lstrip().startswith(b"{")
+    return isinstance(parameters, dict)
 
 
 def _devices(devices: list[Json], allocation: Json | None) -> Iterator[Fault]:

@@ -5,15 +5,15 @@ does then happens at once.
 """
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from parley.api.resources import Resource
-from parley.kube.client import Body, Client, EventType, Listing, PatchType, WatchEvent
+from parley.api.resources import Resource, Undecodable
+from parley.kube import answers
+from parley.kube.client import Body, Client, EventType, Listing, OutcomeUnknown, PatchType, WatchEvent
 from parley.kube.memory.history import Change, History, Stored
 from parley.kube.memory.kinds import Json
 from parley.kube.memory.refusals import no_version
@@ -34,7 +34,7 @@ class MemoryClient(Client):
 
     async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         await asyncio.sleep(0)
-        return resource.decode(self._server.get(resource, name, namespace).data)
+        return _decoded(resource, self._server.get(resource, name, namespace))
 
     async def list(
         self,
@@ -47,8 +47,8 @@ class MemoryClient(Client):
         await asyncio.sleep(0)
         selected = selector(resource, label_selector, field_selector)
         found = self._server.store.collection(resource).within(namespace)
-        items = [resource.decode(stored.data) for stored in found if selected is None or selected(stored.body)]
-        return Listing(tuple(items), str(self._server.resource_version))
+        chosen = [stored.data for stored in found if selected is None or selected(stored.body)]
+        return answers.listing(resource, chosen, str(self._server.resource_version))
 
     async def watch(
         self,
@@ -68,7 +68,7 @@ class MemoryClient(Client):
             for change in changes:
                 seen = change.version
                 for event, body in _seen(change, selected):
-                    yield WatchEvent(event, resource.decode(body), str(seen))
+                    yield answers.change(resource, event, body)
             if not changes and not await _woken(history, server.bookmark_interval) and not history.after(seen):
                 seen = server.resource_version
                 yield WatchEvent(EventType.BOOKMARK, None, str(seen))
@@ -84,7 +84,7 @@ class MemoryClient(Client):
         given = _copied(body)
         await asyncio.sleep(0)
         stored = self._server.create(resource, given, namespace, field_manager or self._name)
-        return resource.decode(stored.data)
+        return _decoded(resource, stored)
 
     async def patch(
         self,
@@ -102,7 +102,7 @@ class MemoryClient(Client):
         manager = field_manager if patch_type is PatchType.APPLY else field_manager or self._name
         await asyncio.sleep(0)
         stored = self._server.patch(resource, name, given, namespace, patch_type, subresource, manager, force)
-        return resource.decode(stored.data)
+        return _decoded(resource, stored)
 
     async def delete(
         self,
@@ -133,12 +133,22 @@ class MemoryClient(Client):
         """There is nothing to release."""
 
 
-def _copied(body: Any) -> Any:
-    """As a server reads it: half a surrogate pair is no character."""
+def _decoded(resource: Resource[T], stored: Stored) -> T:
     try:
-        return orjson.loads(orjson.dumps(body))
-    except TypeError:
-        return json.loads(_HALF.sub("\ufffd", json.dumps(body, ensure_ascii=False)))
+        return resource.decode(stored.data)
+    except Undecodable as error:
+        raise OutcomeUnknown(f"the answer cannot be read as {resource.kind}: {error}") from error
+
+
+def _copied(body: Any) -> Any:
+    """As a server reads it: half a surrogate pair is no character. A fragment is text that nobody looks into."""
+    if isinstance(body, Mapping):
+        return {_copied(str(name)): _copied(value) for name, value in body.items()}
+    if isinstance(body, list | tuple):
+        return [_copied(value) for value in body]
+    if isinstance(body, str):
+        return body if body.isascii() else _HALF.sub("\ufffd", body)
+    return body if isinstance(body, orjson.Fragment) else orjson.loads(orjson.dumps(body))
 
 
 _HALF = re.compile("[\ud800-\udfff]")

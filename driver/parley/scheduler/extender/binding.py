@@ -25,7 +25,7 @@ from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import excess, question
 from parley.sdk import PodReference
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 log = structlog.get_logger(__name__)
@@ -81,6 +81,8 @@ class Binder:
             await self._bind(user, node, now() + BIND_SECONDS)
         except Refused as error:
             return str(error)
+        except DriverFault as fault:
+            return str(fault)
         except (ApiError, OutcomeUnknown) as error:
             return f"the API server: {error}"
         finally:

@@ -25,10 +25,12 @@ from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejected import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
+from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import have_preferences, scores
 from parley.sdk import PodReference
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 BEST_SCORE = 10
@@ -70,6 +72,7 @@ class ExtenderDoor:
         self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
         self._negotiate = negotiate
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
+        self._unknown = UnknownPods(cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
@@ -108,6 +111,7 @@ class ExtenderDoor:
         if known is not None and known.still_holds(self._sets.of(nodes), self._pods):
             return known.answer
         pod = asked.pod()
+        self._unknown.asked(pod)
         having = self._with_extended_resources(pod, nodes)
         if not having:
             return self._reject(pod, nodes, _unbacked(self._backed.of(pod)))
@@ -117,13 +121,17 @@ class ExtenderDoor:
             return self._being_bound(pod, nodes)
         if (until := self._pods.attempt(pod).blocked_until) > now():
             return self._paused(pod, nodes, until)
-        verdict = self._judge.judge(pod, having, choosy=asked.choosy())
+        try:
+            verdict = self._judge.judge(pod, having, choosy=asked.choosy())
+        except DriverFault as fault:
+            return self._driver_failed(pod, nodes, fault)
         if not verdict.viable:
             return self._reject(pod, nodes, verdict)
         if verdict.hold is not None:
             self._holds.put(verdict.hold)
         self._rejections.drop(pod.metadata.uid)
-        self._pods.leave_line(_key(pod))
+        if not self._unknown.is_another(pod):
+            self._pods.leave_line(_key(pod))
         return wire.passed(verdict.viable, (), "")
 
     def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
@@ -137,12 +145,14 @@ class ExtenderDoor:
         problem = verdict.problem
         assert problem is not None
         self._holds.drop(pod.metadata.uid)
-        if not verdict.outside:
-            self._pods.line_up(_key(pod), verdict.line, problem.topics)
         nodes = self._sets.of(names)
+        # What the first of a line can't get another can, on a node that the scheduler left out for the first.
+        line = (verdict.line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else verdict.line
+        if not verdict.outside and not self._unknown.is_another(pod):
+            self._pods.line_up(_key(pod), line, problem.topics, verdict.helps)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
-        rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, verdict.line)
+        rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, line)
         self._rejections.add(pod, rejection)
         return answer
 
@@ -157,23 +167,37 @@ class ExtenderDoor:
         problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
         return self._put_off(pod, nodes, problem, until)
 
-    def _put_off(self, pod: Pod, names: Sequence[str], problem: Problem, until: float) -> bytes:
+    def _put_off(
+        self, pod: Pod, names: Sequence[str], problem: Problem, until: float, *, told: bool = True
+    ) -> bytes:
         nodes = self._sets.of(names)
         answer = self._sets.refusal(nodes, _message(problem))
-        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, told=True))
+        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, told=told))
         return answer
+
+    def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
+        """The pod is left alone for a growing while, and its user told."""
+        self._holds.drop(pod.metadata.uid)
+        attempt = self._pods.attempt(pod)
+        attempt.block(now())
+        problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
+        return self._put_off(pod, nodes, problem, attempt.blocked_until, told=False)
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
         hold = self._holds.of(asked.uid)
         if hold is None or not have_preferences(self._drivers, hold.asked):
             return wire.scores({})
-        said = scores(self._drivers, hold.asked, asked.nodes(), {})
+        try:
+            said = scores(self._drivers, hold.asked, asked.nodes(), {})
+        except DriverFault:
+            return wire.scores({})  # the filter was answered, and any of its nodes will do
         most = sum(hold.asked.weights.values())
         return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
 
     async def _preempt(self, body: bytes) -> bytes:
         pod, victims = wire.preemption(body)
+        self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
         if pod.spec.resource_claims:
             viable = self._judge.viable(pod, nodes)
@@ -222,6 +246,15 @@ class ExtenderDoor:
         for pod in self._cluster.pods():
             if pod.spec.resource_claims and not pod.spec.node_name and self.owns(pod) and not over(pod):
                 self._rejections.unasked(pod)
+
+    @property
+    def remembered(self) -> int:
+        """How many entries about pods there are."""
+        return len(self._pods) + len(self._rejections) + len(self._holds) + len(self._unknown)
+
+    def _never_there(self, pod: PodReference) -> None:
+        self._pods.never_there(pod)
+        self.gone(pod)
 
     def gone(self, pod: PodReference) -> None:
         """Forget the pod."""

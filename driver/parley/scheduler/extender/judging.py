@@ -11,15 +11,17 @@ from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.negotiation.rounds import FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
+from parley.negotiation.waiting import Helps
 from parley.scheduler.candidates import ProposedNodes, common_nodes
 from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.holds import Hold, Holds
 from parley.scheduler.extender.rivals import PROMISED, LeastPromised, beside
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
+from parley.scheduler.prospects import prospects
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
 from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 HELD: Topic = ("held",)
@@ -30,18 +32,22 @@ _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimSt
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it.
+    """Nodes that will do, and what the pod is told with them; or the problem, with the line that waits for it, and
+    which changes on nodes are of use to that.
 
     `undo`: what the pod holds is of no use and has to be given back first. `outside`: drivers outside are to be
-    asked about the nodes, and to allocate, before one of them will do.
+    asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line only with
+    the same nodes in question.
     """
 
     viable: tuple[str, ...] = ()
     hold: Hold | None = None
     problem: Problem | None = None
     line: Hashable = None
+    helps: Helps | None = None
     undo: bool = False
     outside: bool = False
+    by_nodes: bool = False
 
 
 def unusable(pod: Pod, claims: Sequence[PodClaim]) -> bool:
@@ -100,10 +106,10 @@ class Judge:
             return frozenset(nodes)
         try:
             asked = question(self._drivers, reference(pod), pending)
-        except BadParameters:
+            excluded = self._pods.attempt(pod).excluded
+            return frozenset(negotiate(nodes, ask(self._drivers, asked, excluded), enough=len(names)).viable)
+        except (BadParameters, DriverFault):
             return frozenset()
-        excluded = self._pods.attempt(pod).excluded
-        return frozenset(negotiate(nodes, ask(self._drivers, asked, excluded), enough=len(names)).viable)
 
     def nodes(
         self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
@@ -219,8 +225,11 @@ class Judge:
         if soon:
             found = replace(found, topics=(*found.topics, HELD), transient=True)
         attempt = self._pods.attempt(pod)
-        line = waiting_line(pod, asked, attempt, nodes.only) if asked is not None else pod.metadata.uid
-        return Verdict(problem=found, line=line)
+        if asked is None:
+            return Verdict(problem=found, line=pod.metadata.uid, by_nodes=True)
+        helps = prospects(self._drivers, nodes, asked, attempt.excluded)
+        line = waiting_line(pod, asked, attempt, nodes.only)
+        return Verdict(problem=found, line=line, helps=helps, by_nodes=True)
 
 
 def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[Hold, str]]) -> frozenset[str] | None:

@@ -5,9 +5,10 @@ It reads caches and ledger, decides at once (no await between looking and holdin
 on the way is raised, and the queue calls again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
@@ -18,7 +19,7 @@ from parley.control.ledger import Ledger
 from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.control.records import Records
 from parley.control.restoring import adopt
-from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.negotiating import Negotiator
@@ -27,6 +28,7 @@ from parley.scheduler.placing import Placing
 from parley.scheduler.pods import KeptOut, Pods
 from parley.scheduler.talks import Talks
 from parley.sdk import PodReference
+from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -75,9 +77,9 @@ class NativeDoor:
         """UIDs of pods that hold something by the record but were not seen yet."""
         self._forced: dict[str, str] = {}
 
-    def wake(self, topic: Topic) -> None:
-        """Something changed: look again at the pods that it may help."""
-        self._pods.wake(topic)
+    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
+        """Something changed, on these nodes alone if they are given: look again at the pods that it may help."""
+        self._pods.wake(topic, nodes)
 
     def resume(self) -> None:
         """After the cluster was restored: go on with what an earlier leader asked drivers outside to allocate."""
@@ -94,9 +96,24 @@ class NativeDoor:
             await self._look(key, self._cluster.pod(key))
         except (Conflict, Busy):
             self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
+        except (DriverFault, BadRequest, Forbidden, Invalid) as error:
+            self._pods.leave_line(key)
+            await self._tell(key, error)
+            raise  # it is tried again, after a growing pause
         except Exception:
             self._pods.leave_line(key)  # others need not wait until this works
             raise
+
+    async def _tell(self, key: Key, error: DriverFault | ApiError) -> None:
+        """A driver failed, or the API server refused what the pod needs: its user has to know."""
+        pod = self._cluster.pod(key)
+        if pod is None or over(pod):
+            return
+        if isinstance(error, DriverFault):
+            code, message = reasons.DRIVER_FAILED, str(error)
+        else:
+            code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
+        await self._telling.waits(pod, self._pods.attempt(pod), code, message)
 
     async def _look(self, key: Key, pod: Pod | None) -> None:
         await self._depart(key, pod)
@@ -183,7 +200,7 @@ class NativeDoor:
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 await self._take_back(key, pod, claims)
             case Step.WRITE:
-                if any(claim.holding is not None and claim.holding.version for claim in claims):
+                if any(claim.holding is not None and claim.holding.recorded for claim in claims):
                     await self._placing.check_current(pod)  # somebody removed what we wrote, perhaps with reason
                 await self._placing.write(key, pod, claims)
             case Step.ADOPT:
@@ -195,9 +212,8 @@ class NativeDoor:
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether some claims are offered and others are not, so that nobody can follow: the others' write failed,
         or they were cleared. The scheduler clears one claim only."""
-        attempt = self._pods.attempt(pod)
-        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        return not pod.spec.node_name and any(not attempt.unseen(c.name, c.version) for c in pending)
+        pending = any(claim.state(pod) is ClaimState.PENDING for claim in claims)
+        return pending and not pod.spec.node_name
 
     def _bound_in_vain(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether a driver has declined the offer and the pod was bound all the same, by a late binding: the

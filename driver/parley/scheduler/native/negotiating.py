@@ -15,6 +15,7 @@ from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
+from parley.scheduler.prospects import prospects
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores
 from parley.scheduler.talks import Failure, Talks
 from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
@@ -50,10 +51,7 @@ class Negotiator:
         attempt = self._pods.attempt(pod)
         if self._pods.blocked(key, pod):
             return
-        if attempt.offered:
-            if any(attempt.unseen(claim.name, claim.version) for claim in claims):
-                return
-            attempt.offer_ended()
+        attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         try:
             asked = question(self._drivers, reference(pod), pending)
@@ -150,7 +148,8 @@ class Negotiator:
         total = len(self._cluster.node_names())
         found = nothing_viable(total, claims, asked.requests, nodes.misfits, attempt.outcome)
         line = waiting_line(pod, asked, attempt, nodes.only)
-        await self._pods.wait(key, pod, found.code, found.message, line, found.topics)
+        helps = prospects(self._drivers, nodes, asked, attempt.excluded)
+        await self._pods.wait(key, pod, found.code, found.message, line, found.topics, helps)
 
     async def _proceed(
         self,

@@ -18,8 +18,9 @@ import structlog
 from parley.api.models import Allocation as Record
 from parley.api.models import ResourceClaim
 from parley.kube.client import ApiError, BadRequest, Forbidden, Invalid, OutcomeUnknown
-from parley.sdk.checks import DriverFault, check_allocations
-from parley.sdk.driver import Allocation, Driver, PermanentError, Request
+from parley.sdk.checks import DriverFault
+from parley.sdk.driver import Allocation, PermanentError, Request
+from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
 from parley.sdk.standalone.holdings import Holding, Holdings, Stage
 from parley.sdk.standalone.jobs import RETRIES, Job, Part, end, stopped
@@ -59,7 +60,7 @@ class Assignment:
 class Allocator:
     """Has one driver allocate."""
 
-    def __init__(self, driver: Driver[Any, Any], holdings: Holdings, records: Records) -> None:
+    def __init__(self, driver: EmbeddedDriver, holdings: Holdings, records: Records) -> None:
         self._driver = driver
         self._holdings = holdings
         self._records = records
@@ -112,9 +113,7 @@ class Allocator:
         request = replace(work.request, progress=progress.tell)
         reporting = asyncio.ensure_future(progress.report())
         try:
-            allocations = await _within(job, work.seconds, self._driver.allocate(request, job.node))
-            check_allocations(self._driver.name, request, allocations)
-            return allocations
+            return await _within(job, work.seconds, self._driver.allocate(request, job.node))
         except (Stopped, Failed):
             raise
         except Exception as error:

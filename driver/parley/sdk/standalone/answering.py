@@ -15,7 +15,7 @@ from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
 from parley.kube.client import Client, Conflict, NotFound, PatchType
 from parley.kube.queue import WorkQueue
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.entries import Entries
 from parley.sdk.standalone.jobs import end
@@ -85,13 +85,16 @@ class Answering:
             thinking[1].cancel()
 
     async def answer(self, key: Key, scheduling: PodScheduling, question: Question) -> None:
-        """See to it that the PodScheduling has the answer. Raises what driver and client raise."""
+        """See to it that the PodScheduling has the answer. Raises DriverFault, and what a client raises."""
         given = self._given.get(key)
         if given is None or given.state != question.state or key in self._stale:
             try:
                 given = await self._judged(key, question)
             except Superseded:
                 return  # the new question is in the queue
+            except DriverFault as fault:
+                await self.tell(scheduling, entries.refused(self._view.driver, question, str(fault)))
+                raise
         await self.tell(scheduling, given.entries)
 
     async def _judged(self, key: Key, question: Question) -> _Given:

@@ -6,12 +6,11 @@ A claim enters before the driver is asked to allocate, and leaves when the drive
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import structlog
 
 from parley.kube.cache import Key
-from parley.sdk.driver import Driver
+from parley.sdk.embedded import EmbeddedDriver
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +40,7 @@ class Holding:
 class Holdings:
     """All of one driver's. `freed` is called when something came free."""
 
-    def __init__(self, driver: Driver[Any, Any], freed: Callable[[], None]) -> None:
+    def __init__(self, driver: EmbeddedDriver, freed: Callable[[], None]) -> None:
         self._driver = driver
         self._freed = freed
         self._by_uid: dict[str, Holding] = {}

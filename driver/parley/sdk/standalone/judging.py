@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from parley.negotiation.answers import Answer, Answers, viable_for_all
-from parley.sdk.checks import MAX_ALTERNATIVES, MAX_NODES, DriverFault, check_answers
+from parley.sdk.checks import MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.lines import Outlook
@@ -47,11 +47,9 @@ class Judge:
             return self._driver.viable(request, nodes)
         try:
             async with asyncio.timeout(CONSIDER_SECONDS):
-                answers = await driver.consider(request, nodes)
+                return await self._driver.consider(request, nodes)
         except TimeoutError as error:
             raise DriverFault(f"driver {driver.name} did not answer within {CONSIDER_SECONDS:g} s") from error
-        check_answers(driver.name, request, nodes, answers)
-        return answers
 
     def scores(self, question: Question, answers: Answers) -> Mapping[str, float]:
         """The driver's preferences among the nodes that are viable for all claims."""

@@ -1,10 +1,9 @@
 """Tells a driver what it holds by the claims' own records: at start, and when an allocation turns up later."""
 
-from typing import Any
-
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
-from parley.sdk.driver import Driver, Held
+from parley.sdk.driver import Held
+from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import recorded
 from parley.sdk.standalone.holdings import Holding, Holdings, Stage
 from parley.sdk.standalone.records import Records
@@ -26,14 +25,14 @@ def held(claim: ResourceClaim) -> Held:
     return Held(claim.metadata.uid, node or None, allocation.devices, allocation.data)
 
 
-def restore_one(driver: Driver[Any, Any], holdings: Holdings, claim: ResourceClaim) -> None:
+def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim) -> None:
     """The driver counts what the claim's record says."""
     found, meta = held(claim), claim.metadata
-    driver.restore(found)
+    driver.restore(found, f"{meta.namespace}/{meta.name}")
     holdings.put(meta.uid, Holding((meta.namespace, meta.name), found.node, Stage.RECORDED))
 
 
-def restore(driver: Driver[Any, Any], view: View, holdings: Holdings, records: Records) -> None:
+def restore(driver: EmbeddedDriver, view: View, holdings: Holdings, records: Records) -> None:
     """At start: what is recorded is held, and what is only marked may be."""
     for claim in view.claims():
         meta = claim.metadata

@@ -5,6 +5,7 @@ change is turned into keys of what may be affected, and workers look at those ag
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -52,12 +53,12 @@ class StandaloneDriver:
         self._claims: WorkQueue[Key] = WorkQueue()
         self._view = View(client, driver.name, self)
         self._watched = [self._observing(client, resource) for resource in driver.watches]
-        self._holdings = Holdings(driver, self._changed)
+        self._embedded = embedded = EmbeddedDriver(driver)
+        self._holdings = Holdings(embedded, self._changed)
         self._records = Records(client, self._view, clock)
         self._jobs = Jobs(self._job_ended)
-        embedded = EmbeddedDriver(driver)
         judge = Judge(embedded, self._view)
-        allocator = Allocator(driver, self._holdings, self._records)
+        allocator = Allocator(embedded, self._holdings, self._records)
         self._answering = Answering(client, self._view, judge, self._pods)
         self._selected = Selected(client, self._view, embedded, allocator, self._jobs, self._answering, self._pods)
         parts = Parts(self._view, embedded, judge, allocator, self._holdings, self._records, self._jobs)
@@ -66,26 +67,30 @@ class StandaloneDriver:
 
     def _observing(self, client: Client, resource: Resource[Any]) -> Reflector[Any]:
         def changed(old: Any | None, new: Any | None) -> None:
-            if self.driver.observe(old, new):
+            if self._embedded.observe(old, new):
                 self._changed()
 
         return Reflector(client, resource, on_change=changed)
 
+    @property
+    def caches(self) -> Sequence[Reflector[Any]]:
+        """One for each kind, those that the driver watches included."""
+        return [*self._view.reflectors, *self._watched]
+
     async def run(self) -> None:
         """Work until cancelled. Nothing of the driver runs any more when this has ended."""
-        reflectors = [*self._view.reflectors, *self._watched]
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._jobs.begin(tasks)
-                for reflector in reflectors:
+                for reflector in self.caches:
                     tasks.create_task(reflector.run())
-                for reflector in reflectors:
+                for reflector in self.caches:
                     await reflector.synced.wait()
                 self._begin()
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))
                 tasks.create_task(run_workers(self._claims, self._taking_back.sync, WORKERS))
-                tasks.create_task(self.driver.follow(self._changed))
+                tasks.create_task(self._embedded.follow(self._changed))
                 self.ready.set()
         finally:
             self._answering.close()
@@ -93,7 +98,7 @@ class StandaloneDriver:
     def _begin(self) -> None:
         """Tell the driver what it holds, then look at everything once. No await: a change in between would be
         lost."""
-        restore(self.driver, self._view, self._holdings, self._records)
+        restore(self._embedded, self._view, self._holdings, self._records)
         self._selected.restore()
         self._running = True
         log.info("driver restored", driver=self.driver.name, claims=len(self._holdings))
@@ -164,7 +169,7 @@ class StandaloneDriver:
         holding = self._holdings.get(uid)
         known = holding is not None and holding.stage is Stage.RECORDED
         if not known and self._jobs.of(uid) is None and not claim.status.deallocation_requested:
-            restore_one(self.driver, self._holdings, claim)
+            restore_one(self._embedded, self._holdings, claim)
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         """Parameters or suitable nodes may be others, or a class may be there at last."""

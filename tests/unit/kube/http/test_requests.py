@@ -359,3 +359,18 @@ async def test_closing_twice_is_fine(serve: Serve) -> None:
     await client.get(PODS, "a", "default")
     await client.close()
     await client.close()
+
+
+async def test_what_go_escapes_is_sent_escaped(serve: Serve) -> None:
+    sent: list[bytes] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        sent.append(await request.read())
+        return web.json_response(POD)
+
+    client = await serve(handler)
+    words = "<a> & \u2028\u2029 \u2027 \\u003c"
+    await client.create(PODS, {"metadata": {"name": "a", "annotations": {"words": words}}}, "default")
+
+    assert b"\\u003ca\\u003e \\u0026 \\u2028\\u2029 \xe2\x80\xa7 \\\\u003c" in sent[0]
+    assert orjson.loads(sent[0])["metadata"]["annotations"]["words"] == words

@@ -198,3 +198,32 @@ def test_pods_that_wait_find_their_place_after_a_restart_of_the_controller(play:
         assert await world.node_of("p") == "n2"
 
     play(scenario)
+
+
+def test_a_pod_gets_in_where_the_first_that_wants_the_same_may_not(play: Any) -> None:
+    """Its scheduler leaves a node out for the first one, which looks alike to Parley."""
+
+    async def scenario(world: World) -> None:
+        term = {"labelSelector": {"matchLabels": {"app": "noisy"}}, "topologyKey": "kubernetes.io/hostname"}
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        await begin(world, nodes=2)
+        spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "none"}]}
+        await world.create(
+            PODS,
+            {"metadata": {"name": "noisy", "namespace": "default", "labels": {"app": "noisy"}}, "spec": spec},
+        )
+        await world.add_pod("user", "shelf", nodeName="n1")
+        await world.settle()
+        await world.add_claim("disk", "shelf", "Immediate")
+        await world.settle()
+        for name, affinity in (("apart", apart), ("alike", {})):
+            await world.add_pod(name, "shelf", affinity=affinity)
+            await world.settle()
+        assert await world.node_of("alike") == ""
+
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle()
+        assert await world.node_of("alike") == "n0"
+        assert await world.node_of("apart") == ""
+
+    play(scenario)

@@ -1,0 +1,95 @@
+"""What users and drivers write for each other: the API server checks little of it, and it is anybody's.
+
+It stays bytes until somebody uses it, and is read only if it does not nest deeper than `MAX_DEPTH`. What can't
+be read shows as an object with the one member `UNREADABLE`, which says why: so all else of the object that it is
+in can be read, and whoever wants the parameters fails with these words.
+
+A decoder looks at every byte, also of what is left for later: the API server stores text that none takes (halves
+of surrogate pairs, invalid UTF-8, thousands of levels). `without_unreadable` makes an object readable that has
+such a part where only opaque things are.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from parley.api.scanning import nests_deeper, value_end
+
+MAX_DEPTH: Final = 64
+MAX_BYTES: Final = 64 * 1024
+"""Far more than parameters may have: the built-in claim that carries them takes 10 KiB."""
+
+UNREADABLE: Final = "parley.dev/unreadable"
+
+NOTHING: Final = msgspec.Raw(b"null")
+"""No opaque value."""
+
+_WRAPPED = 1
+"""Parley wraps a user's parameters in one object more."""
+
+_TOO_DEEP = f"they nest deeper than {MAX_DEPTH} levels: make them flatter"
+_OPAQUE = re.compile(rb'"(parameters|data|managedFields)"[ \t\r\n]*:[ \t\r\n]*')
+
+
+def read(opaque: msgspec.Raw) -> Any:
+    """The JSON value; an object with the member UNREADABLE if it can't be read."""
+    return _read(bytes(opaque))
+
+
+def _read(text: bytes) -> Any:
+    if len(text) > MAX_BYTES:
+        return {UNREADABLE: f"they have {len(text)} bytes, more than {MAX_BYTES}: make them shorter"}
+    if nests_deeper(text, MAX_DEPTH + _WRAPPED):
+        return {UNREADABLE: _TOO_DEEP}
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        return {UNREADABLE: f"they are not JSON that can be read: {error}"}
+
+
+def why_unreadable(value: Mapping[str, Any] | None) -> str:
+    """Why what `read` gave, or another decoder did, is not to be used; "" if it may be."""
+    if not value:
+        return ""
+    if isinstance(why := value.get(UNREADABLE), str):
+        return why
+    return _TOO_DEEP if _is_deep(value) else ""
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    children = value.values() if isinstance(value, Mapping) else value
+    return [child for child in children if isinstance(child, Mapping | list | tuple)]
+
+
+def without_unreadable(text: bytes) -> bytes:
+    """The JSON of an object with every opaque value that can't be read replaced, and without `managedFields`,
+    which nest as deep as the fields they tell of. Raises ValueError if it is no JSON."""
+    kept: list[bytes] = []
+    done = 0
+    while found := _OPAQUE.search(text, done):
+        start, end = found.end(), value_end(text, found.end())
+        kept += text[done:start], _shown(found[1], text[start:end])
+        done = end
+    return b"".join((*kept, text[done:]))
+
+
+def _shown(name: bytes, value: bytes) -> bytes:
+    if name == b"managedFields":
+        return b"[]"
+    if value[:1] not in (b"{", b"["):
+        return value  # an annotation of that name, or another thing that cannot nest
+    shown = _read(value)
+    unreadable = isinstance(shown, dict) and shown.keys() == {UNREADABLE}
+    return orjson.dumps(shown) if unreadable else value

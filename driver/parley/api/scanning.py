@@ -1,0 +1,107 @@
+"""Where the parts of a JSON text begin and end, whatever is in them. Pure.
+
+A decoder fails as a whole: one value that nests too deep, or a string that is no Unicode, and of a list of 500
+objects nothing is known. Here only quotes and brackets are looked at, without recursion, so that each part can be
+decoded by itself. The work is linear in the text's length. What is no JSON raises ValueError, or is cut somewhere.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_PLAIN = rb'[^"\[\]{}]++|' + _STRING
+_FLAT = rb"[\[{](?:" + _PLAIN + rb")*+[\]}]"
+_ALMOST_FLAT = rb"[\[{](?:" + _PLAIN + rb"|" + _FLAT + rb")*+[\]}]"
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_WORD = re.compile(rb'[^\s,:"\[\]{}]++')
+_QUOTED = re.compile(rb"(?s:" + _STRING + rb")")
+_BRACKETS = re.compile(rb"(?s:(?:" + _PLAIN + rb"|" + _ALMOST_FLAT + rb")*+([\[{]*+)([\]}]*+))")
+"""The next opening and closing brackets. What is nested two deep at most is passed over as a whole: most is."""
+
+
+class Member(NamedTuple):
+    """A member of an object: its name as it is written, without quotes, and where its value is."""
+
+    name: bytes
+    start: int
+    end: int
+
+
+def value_end(text: bytes, start: int) -> int:
+    """Where the value that begins at `start` ends. Raises ValueError if none begins there, or it has no end."""
+    first = text[start : start + 1]
+    if first not in (b"[", b"{"):
+        return _end((_QUOTED if first == b'"' else _WORD).match(text, start), start)
+    depth, place = 1, start + 1
+    while depth > 0:
+        found = _BRACKETS.match(text, place)
+        opening, closing = (found.span(1), found.span(2)) if found else ((0, 0), (0, 0))
+        if opening[0] == closing[1]:
+            raise ValueError(f"the JSON value at byte {start} has no end")
+        depth += opening[1] - opening[0] - (closing[1] - closing[0])
+        place = closing[1]
+    return place + depth
+
+
+def _end(found: re.Match[bytes] | None, start: int) -> int:
+    if found is None:
+        raise ValueError(f"no JSON value at byte {start}")
+    return found.end()
+
+
+def members(text: bytes, start: int = 0) -> Iterator[Member]:
+    """The members of the object that begins at `start`, or after blanks there."""
+    place = _after(text, _blank(text, start), b"{")
+    while text[place : place + 1] != b"}":
+        name = _end(_QUOTED.match(text, place), place)
+        value = _after(text, name, b":")
+        end = value_end(text, value)
+        yield Member(text[place + 1 : name - 1], value, end)
+        place = _next(text, end, b"}")
+
+
+def elements(text: bytes, start: int) -> Iterator[bytes]:
+    """The items of the list that begins at `start`; none of `null`."""
+    if text.startswith(b"null", start):
+        return
+    place = _after(text, start, b"[")
+    while text[place : place + 1] != b"]":
+        end = value_end(text, place)
+        yield text[place:end]
+        place = _next(text, end, b"]")
+
+
+def _blank(text: bytes, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
+
+
+def _after(text: bytes, start: int, mark: bytes) -> int:
+    """Where the text goes on after blanks, the mark, and blanks."""
+    place = _blank(text, start)
+    if text[place : place + 1] != mark:
+        raise ValueError(f"byte {place} is {text[place : place + 1]!r}, not {mark!r}")
+    return _blank(text, place + 1)
+
+
+def _next(text: bytes, end: int, closing: bytes) -> int:
+    """Where the next part begins, or the closing bracket is."""
+    place = _blank(text, end)
+    return place if text[place : place + 1] == closing else _after(text, place, b",")
+
+
+_BRACKETS_ONLY = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+
+
+def nests_deeper(text: bytes, limit: int) -> bool:
+    """Whether lists and objects stand inside each other more than `limit` deep."""
+    if text.count(b"[") + text.count(b"{") <= limit:
+        return False
+    left = _QUOTED.sub(b"", text).translate(_BRACKETS_ONLY, _NO_BRACKETS)
+    for _ in range(limit):
+        if not left:
+            return False
+        left = left.replace(b"[]", b"")
+    return bool(left)

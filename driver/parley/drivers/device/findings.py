@@ -1,0 +1,113 @@
+"""Which nodes have devices for some demands, as far as that was found out. In memory.
+
+Many pods ask for the same of nodes of which few have changed, and many nodes are alike: each is searched once.
+What was found is kept with the stock that it was found in, which the inventory replaces whenever it changes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+
+from parley.drivers.device.flow import OutOfSteps, Steps
+from parley.drivers.device.packing import Demand, Group, Packing, Stock, pack
+
+STEPS_PER_NODE = 20_000
+"""So long the search for devices of one node may be: about 10 ms. Far more than pods of real life need."""
+
+STEPS_PER_CALL = 60_000
+"""And the searches of one call together: the event loop does nothing else meanwhile."""
+
+DEMANDS = 256
+"""So many different demands are remembered."""
+
+SHAPES = 1024
+"""So many different stocks are remembered for each."""
+
+Demands = tuple[Demand, ...]
+Shape = frozenset[tuple[Group, int]]
+"""All that decides about a stock: how many devices of which group."""
+
+
+class Finding(Enum):
+    """What is known of a node."""
+
+    ROOM = "has devices for all demands"
+    NO_ROOM = "has not"
+    TOO_LONG = "not found out in as many steps as a search may have"
+
+
+class _Known:
+    """What is known for some demands."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[Stock, Finding]] = {}
+        self._shapes: dict[Shape, Finding] = {}
+
+    def look_up(self, node: str, stock: Stock) -> Finding | None:
+        known = self.nodes.get(node)
+        if known is not None and known[0] is stock:
+            return known[1]
+        found = self._shapes.get(_shape(stock))
+        if found is not None:
+            self.nodes[node] = stock, found
+        return found
+
+    def keep(self, node: str, stock: Stock, finding: Finding) -> None:
+        if len(self._shapes) >= SHAPES:
+            self._shapes.clear()
+        self._shapes[_shape(stock)] = finding
+        self.nodes[node] = stock, finding
+
+
+class Findings:
+    """What is known for all demands. `stock` tells what a node has free."""
+
+    def __init__(self, stock: Callable[[str], Stock]) -> None:
+        self._stock = stock
+        self._known: dict[Demands, _Known] = {}
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        for known in self._known.values():
+            known.nodes.pop(node, None)
+
+    def pack(self, demands: Demands, node: str) -> Packing | None:
+        """Devices of the node for the demands. Raises OutOfSteps where `each` says TOO_LONG."""
+        return pack(demands, self._stock(node), Steps(STEPS_PER_NODE))
+
+    def each(
+        self, demands: Demands, nodes: Iterable[str], steps: Steps, at_most: int
+    ) -> Iterator[tuple[str, Finding | None]]:
+        """What can be found out about the nodes, one after the other, with the steps that are left.
+
+        A node gets `at_most` so many. None where that was not enough: asked again, it is tried again.
+        """
+        known = self._of(demands)
+        for node in nodes:
+            stock = self._stock(node)
+            finding = known.look_up(node, stock) if stock else Finding.NO_ROOM
+            if finding is None and (finding := _searched(demands, stock, steps, at_most)) is not None:
+                known.keep(node, stock, finding)
+            yield node, finding
+
+    def _of(self, demands: Demands) -> _Known:
+        known = self._known.pop(demands, None) or _Known()
+        if len(self._known) >= DEMANDS:
+            del self._known[next(iter(self._known))]  # the one that was not asked for the longest
+        self._known[demands] = known
+        return known
+
+
+def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> Finding | None:
+    """None if the search was not long enough to tell."""
+    allowed = Steps(min(at_most, STEPS_PER_NODE, steps.left))
+    before = allowed.left
+    try:
+        return Finding.NO_ROOM if pack(demands, stock, allowed) is None else Finding.ROOM
+    except OutOfSteps:
+        return Finding.TOO_LONG if before == STEPS_PER_NODE else None
+    finally:
+        steps.left -= before - max(allowed.left, 0)
+
+
+def _shape(stock: Stock) -> Shape:
+    return frozenset((group, len(names)) for group, names in stock.items())

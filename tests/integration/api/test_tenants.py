@@ -1,0 +1,112 @@
+"""What a user of one namespace can do to claims on a real control plane, and what Kubernetes' parts still can."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.admission_cases import CASES, Case
+from tests.unit.simulate.test_admission_cases import RIGHTS, completed
+
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, Resource
+from parley.devcluster import Cluster, ClusterError
+from parley.simulate.admission import Rights, refused
+
+pytestmark = pytest.mark.cluster
+
+KUBE_SYSTEM = "system:serviceaccount:kube-system"
+USERS = {
+    "tenant": "tenant",
+    "claim controller": f"{KUBE_SYSTEM}:resource-claim-controller",
+    "collector": f"{KUBE_SYSTEM}:generic-garbage-collector",
+    "namespace controller": f"{KUBE_SYSTEM}:namespace-controller",
+    "parley": "system:serviceaccount:parley-system:parley-controller",
+    "node plugin": "system:serviceaccount:parley-system:parley-kubelet",
+}
+ON_NODE = "--as-user-extra=authentication.kubernetes.io/node-name=n1"
+
+
+@pytest.fixture
+def tenancy(installed: Cluster, namespace: str) -> str:
+    """A namespace where the user "tenant" has the stock role edit, and all of Parley's claims and templates."""
+    installed.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", "--user=tenant", "-n", namespace)
+    kinds = "resourceclaims.parley.dev,resourceclaimtemplates.parley.dev"
+    verbs = "get,list,watch,create,update,patch,delete,deletecollection"
+    installed.kubectl("create", "role", "parley-user", f"--verb={verbs}", f"--resource={kinds}", "-n", namespace)
+    installed.kubectl("create", "rolebinding", "parley", "--role=parley-user", "--user=tenant", "-n", namespace)
+    return namespace
+
+
+@pytest.fixture
+def pod(installed: Cluster, tenancy: str) -> str:
+    """UID of pod a, which nobody schedules."""
+    spec = {"schedulingGates": [{"name": "parley.dev/test"}], "containers": [{"name": "main", "image": "none"}]}
+    made = installed.api.post(PODS.path(tenancy), {"metadata": {"name": "a"}, "spec": spec})
+    return str(made["metadata"]["uid"])
+
+
+def manifest(resource: Resource[Any], body: dict[str, Any], pod: str, version: str = "v1") -> str:
+    api = resource.api_version if resource.group == "parley.dev" else f"{resource.group}/{version}"
+    text = json.dumps({"apiVersion": api, "kind": resource.kind, **body})
+    return text.replace('"UID"', f'"{pod}"')
+
+
+def requested(cluster: Cluster, case: Case, namespace: str, pod: str) -> str:
+    """Makes the case's request as its account; returns the refusal, or ""."""
+    kind = (
+        f"{case.resource.plural}.v1alpha1.parley.dev"
+        if case.resource == CLAIMS
+        else (f"{case.resource.plural}.v1.resource.k8s.io")
+    )
+    account = [f"--as={USERS[case.account]}", *([ON_NODE] if case.account == "node plugin" else [])]
+    name = {"name": "x", "namespace": namespace}
+    if case.before is not None:
+        before = completed(case.before, reserved=False)
+        assert before is not None
+        before["metadata"]["namespace"] = namespace
+        cluster.kubectl("create", "-f", "-", stdin=manifest(case.resource, before, pod))
+    if case.reserved:
+        reserve(cluster, namespace, pod)
+    try:
+        if case.before is None:
+            assert case.after is not None
+            body = {**case.after, "metadata": {**case.after["metadata"], **name}}
+            cluster.kubectl("create", "-f", "-", *account, stdin=manifest(case.resource, body, pod, case.version))
+        elif case.after is None:
+            cluster.kubectl("delete", kind, "x", "-n", namespace, "--wait=false", *account)
+        else:
+            patch = json.dumps({"metadata": case.after["metadata"]}).replace('"UID"', f'"{pod}"')
+            cluster.kubectl("patch", kind, "x", "-n", namespace, "--type=merge", "-p", patch, *account)
+    except ClusterError as error:
+        return str(error)
+    return ""
+
+
+def reserve(cluster: Cluster, namespace: str, pod: str) -> None:
+    result = {"request": "exclusive", "driver": "device.parley.dev", "pool": "n1", "device": "gpu-0"}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
+    users = [{"resource": "pods", "name": "a", "uid": pod}]
+    status = {"status": {"allocation": allocation, "reservedFor": users}}
+    cluster.api.patch(BUILTIN_CLAIMS.path(namespace, "x", "status"), status)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_policies_refuse_what_their_model_refuses_and_in_its_words(
+    installed: Cluster, tenancy: str, pod: str, case: Case
+) -> None:
+    why = requested(installed, case, tenancy, pod)
+    assert bool(why) == case.refused, why
+    if not case.refused or case.version != "v1":
+        assert not why or "being-negotiated.parley.dev" in why
+        return
+    before, after = completed(case.before, reserved=case.reserved), completed(case.after, reserved=case.reserved)
+    for body in (before, after):
+        if body is not None:
+            body["metadata"]["namespace"] = tenancy
+    words = refused(case.resource, before, after, Rights(USERS[case.account], **rights(case.account)))
+    assert words in why
+
+
+def rights(account: str) -> dict[str, bool]:
+    found = RIGHTS[account]
+    return {name: getattr(found, name) for name in ("allocates", "binds", "deletes", "answers")}

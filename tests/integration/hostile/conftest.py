@@ -1,0 +1,114 @@
+"""A user of one namespace, with Kubernetes' own role `edit` and Parley's kinds there, who wishes others ill; and
+the programs of Parley that must not mind. The nodes are objects only."""
+
+import asyncio
+import os
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.manifests import resource_class, resource_slice, template
+from tests.cluster.namespace import Namespace
+from tests.cluster.receipts import receipts_given
+from tests.cluster.replicas import Replicas
+from tests.cluster.starting import fake_nodes
+
+from parley.api.names import GROUP
+from parley.devcluster import Cluster
+from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
+from parley.kube.client import Client
+from parley.kube.http import HttpClient
+
+NODES = ("node-0", "node-1")
+DEVICES = 3
+TOKENS = "tokens.parley.dev"
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Cluster) -> Iterator[Cluster]:
+    """The control plane, with nodes."""
+    with fake_nodes(workplace, len(NODES), prefix="node-") as names:
+        assert names == NODES
+        yield workplace
+
+
+@pytest.fixture
+async def controllers(cluster: Cluster, controller_account: Path) -> AsyncIterator[Replicas]:
+    """With the driver for devices; none runs yet."""
+    async with Replicas(cluster, controller_account, ("controller", "--driver", "device"), "restored") as none_yet:
+        yield none_yet
+
+
+@pytest.fixture
+async def drivers(cluster: Cluster) -> AsyncIterator[Replicas]:
+    """The driver for tokens, outside of the controller; none runs yet."""
+    account = cluster.kubeconfig_for_service_account(NAMESPACE, "parley-driver")
+    async with Replicas(cluster, account, ("driver", "run", "tokens"), "driver restored") as none_yet:
+        yield none_yet
+
+
+@pytest.fixture
+async def team(admin: Client, controllers: Replicas, drivers: Replicas) -> AsyncIterator[Namespace]:
+    """The namespace of those who do their work."""
+    async with (
+        receipts_given(admin, NODES[1:]),
+        Namespace(admin, f"team-{uuid.uuid4().hex[:6]}", grace=0) as mine,
+    ):
+        await mine.create(resource_class("gpu"), template("one"), template("all", count=DEVICES))
+        await mine.create(resource_class("licences", TOKENS, nodePart="None", parameters={"pool": 100}))
+        await mine.create(template("token", "licences"))
+        names = [f"gpu-{number}" for number in range(DEVICES)]
+        await mine.create(*(resource_slice(node, names) for node in NODES))
+        yield mine
+
+
+@pytest.fixture
+async def mallory(cluster: Cluster, admin: Client, team: Namespace) -> AsyncIterator[Namespace]:
+    """The other namespace, as its user sees it. What was made there is removed by the administrator."""
+    async with Namespace(admin, f"mallory-{uuid.uuid4().hex[:6]}", grace=0) as place:
+        api, name = cluster.api, place.name
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
+        subject = {"kind": "ServiceAccount", "name": "mallory", "namespace": name}
+        api.post(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "mallory"}})
+        rules = [{"apiGroups": [GROUP], "resources": ["resourceclaims", "resourceclaimtemplates"], "verbs": ["*"]}]
+        api.post(f"{rbac}/roles", {"metadata": {"name": "parley"}, "rules": rules})
+        for kind, role in (("ClusterRole", "edit"), ("Role", "parley")):
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+            body: dict[str, Any] = {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]}
+            api.post(f"{rbac}/rolebindings", body)
+        account = cluster.kubeconfig_for_service_account(name, "mallory")
+        async with HttpClient.from_kubeconfig(str(account)) as client:
+            yield Namespace(client, name, grace=0)
+
+
+@pytest.fixture
+async def plugin(cluster: Cluster, tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The node plugin's program of the first node, with the account of the DaemonSet and without a kubelet."""
+    (tmp_path / "devices.yaml").write_text("devices: []")
+    arguments = {
+        "kubeconfig": cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN),
+        "node-name": NODES[0],
+        "config": tmp_path / "devices.yaml",
+        "plugins-dir": tmp_path / "p",
+        "plugins-registry-dir": tmp_path / "r",
+        "cdi-dir": tmp_path / "c",
+        "state-dir": tmp_path / "s",
+    }
+    with (tmp_path / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "parley_kubelet"),
+            *(f"--{option}={value}" for option, value in arguments.items()),
+            stdout=log,
+            stderr=log,
+            env={**os.environ},
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+        print(f"the plugin said:\n{(tmp_path / 'log').read_text()}")

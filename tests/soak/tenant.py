@@ -1,0 +1,234 @@
+"""What a hostile user of the namespace does, who may edit its pods, claims and templates but no status, nor what
+the admission policies keep from users: a request that they refuse is not made.
+
+He makes claims and templates that look like Parley's, names claims of others' pods, takes owners, marks and
+finalizers off, and deletes what stands for other things. What he puts on objects goes when the others rest.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.soak import pods as kinds
+from tests.soak.pods import NAMESPACE
+from tests.soak.processes import acting_as
+
+from parley.api.names import (
+    DEVICE_CLASS,
+    FINALIZER,
+    GENERATED_LABEL,
+    MIRROR_LABEL,
+    POD_CLAIM_NAME_ANNOTATION,
+    RELEASE_RECORD_LABEL,
+    RELEASING_FROM_ANNOTATION,
+    RELEASING_LABEL,
+)
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, Resource
+from parley.kube.client import ApiError, PatchType
+from parley.kube.memory import MemoryServer
+from parley.kube.memory.history import Stored
+from parley.kube.memory.patches import merge_patch
+from parley.simulate import admission
+
+Json = dict[str, Any]
+WHO = "tenant"
+RIGHTS = admission.Rights(WHO)
+HIS = "forged"
+"""Name of his templates, and the beginning of his claims' and pods' names."""
+HIS_FINALIZER = "tenant.example.org/stays"
+MOST_PODS = 20
+
+
+class Tenant:
+    """Acts on a server."""
+
+    def __init__(self, server: MemoryServer, chance: random.Random) -> None:
+        self._server = server
+        self._chance = chance
+        self._made = 0
+        self._own: set[tuple[Resource[Any], str]] = set()
+        self._actions: list[Callable[[], None]] = [
+            self._name_anothers_claim,
+            self._use_forged_template,
+            self._forge_template,
+            self._forge_claim,
+            self._forge_parley_claim,
+            self._change_mirror,
+            self._change_parley_claim,
+            self._delete_mirror,
+            self._delete_parley_claim,
+        ]
+
+    def act(self) -> None:
+        """Do one thing."""
+        with acting_as(WHO):
+            self._chance.choice(self._actions)()
+
+    def mend(self) -> None:
+        """Take away what would stay for ever."""
+        with acting_as(WHO):
+            for resource in (BUILTIN_CLAIMS, CLAIMS):
+                for found in self._all(resource):
+                    name, left = found.meta["name"], [f for f in _finalizers(found.body) if f != HIS_FINALIZER]
+                    if left != _finalizers(found.body):
+                        self._change(resource, found, {"metadata": {"finalizers": left or None}})
+                    if (resource, name) in self._own:
+                        self._delete(resource, name)
+            self._delete(BUILTIN_TEMPLATES, HIS)
+            self._own.clear()
+
+    # -- pods
+
+    def _name(self, kind: str) -> str:
+        self._made += 1
+        return f"{HIS}-{kind}-{self._made}"
+
+    def _pod(self, entry: Json, node: str = "") -> None:
+        if len(self._all(PODS)) < MOST_PODS:
+            body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(5, 60))
+            body["spec"]["resourceClaims"] = [{"name": "gpu", **entry}]
+            self._create(PODS, body)
+
+    def _name_anothers_claim(self) -> None:
+        """Through the scheduler, or put on the node where the claim can be used."""
+        if (found := self._some(BUILTIN_CLAIMS)) is None:
+            return
+        users = [user["name"] for user in (found.body.get("status") or {}).get("reservedFor") or ()]
+        there = [p.body["spec"].get("nodeName", "") for p in self._all(PODS) if p.meta["name"] in users]
+        node = there[0] if there and self._chance.random() < 0.5 else ""
+        self._pod({"resourceClaimName": found.meta["name"]}, node)
+
+    def _use_forged_template(self) -> None:
+        self._pod({"resourceClaimTemplateName": HIS})
+
+    # -- what looks like Parley's
+
+    def _spec(self) -> Json:
+        request = {
+            "name": self._chance.choice(["exclusive", "shareable", "x"]),
+            "exactly": {"deviceClassName": DEVICE_CLASS},
+        }
+        parameters = {"resourceClassName": self._chance.choice(sorted(kinds.CLASS_KINDS))}
+        return {
+            "devices": {
+                "requests": [request],
+                "config": [{"opaque": {"driver": "parley.dev", "parameters": parameters}}],
+            }
+        }
+
+    def _forge_template(self) -> None:
+        body = {"metadata": {"name": HIS, "namespace": NAMESPACE}, "spec": {"spec": self._spec()}}
+        self._create(BUILTIN_TEMPLATES, kinds.typed(BUILTIN_TEMPLATES, body))
+
+    def _owners(self) -> list[Json]:
+        pod = self._some(PODS)
+        if pod is None:
+            return []
+        meta = pod.meta
+        return [{"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}]
+
+    def _forge_claim(self) -> None:
+        meta: Json = {
+            "name": self._name("claim"),
+            "namespace": NAMESPACE,
+            "labels": {MIRROR_LABEL: "generated"},
+            "annotations": {POD_CLAIM_NAME_ANNOTATION: self._chance.choice(["gpu", "gpu-0", "gpu-1"])},
+            "ownerReferences": self._owners(),
+        }
+        self._create(BUILTIN_CLAIMS, kinds.typed(BUILTIN_CLAIMS, {"metadata": meta, "spec": self._spec()}))
+
+    def _forge_parley_claim(self) -> None:
+        """One of the name of another's claim, or with the marks of a stand-in or a record."""
+        found = self._some(BUILTIN_CLAIMS)
+        taken = found is not None and self._chance.random() < 0.5 and found.meta["name"] not in kinds.CLAIM_KINDS
+        labels = self._chance.choice([{}, {GENERATED_LABEL: "gpu-0"}, {RELEASE_RECORD_LABEL: "true"}])
+        meta = {
+            "name": found.meta["name"] if found is not None and taken else self._name("claim"),
+            "namespace": NAMESPACE,
+            "labels": labels,
+            "ownerReferences": self._owners() if labels else [],
+        }
+        spec = {"resourceClassName": self._chance.choice(sorted(kinds.CLASS_KINDS))}
+        self._create(CLAIMS, kinds.typed(CLAIMS, {"metadata": meta, "spec": spec}))
+
+    # -- whose it is, and what marks it
+
+    def _change_mirror(self) -> None:
+        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+            changed = self._chance.choice(self._mirror_changes(found.body))
+            self._change(BUILTIN_CLAIMS, found, {"metadata": changed})
+
+    def _mirror_changes(self, body: Json) -> list[Json]:
+        left = [name for name in _finalizers(body) if name != FINALIZER]
+        return [
+            {"ownerReferences": None},
+            {"ownerReferences": self._owners() or None},
+            {"annotations": {POD_CLAIM_NAME_ANNOTATION: None}},
+            {"annotations": {POD_CLAIM_NAME_ANNOTATION: "gpu-1"}},
+            {"labels": {MIRROR_LABEL: None}},
+            {"finalizers": left or None},
+            {"finalizers": [*(name for name in _finalizers(body) if name != HIS_FINALIZER), HIS_FINALIZER]},
+        ]
+
+    def _change_parley_claim(self) -> None:
+        """What waits for its node comes first: there are few."""
+        waiting = [one for one in self._all(CLAIMS) if RELEASING_LABEL in (one.meta.get("labels") or {})]
+        found = self._chance.choice(waiting) if waiting else self._some(CLAIMS)
+        if found is None:
+            return
+        left = [name for name in _finalizers(found.body) if name != FINALIZER]
+        unmarked = {"labels": {RELEASING_LABEL: None}, "annotations": {RELEASING_FROM_ANNOTATION: None}}
+        changes: list[Json] = [
+            unmarked,
+            {"annotations": {RELEASING_FROM_ANNOTATION: "b"}},
+            {"labels": {RELEASE_RECORD_LABEL: None}},
+            {"labels": {GENERATED_LABEL: "gpu-0"}},
+            {"finalizers": left or None},
+        ]
+        self._change(CLAIMS, found, {"metadata": self._chance.choice(changes)})
+
+    # -- deletion
+
+    def _delete_mirror(self) -> None:
+        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+            self._delete(BUILTIN_CLAIMS, found.meta["name"])
+
+    def _delete_parley_claim(self) -> None:
+        """What is not a user's own: named claims are deleted by others."""
+        found = [one for one in self._all(CLAIMS) if one.meta["name"] not in kinds.CLAIM_KINDS]
+        if found:
+            self._delete(CLAIMS, self._chance.choice(found).meta["name"])
+
+    # -- requests that the policies let pass
+
+    def _all(self, resource: Resource[Any]) -> list[Stored]:
+        return list(self._server.store.collection(resource).objects.values())
+
+    def _some(self, resource: Resource[Any]) -> Stored | None:
+        found = self._all(resource)
+        return self._chance.choice(found) if found else None
+
+    def _create(self, resource: Resource[Any], body: Json) -> None:
+        if not admission.refused(resource, None, body, RIGHTS):
+            try:
+                self._server.create(resource, body, NAMESPACE, WHO)
+                self._own.add((resource, body["metadata"]["name"]))
+            except ApiError:
+                pass  # the name is taken
+
+    def _change(self, resource: Resource[Any], found: Stored, patch: Mapping[str, Any]) -> None:
+        if not admission.refused(resource, found.body, merge_patch(found.body, patch), RIGHTS):
+            name = found.meta["name"]
+            try:
+                self._server.patch(resource, name, dict(patch), NAMESPACE, PatchType.MERGE, "", WHO, False)
+            except ApiError:
+                pass  # it is gone, or being deleted
+
+    def _delete(self, resource: Resource[Any], name: str) -> None:
+        found = next((one for one in self._all(resource) if one.meta["name"] == name), None)
+        if found is not None and not admission.refused(resource, found.body, None, RIGHTS):
+            self._server.delete(resource, name, NAMESPACE)
+
+
+def _finalizers(body: Json) -> list[str]:
+    return list(body["metadata"].get("finalizers") or ())

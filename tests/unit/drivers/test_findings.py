@@ -1,0 +1,94 @@
+"""What is remembered of nodes: in steps that are counted, and never more of it than is of use."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parley.drivers.device.findings import DEMANDS, STEPS_PER_CALL, STEPS_PER_NODE, Finding, Findings
+from parley.drivers.device.flow import Steps
+from parley.drivers.device.packing import Demand, Kind, Stock
+
+Gi = 1024**3
+
+
+class Nodes:
+    """The stocks of nodes, each device of a kind of its own."""
+
+    def __init__(self, stocks: dict[str, list[Kind]]) -> None:
+        self.stocks: dict[str, Stock] = {
+            node: {(kind, kind.slices): (f"d{number}",) for number, kind in enumerate(kinds)}
+            for node, kinds in stocks.items()
+        }
+
+    def stock(self, node: str) -> Stock:
+        return self.stocks.get(node, {})
+
+
+kinds = st.builds(
+    Kind, memory=st.integers(1, 64).map(lambda n: n * Gi), slices=st.integers(1, 7), model=st.sampled_from("xyz")
+)
+demands = st.builds(
+    Demand,
+    count=st.integers(1, 32),
+    model=st.sampled_from([None, "x", "y", "z"]),
+    memory=st.integers(0, 64).map(lambda n: n * Gi),
+    shared=st.booleans(),
+)
+
+
+@given(
+    st.lists(demands, min_size=1, max_size=128).map(tuple),
+    st.dictionaries(st.sampled_from("abcdefgh"), st.lists(kinds, min_size=1, max_size=64), min_size=1),
+    st.integers(0, STEPS_PER_NODE),
+)
+@settings(max_examples=40, deadline=None)
+def test_all_searches_of_a_call_have_its_steps_together(
+    wanted: tuple[Demand, ...], stocks: dict[str, list[Kind]], at_most: int
+) -> None:
+    findings, steps = Findings(Nodes(stocks).stock), Steps(STEPS_PER_CALL)
+    found = dict(findings.each(wanted, stocks, steps, at_most))
+    assert found.keys() == stocks.keys()
+    assert 0 <= steps.left <= STEPS_PER_CALL
+    assert STEPS_PER_CALL - steps.left <= at_most * len(stocks)
+    for node, finding in found.items():
+        if finding in (Finding.ROOM, Finding.NO_ROOM):
+            assert (findings.pack(wanted, node) is not None) == (finding is Finding.ROOM)
+
+
+ONE = (Demand(1, None, 0, False),)
+
+
+def test_what_was_found_costs_nothing_again_nor_does_a_node_that_is_like_another() -> None:
+    nodes = Nodes({"a": [Kind(Gi, 1, "x")], "b": [Kind(Gi, 1, "x")]})
+    findings, steps = Findings(nodes.stock), Steps(STEPS_PER_CALL)
+    assert dict(findings.each(ONE, ["a"], steps, STEPS_PER_NODE)) == {"a": Finding.ROOM}
+    spent = STEPS_PER_CALL - steps.left
+    assert spent
+    assert dict(findings.each(ONE, ["a", "b"], steps, STEPS_PER_NODE)) == dict.fromkeys("ab", Finding.ROOM)
+    assert STEPS_PER_CALL - steps.left == spent
+
+
+def test_a_changed_node_is_searched_again() -> None:
+    nodes = Nodes({"a": [Kind(Gi, 1, "x")]})
+    findings = Findings(nodes.stock)
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": Finding.ROOM}
+    nodes.stocks["a"] = {(Kind(Gi, 2, "x"), 1): ("d0",)}
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": Finding.NO_ROOM}
+
+
+def test_what_was_not_found_out_with_few_steps_is_tried_again_with_more() -> None:
+    findings = Findings(Nodes({"a": [Kind(Gi, 1, "x")]}).stock)
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), 1)) == {"a": None}
+    assert dict(findings.each(ONE, ["a"], Steps(1), STEPS_PER_NODE)) == {"a": None}
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": Finding.ROOM}
+
+
+def test_the_demands_that_were_asked_for_last_are_remembered() -> None:
+    findings, steps = Findings(Nodes({"a": [Kind(Gi, 1, "x")]}).stock), Steps(10**9)
+    for count in range(1, DEMANDS + 10):
+        list(findings.each(ONE, ["a"], steps, STEPS_PER_NODE))
+        list(findings.each((Demand(count, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
+    left = steps.left
+    list(findings.each(ONE, ["a"], steps, STEPS_PER_NODE))
+    assert steps.left == left
+    list(findings.each((Demand(1, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
+    assert steps.left < left

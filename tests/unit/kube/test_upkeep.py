@@ -1,0 +1,98 @@
+"""Since when and why a copy is not kept up to date, told in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from parley.api.resources import PODS
+from parley.kube.around import AroundClient, Call
+from parley.kube.backoff import Backoff
+from parley.kube.client import Expired, Forbidden
+from parley.kube.memory import MemoryServer
+from parley.kube.reflector import Reflector
+from parley.kube.upkeep import OPEN, Outage
+
+pytestmark = pytest.mark.looptime
+
+REFUSED = Forbidden(403, "Forbidden", "pods is forbidden")
+WHY = "403 Forbidden: pods is forbidden"
+STEADY = Backoff(first=1, longest=8)
+
+
+class Refusing(AroundClient):
+    """Refuses these verbs, as long as they are in `refused`."""
+
+    def __init__(self, server: MemoryServer, *refused: str, error: Exception = REFUSED) -> None:
+        super().__init__(server.client())
+        self.refused = set(refused)
+        self._error = error
+
+    async def read(self, call: Call, request: Any) -> Any:
+        if call.verb in self.refused:
+            raise self._error
+        return await request()
+
+    def follow(self, call: Call, request: Any) -> AsyncIterator[Any]:
+        return self._none() if call.verb in self.refused else request()
+
+    async def _none(self) -> AsyncIterator[Any]:
+        for _ in ():
+            yield
+        raise self._error
+
+
+async def outages(client: Refusing, seconds: Sequence[float]) -> list[Outage | None]:
+    """What there is to tell after so many seconds each."""
+    reflector = Reflector(client, PODS, backoff=STEADY)
+    run = asyncio.create_task(reflector.run())
+    seen = []
+    for pause in seconds:
+        await asyncio.sleep(pause)
+        seen.append(reflector.outage())
+    run.cancel()
+    with suppress(asyncio.CancelledError):
+        await run
+    return seen
+
+
+async def test_a_kind_that_may_not_be_listed() -> None:
+    assert await outages(Refusing(MemoryServer(), "list"), [30, 70]) == [Outage(30, WHY), Outage(100, WHY)]
+
+
+async def test_a_kind_that_may_be_listed_and_not_watched() -> None:
+    assert await outages(Refusing(MemoryServer(), "watch"), [30, 70]) == [Outage(30, WHY), Outage(100, WHY)]
+
+
+async def test_a_quiet_watch_is_no_outage() -> None:
+    server = MemoryServer(bookmark_interval=1e6)
+
+    assert await outages(Refusing(server), [1, 600, 6_000]) == [None, None, None]
+
+
+async def test_an_outage_ends_when_the_watch_is_open_again() -> None:
+    server = MemoryServer(bookmark_interval=1e6)
+    client = Refusing(server, "watch")
+
+    async def allow() -> None:
+        await asyncio.sleep(100)
+        client.refused.clear()
+
+    allowing = asyncio.create_task(allow())
+    first, _, last = await outages(client, [99, 8 + OPEN, 1])
+    await allowing
+    assert (first, last) == (Outage(99, WHY), None)
+
+
+async def test_a_server_that_forgets_everything_at_once_is_listed_again_and_again() -> None:
+    gone = Expired(410, "Expired", "too old")
+
+    (told,) = await outages(Refusing(MemoryServer(), "watch", error=gone), [100])
+
+    assert told is None or told.seconds <= STEADY.longest
+
+
+async def test_nothing_is_told_before_the_copy_is_begun() -> None:
+    assert Reflector(MemoryServer().client(), PODS).outage() is None

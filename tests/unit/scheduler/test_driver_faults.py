@@ -1,0 +1,246 @@
+"""What a driver raises concerns the claims and pods that it was called for: they are told, all else goes on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parley.api import reasons
+from parley.api.builtin import ResourceSlice
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+from parley.negotiation.answers import Answer
+from parley.sdk import Allocation, Held
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+NAMESPACE = "default"
+BOTH = pytest.mark.doors("native", "extender")
+AT_ONCE = ("viable", "score", "units")
+
+
+class Failing(TokensDriver):
+    """A driver that raises in some of its methods for as long as they are named here."""
+
+    def __init__(self, *methods: str) -> None:
+        super().__init__()
+        self.failing = set(methods)
+
+    def _maybe(self, method: str) -> None:
+        if method in self.failing:
+            raise KeyError(method)
+
+    def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        self._maybe("viable")
+        return super().viable(request, nodes)
+
+    def score(self, request: Any, nodes: Sequence[str]) -> Mapping[str, float]:
+        self._maybe("score")
+        return {}
+
+    def units(self, claim: Any) -> int:
+        self._maybe("units")
+        return super().units(claim)
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        self._maybe("allocate")
+        return await super().allocate(request, node)
+
+    async def deallocate(self, uid: str) -> None:
+        self._maybe("deallocate")
+        await super().deallocate(uid)
+
+    def restore(self, held: Held) -> None:
+        self._maybe("restore")
+        super().restore(held)
+
+
+class Blind(DeviceDriver):
+    """Does not understand a node's slice."""
+
+    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
+        if new is not None and new.spec.node_name == "strange":
+            raise KeyError("strange")
+        return super().observe(old, new)
+
+
+async def with_tokens(world: World, driver: Failing) -> None:
+    """Two nodes, a class of tokens with that driver, and devices beside."""
+    for node in ("a", "b"):
+        await world.add_node(node, devices=2)
+    await world.add_class()
+    await world.add_template()
+    await world.add_class("seats", driverName=driver.name, parameters={"pool": 3}, limits=[{"units": 100}])
+    await world.add_template("seat", "seats", count=1)
+    world.start_parley(drivers=[DeviceDriver(), driver])
+
+
+@BOTH
+@pytest.mark.parametrize("method", AT_ONCE)
+def test_pods_of_a_driver_that_fails_are_told_and_go_on_when_it_works_again(
+    play: Any, door: str, method: str
+) -> None:
+    async def scenario(world: World) -> None:
+        driver = Failing(method)
+        await with_tokens(world, driver)
+        await world.add_pod("p", "seat")
+        await world.add_pod("q", "one")
+        await world.settle(quiet=1.0)
+
+        assert await world.node_of("q")
+        if door == "extender" and method == "score":
+            return  # asked once the filter is answered: any of its nodes will do
+        scheduling = await world.scheduling("p")
+        words = f"driver tokens.parley.dev failed in {method}: KeyError: '{method}'"
+        assert (scheduling.status.waiting_for, scheduling.status.message) == (reasons.DRIVER_FAILED, words)
+        assert await world.events_on("p") == [(reasons.DRIVER_FAILED, words)]
+        assert not await world.node_of("p")
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert await world.node_of("p")
+
+    play(scenario)
+
+
+@BOTH
+def test_a_driver_that_fails_to_give_back_is_asked_again_and_hands_nothing_out_twice(play: Any, door: str) -> None:
+    async def scenario(world: World) -> None:
+        driver = Failing()
+        await with_tokens(world, driver)
+        await world.add_template("all", "seats", count=3)
+        await world.add_pod("p", "all")
+        await world.settle()
+        driver.failing.add("deallocate")
+        await world.delete_pod("p")
+        await world.add_pod("q", "all")
+        await world.add_pod("r", "one")
+        await world.settle(quiet=1.0)
+        assert not await world.node_of("q")
+        assert await world.node_of("r")
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert await world.node_of("q")
+
+    play(scenario)
+
+
+def test_immediate_claims_of_a_driver_that_fails_are_told(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        driver = Failing("viable")
+        await with_tokens(world, driver)
+        await world.add_claim("c", "seats", mode="Immediate", count=1)
+        await world.settle(quiet=1.0)
+
+        said = {c.type: (c.reason, c.message) for c in (await world.claim("c")).status.conditions}
+        words = "driver tokens.parley.dev failed in viable: KeyError: 'viable'"
+        assert said[reasons.ALLOCATED] == (reasons.DRIVER_FAILED, words)
+
+        driver.failing.clear()
+        await world.settle(quiet=400.0)
+        assert (await world.claim("c")).status.allocation is not None
+
+    play(scenario)
+
+
+def test_what_could_not_be_taken_over_is_not_handed_out_and_the_rest_is(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await with_tokens(world, Failing())
+        await world.add_class("local", driverName=Failing.name, parameters={"pool": 3, "scope": "Node"})
+        await world.add_template("local", "local", count=1)
+        await world.add_pod("p", "local", nodeName="a")
+        await world.add_pod("other", "one")
+        await world.settle()
+        await world.crash()
+
+        world.start_parley(drivers=[DeviceDriver(), Failing("restore")])
+        await world.add_pod("q", "local", nodeSelector={"kubernetes.io/hostname": "a"})
+        await world.add_pod("r", "local")
+        await world.settle(quiet=1.0)
+
+        (mirror,) = (m for m in await world.mirrors() if m.metadata.name.startswith("p-"))
+        words = (
+            f"driver tokens.parley.dev could not take over what claim default/{mirror.metadata.name} holds "
+            "(KeyError: 'restore'), and keeps away from it until that claim is given back"
+        )
+        assert await world.events_on(mirror.metadata.name) == [(reasons.DRIVER_FAILED, words)]
+        assert words in (await world.scheduling("q")).status.message
+        assert await world.node_of("r") == "b"
+
+        await world.delete_pod("p")
+        await world.settle()
+        assert await world.node_of("q") == "a"
+
+    play(scenario)
+
+
+def test_a_false_record_does_not_end_the_controller(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await with_tokens(world, Failing())
+        await world.add_claim("false", "seats", count=1)
+        await world.settle()
+        await world.crash()
+        handle = {"driverName": Failing.name, "data": {"x": 1}}
+        record = {"driverName": Failing.name, "allocation": {"handles": [handle]}, "state": "allocated"}
+        await world.client.patch(CLAIMS, "false", {"status": record}, NAMESPACE, subresource="status")
+
+        world.start_parley(drivers=[DeviceDriver(), TokensDriver()])
+        await world.add_pod("p", "one")
+        await world.settle(quiet=1.0)
+
+        assert await world.node_of("p")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "data", [{"devices": 5}, {"devices": [{"x": 1}, 7]}, {"devices": {"pool": "a"}}, {"pool": "seats"}], ids=str
+)
+def test_a_false_handle_of_a_generated_claim_does_not_end_the_controller(play: Any, data: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        await with_tokens(world, Failing())
+        await world.add_pod("p", "seat")
+        await world.settle()
+        await world.crash()
+        (mirror,) = await world.mirrors()
+        whole = await world.client.get(BUILTIN_CLAIMS.untyped(), mirror.metadata.name, NAMESPACE)
+        allocation = whole["status"]["allocation"]
+        allocation["devices"]["config"][0]["opaque"]["parameters"] = data
+        await world.client.patch(
+            BUILTIN_CLAIMS,
+            mirror.metadata.name,
+            {"status": {"allocation": None, "reservedFor": None}},
+            NAMESPACE,
+            subresource="status",
+        )
+        false = {"status": {"allocation": allocation, "reservedFor": whole["status"]["reservedFor"]}}
+        await world.client.patch(BUILTIN_CLAIMS, mirror.metadata.name, false, NAMESPACE, subresource="status")
+
+        world.start_parley(drivers=[DeviceDriver(), TokensDriver()])
+        await world.add_pod("q", "one")
+        await world.settle(quiet=1.0)
+
+        assert await world.node_of("q")
+
+    play(scenario)
+
+
+def test_a_driver_that_does_not_understand_what_it_watches_goes_on_with_the_rest(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("strange", devices=1)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(drivers=[Blind()])
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == "a"
+        await world.publish("strange", ["gpu-0", "gpu-1"])
+        await world.settle()
+
+    play(scenario)

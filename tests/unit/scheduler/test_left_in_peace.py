@@ -1,0 +1,104 @@
+"""Pods that wait are looked at again when something changed that may help them, and left in peace otherwise."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from parley.api.resources import NODES
+from parley.drivers.device import DeviceDriver
+from parley.drivers.device.driver import DeviceRequest
+from parley.scheduler.pods import UP_TO_DATE_SECONDS
+from parley.sdk import Answer
+
+Play = Callable[[Any], None]
+
+
+class Asked(DeviceDriver):
+    """Counts how often it was asked for the pods of each name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        self.count[request.pod.name] += 1
+        return super().viable(request, nodes)
+
+
+async def two_nodes(world: Any) -> Asked:
+    driver = Asked()
+    for node in ("a", "b"):
+        await world.add_node(node, devices=2)
+    await world.add_class()
+    await world.add_template()
+    await world.add_template("two", count=2)
+    await world.add_template("other", model="h100")
+    world.start_parley(drivers=[driver])
+    return driver
+
+
+def test_a_freed_device_wakes_who_may_have_it_and_nobody_else(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        driver = await two_nodes(world)
+        for name in ("p", "q", "r", "s"):
+            await world.add_pod(name, "one")
+        await world.settle()
+        await world.add_pod("one-more", "one")
+        await world.add_pod("two-more", "two")
+        await world.add_pod("of-another-model", "other")
+        await world.settle()
+        before = Counter(driver.count)
+        node = await world.node_of("p")
+        await world.delete_pod("p")
+        await asyncio.sleep(5)
+        assert await world.node_of("one-more") == node
+        assert driver.count["of-another-model"] == before["of-another-model"]
+        assert driver.count["two-more"] == before["two-more"]
+
+    play(scenario)
+
+
+def test_a_pod_without_claims_that_ends_wakes_those_who_lack_what_it_used(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        driver = await two_nodes(world)
+        await world.add_pod("hog-a", nodeName="a", containers=[container(cpu="6")])
+        await world.add_pod("hog-b", nodeName="b", containers=[container(cpu="6")])
+        await world.settle()
+        await world.add_pod("middling", "one", containers=[container(cpu="4")])
+        await world.add_pod("huge", "one", containers=[container(cpu="9")])
+        await world.add_pod("of-another-model", "other", containers=[container(cpu="1")])
+        await world.settle()
+        before = Counter(driver.count)
+        await world.delete_pod("hog-a")
+        await asyncio.sleep(5)
+        assert await world.node_of("middling") == "a"
+        assert driver.count["huge"] == before["huge"]
+        assert driver.count["of-another-model"] == before["of-another-model"]
+        await world.client.patch(NODES, "b", {"status": {"allocatable": {"cpu": "20"}}}, subresource="status")
+        await asyncio.sleep(5)
+        assert await world.node_of("huge") == "b"
+
+    play(scenario)
+
+
+def test_what_a_pod_is_told_about_nodes_comes_up_to_date_after_a_while(play: Play) -> None:
+    async def scenario(world: Any) -> None:
+        await two_nodes(world)
+        for name in ("p", "q", "r", "s"):
+            await world.add_pod(name, "one")
+        await world.settle()
+        await world.add_pod("two-more", "two")
+        await world.settle()
+        node = await world.node_of("p")
+        assert "0 of 2 devices free, 2 wanted" in (await world.scheduling("two-more")).status.message
+        await world.delete_pod("p")
+        await asyncio.sleep(UP_TO_DATE_SECONDS + 5)
+        message = (await world.scheduling("two-more")).status.message
+        assert f"node {node}: claim gpu-0: 1 of 2 devices free, 2 wanted" in message
+
+    play(scenario)
+
+
+def container(**requests: str) -> dict[str, Any]:
+    return {"name": "main", "image": "none", "resources": {"requests": requests}}

@@ -1,0 +1,121 @@
+"""What the API server refuses to have made is told to those who wait for it, and tried less and less often."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parley.api import reasons
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, POD_SCHEDULINGS, Resource
+from parley.drivers.device import DeviceDriver
+from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Forbidden
+from parley.kube.faults import Call, FaultClient
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+QUOTA = "exceeded quota: small"
+
+
+class Quota:
+    """Refuses to have objects of a kind made, as long as it is `full`."""
+
+    def __init__(self, resource: Resource[Any]) -> None:
+        self.resource = resource
+        self.full = True
+        self.refused = 0
+
+    def __call__(self, call: Call) -> None:
+        if self.full and call.resource == self.resource and call.verb in ("create", "patch"):
+            self.refused += 1
+            raise Forbidden(403, "Forbidden", QUOTA)
+
+
+async def begin(world: World, quota: Quota) -> None:
+    await world.add_node("a", devices=2)
+    await world.add_class()
+    client = FaultClient(world.server.client(), before=quota)
+    world.start_parley(client, drivers=[DeviceDriver(), TokensDriver()])
+
+
+@pytest.mark.doors("native", "extender")
+def test_a_template_whose_mirror_is_refused(play: Any, door: str) -> None:
+    async def scenario(world: World) -> None:
+        quota = Quota(BUILTIN_TEMPLATES)
+        await begin(world, quota)
+        await world.add_template()
+        await world.add_pod("p", "one")
+        await world.settle(quiet=1.0)
+
+        words = (
+            "the API server refused the resource.k8s.io ResourceClaimTemplate that stands for default/one: "
+            f"{QUOTA}: change what it names; it is tried again"
+        )
+        status = (await world.scheduling("p")).status
+        assert (status.waiting_for, status.message) == (reasons.WRITE_REFUSED, words)
+        assert await world.events_on("p") == [(reasons.WRITE_REFUSED, words)]
+        assert await world.events_on("one") == [(reasons.WRITE_REFUSED, words)]
+
+        await world.settle(quiet=600.0)
+        assert quota.refused < 40
+        quota.full = False
+        await world.settle(quiet=400.0)
+        assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native", "extender")
+def test_a_named_claim_whose_mirror_is_refused(play: Any, door: str) -> None:
+    async def scenario(world: World) -> None:
+        quota = Quota(BUILTIN_CLAIMS)
+        await begin(world, quota)
+        await world.add_claim("c")
+        await world.add_pod("p", claims=["c"])
+        await world.settle(quiet=1.0)
+
+        words = (
+            "the API server refused the resource.k8s.io ResourceClaim that stands for default/c: "
+            f"{QUOTA}: change what it names; it is tried again"
+        )
+        (accepted,) = (c for c in (await world.claim("c")).status.conditions if c.type == reasons.ACCEPTED)
+        assert (accepted.status, accepted.reason, accepted.message) == ("False", reasons.WRITE_REFUSED, words)
+        status = (await world.scheduling("p")).status
+        assert (status.waiting_for, status.message) == (reasons.WRITE_REFUSED, words)
+        assert await world.events_on("p") == [(reasons.WRITE_REFUSED, words)]
+
+        quota.full = False
+        await world.settle(quiet=400.0)
+        assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+def test_a_stand_in_that_is_refused(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        quota = Quota(CLAIMS)
+        await begin(world, quota)
+        await world.add_class("disks", driverName="disks.example.com")
+        await world.add_template("disk", "disks")
+        await world.add_pod("p", "disk")
+        await world.settle(quiet=1.0)
+
+        words = f"the API server refused a write: {QUOTA}"
+        status = (await world.scheduling("p")).status
+        assert (status.waiting_for, status.message) == (reasons.WRITE_REFUSED, words)
+        assert await world.events_on("p") == [(reasons.WRITE_REFUSED, words)]
+
+    play(scenario)
+
+
+def test_a_podscheduling_that_is_refused_keeps_no_pod_from_running(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, Quota(POD_SCHEDULINGS))
+        await world.add_template()
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == "a"
+
+    play(scenario)

@@ -1,0 +1,36 @@
+"""How far topics have changed: never the same after a change, in bounded memory."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.scheduler.revisions import MOST_TOPICS, Revisions
+
+A, B = ("claim", "team", "a"), ("claim", "team", "b")
+
+
+def test_a_change_of_a_topic_gives_another_revision_to_whoever_waits_for_it() -> None:
+    revisions = Revisions()
+    before = revisions.of([A, B])
+    assert revisions.of([A, B]) == before
+    revisions.changed(A)
+    assert revisions.of([A, B]) != before
+    assert revisions.of([B]) == before[1:]
+
+
+def test_topics_that_come_and_go_do_not_stay_in_memory() -> None:
+    revisions = Revisions()
+    for number in range(3 * MOST_TOPICS):
+        revisions.changed(("claim", "team", str(number)))
+    assert len(revisions) == MOST_TOPICS
+
+
+@given(st.integers(0, 20), st.integers(0, 20))
+def test_a_change_is_never_overlooked_however_many_others_there_are(before: int, after: int) -> None:
+    revisions = Revisions(most=8)
+    for number in range(before):
+        revisions.changed(("other", str(number)))
+    seen = revisions.of([A])
+    revisions.changed(A)
+    for number in range(after):
+        revisions.changed(("another", str(number)))
+    assert revisions.of([A]) != seen

@@ -1,0 +1,145 @@
+"""A driver outside of the controller that raises: it is told in its answer, and the program goes on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World
+
+from parley.api.builtin import Node
+from parley.api.resources import CLAIMS
+from parley.sdk import Answer, Held
+
+Play = Callable[[Callable[[World], Any]], None]
+
+
+class Shelf(ShelfDriver):
+    """Raises in some of its methods for as long as they are named here, for node "b" or any."""
+
+    def __init__(self, *methods: str) -> None:
+        super().__init__()
+        self.failing = set(methods)
+
+    def _maybe(self, method: str) -> None:
+        if method in self.failing:
+            raise KeyError(method)
+
+    def observe(self, old: Node | None, new: Node | None) -> bool:
+        if new is not None and new.metadata.name == "strange":
+            self._maybe("observe")
+        return super().observe(old, new)
+
+    def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        self._maybe("viable")
+        return super().viable(request, nodes)
+
+    def restore(self, held: Held) -> None:
+        self._maybe("restore")
+        super().restore(held)
+
+
+class Asked(ArrayDriver):
+    """The same for one that asks an array."""
+
+    def __init__(self, array: Array) -> None:
+        super().__init__(array)
+        self.failing = True
+
+    async def consider(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        if self.failing:
+            raise KeyError("consider")
+        return await super().consider(request, nodes)
+
+
+@pytest.mark.parametrize("method", ["viable", "consider"])
+def test_a_failure_is_the_answer_until_the_driver_works_again(play: Play, array: Array, method: str) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        driver = Shelf("viable") if method == "viable" else Asked(array)
+        world.start(driver)
+        await world.ask("pod", "disk", nodes=["a", "b"])
+        await world.settle(quiet=1.0)
+
+        entry = await world.answer("pod")
+        assert (entry.round, entry.viable_nodes) == (1, ())
+        assert entry.reason == f"driver {DRIVER} failed in {method}: KeyError: '{method}'"
+
+        driver.failing = set() if isinstance(driver, Shelf) else False
+        await world.settle(quiet=200.0)
+        assert (await world.answer("pod")).viable_nodes == ("a", "b")
+
+    play(scenario)
+
+
+def test_what_could_not_be_taken_over_is_kept_and_nothing_is_allocated_beside_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class()
+        await world.add_claim("held")
+        task = world.start(ShelfDriver())
+        await world.ask("first", "held", nodes=["a"], selected="a")
+        await world.settle()
+        assert await world.node_of("held") == "a"
+        await world.kill(task)
+
+        await world.add_claim("disk")
+        driver = Shelf("restore")
+        world.start(driver)
+        await world.ask("pod", "disk", nodes=["a", "b"])
+        await world.settle()
+        entry = await world.answer("pod")
+        assert entry.viable_nodes == ("b",)
+        assert entry.reason == (
+            f"a: driver {DRIVER} could not take over what claim default/held holds (KeyError: 'restore'), "
+            "and keeps away from it until that claim is given back"
+        )
+
+        await world.end("first")
+        await world.take_back("held")
+        await world.settle()
+        assert await world.node_of("held") == ""
+        await world.ask("pod", "disk", nodes=["a", "b"], round=2)
+        await world.settle()
+        assert (await world.answer("pod")).viable_nodes == ("a", "b")
+
+    play(scenario)
+
+
+def test_a_record_that_is_not_of_the_driver_does_not_end_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("false")
+        await world.add_claim("disk")
+        handle = {"driverName": DRIVER, "data": {"x": 1}}
+        status = {"driverName": DRIVER, "allocation": {"handles": [handle]}}
+        await world.client.patch(CLAIMS, "false", {"status": status}, NAMESPACE, subresource="status")
+        world.start(ShelfDriver())
+        await world.ask("pod", "disk", nodes=["a"])
+        await world.settle()
+
+        assert "could not take over what claim default/false holds" in (await world.answer("pod")).reason
+        await world.take_back("false")
+        await world.ask("pod", "disk", nodes=["a"], round=2)
+        await world.settle()
+        assert (await world.answer("pod")).viable_nodes == ("a",)
+
+    play(scenario)
+
+
+def test_a_watched_object_that_the_driver_does_not_understand_does_not_end_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("strange", 1)
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("disk")
+        world.start(Shelf("observe"))
+        await world.ask("pod", "disk", nodes=["a"])
+        await world.settle()
+        assert (await world.answer("pod")).viable_nodes == ("a",)
+
+    play(scenario)
