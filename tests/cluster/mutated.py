@@ -37,7 +37,7 @@ def _deep(depth: int) -> Json:
     return json.loads('{"a":' * depth + "1" + "}" * depth)  # type: ignore[no-any-return]
 
 
-odd = st.one_of(st.sampled_from(ODD_TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.just(_deep(120)))
+odd = st.one_of(st.sampled_from(ODD_TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.just(_deep(300)))
 
 
 def texts(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
@@ -172,7 +172,7 @@ METADATA = st.fixed_dictionaries(
     {},
     optional={
         "labels": st.dictionaries(keys, st.sampled_from(["", "a", "a" * 63, "a" * 64, "é", "-"]), max_size=3),
-        "annotations": st.dictionaries(keys, st.sampled_from(["", "💥", "\x00", "a" * 200_000]), max_size=2),
+        "annotations": st.dictionaries(keys, st.sampled_from(["", "💥", "\x00", "a" * 5_000]), max_size=2),
         "finalizers": st.lists(keys, max_size=2),
     },
 )
