@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from benchmarks import filters, memory, node_plugin, simulated, unrelated
+from benchmarks import device_search, filters, memory, node_plugin, simulated, unrelated
 from benchmarks.measurement import Result, compared, measure
 from benchmarks.stage import control_plane, stage
 from benchmarks.workloads import WORKLOADS
@@ -20,6 +20,7 @@ _KNOWN = (
     unrelated.NAME,
     filters.NAME,
     simulated.NAME,
+    device_search.NAME,
     memory.NAME,
     node_plugin.NAME,
 )
@@ -57,6 +58,9 @@ def _run(names: Sequence[str], profile: Path | None, first: bool, against: Path 
     if simulated.NAME in names:
         for result in simulated.results():
             _say(result)
+    if device_search.NAME in names:
+        for found in device_search.results():
+            _say(found)
     if memory.NAME in names:
         asyncio.run(_run_memory(first))
     if node_plugin.NAME in names:

@@ -216,6 +216,15 @@ async def test_what_takes_too_long_to_find_out_is_not_viable_and_says_so() -> No
     assert driver.viable(request(driver, "q", {}), [node])["claim-0"].viable == (node,)
 
 
+def test_what_is_said_about_very_many_claims_is_about_all_together() -> None:
+    driver = DeviceDriver()
+    driver.observe(None, slice_of("a", *(device(f"gpu-{i:03}", memory=f"{i // 4}Gi") for i in range(320))))
+    claims = [{"memory": f"{i // 2}Gi", "count": 8} for i in range(128)]
+    answers = driver.viable(request(driver, "p", *claims), ["a"])
+    assert answers["claim-0"].reasons == {"a": "320 devices free, but not for all 128 claims of the pod together"}
+    assert answers["claim-127"].reasons == {"a": "has no devices for all 128 claims of the pod together"}
+
+
 def test_nodes_that_take_long_leave_time_for_the_others() -> None:
     plenty = [device(f"gpu-{i}", model, "100Gi", slices=32) for i, model in enumerate("xyz" * 8)]
     driver, nodes = with_hard_nodes(*plenty, hard=100)

@@ -18,6 +18,9 @@ from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
 _QUICK = 500
 """Steps for each node that might be proposed instead of those that were asked about: that comes later."""
 
+_STEPS_FOR_REASONS = 20_000
+"""Steps for what is said about each claim on each node, in one call; then it is about all claims together."""
+
 _TOO_MANY = (
     "too many combinations to search: have the pod ask for less at once, with fewer claims (`count` takes several "
     "devices with one) or claims that are alike"
@@ -97,11 +100,14 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         viable = tuple(node for node in nodes if found[node] is Finding.ROOM)
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes), steps)
         refused = [node for node in nodes if found[node] is not Finding.ROOM]
+        words = Steps(_STEPS_FOR_REASONS)
         answers = {
             demand: Answer(
-                viable, alternatives, {node: self._reason(demand, demands, node, found[node]) for node in refused}
+                viable,
+                alternatives,
+                {node: self._reason(demand, demands, node, found[node], words) for node in refused},
             )
-            for demand in set(demands)
+            for demand in dict.fromkeys(demands)
         }
         return {claim.name: answers[demand] for claim, demand in zip(request.claims, demands, strict=True)}
 
@@ -142,19 +148,23 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         others = (node for node in self._inventory.nodes() if node not in asked)
         found, unknown = list[str](), False
         for node, finding in self._findings.each(demands, others, steps, _QUICK):
-            unknown = unknown or finding in (None, Finding.TOO_LONG)
+            unknown = unknown or finding in (None, Finding.TOO_LONG) or not steps.left
             if finding is Finding.ROOM:
                 found.append(node)
-            if len(found) == MAX_ALTERNATIVES:
+            if len(found) == MAX_ALTERNATIVES or not steps.left:
                 break
         return tuple(found) if found or not unknown else None
 
-    def _reason(self, demand: Demand, demands: tuple[Demand, ...], node: str, finding: Finding | None) -> str:
+    def _reason(
+        self, demand: Demand, demands: tuple[Demand, ...], node: str, finding: Finding | None, steps: Steps
+    ) -> str:
         if finding is not Finding.NO_ROOM:
             return _TOO_MANY
         kinds = self._inventory.kinds(node)
         if not kinds:
             return "has no devices"
+        if not steps.try_take(len(kinds)):
+            return f"has no devices for all {len(demands)} claims of the pod together"
         suitable = sum(1 for kind in kinds.values() if demand.suits(kind))
         free = _free(demand, self._inventory.stock(node))
         if free < demand.count:

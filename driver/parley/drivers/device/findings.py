@@ -6,6 +6,7 @@ What was found is kept with the stock that it was found in, which the inventory 
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import partial
 
 from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.packing import Demand, Group, Packing, Stock, pack
@@ -42,20 +43,19 @@ class _Known:
         self.nodes: dict[str, tuple[Stock, Finding]] = {}
         self._shapes: dict[Shape, Finding] = {}
 
-    def look_up(self, node: str, stock: Stock) -> Finding | None:
+    def find(self, node: str, stock: Stock, search: Callable[[], Finding | None]) -> Finding | None:
+        """What is known of the node; if nothing is, what the search finds."""
         known = self.nodes.get(node)
         if known is not None and known[0] is stock:
             return known[1]
-        found = self._shapes.get(_shape(stock))
+        shape = frozenset((group, len(names)) for group, names in stock.items())
+        found = self._shapes.get(shape) or search()
         if found is not None:
+            if len(self._shapes) >= SHAPES:
+                self._shapes.clear()
+            self._shapes[shape] = found
             self.nodes[node] = stock, found
         return found
-
-    def keep(self, node: str, stock: Stock, finding: Finding) -> None:
-        if len(self._shapes) >= SHAPES:
-            self._shapes.clear()
-        self._shapes[_shape(stock)] = finding
-        self.nodes[node] = stock, finding
 
 
 class Findings:
@@ -84,10 +84,8 @@ class Findings:
         known = self._of(demands)
         for node in nodes:
             stock = self._stock(node)
-            finding = known.look_up(node, stock) if stock else Finding.NO_ROOM
-            if finding is None and (finding := _searched(demands, stock, steps, at_most)) is not None:
-                known.keep(node, stock, finding)
-            yield node, finding
+            search = partial(_searched, demands, stock, steps, at_most)
+            yield node, known.find(node, stock, search) if stock else Finding.NO_ROOM
 
     def _of(self, demands: Demands) -> _Known:
         known = self._known.pop(demands, None) or _Known()
@@ -107,7 +105,3 @@ def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> Fin
         return Finding.TOO_LONG if before == STEPS_PER_NODE else None
     finally:
         steps.left -= before - max(allowed.left, 0)
-
-
-def _shape(stock: Stock) -> Shape:
-    return frozenset((group, len(names)) for group, names in stock.items())

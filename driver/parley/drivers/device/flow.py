@@ -24,9 +24,16 @@ class Steps:
 
     def take(self, count: int) -> None:
         """Raises OutOfSteps if there are not so many left."""
-        self.left -= count
-        if self.left < 0:
+        if not self.try_take(count):
+            self.left = -1
             raise OutOfSteps
+
+    def try_take(self, count: int) -> bool:
+        """Whether there were so many left."""
+        if self.left < count:
+            return False
+        self.left -= count
+        return True
 
 
 @dataclass(frozen=True, slots=True)
