@@ -19,6 +19,7 @@ from parley.control import named, podscheduling, restoring
 from parley.control.claims import Claims
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
+from parley.control.own_writes import OwnWrites
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
 from parley.drivers.device.inventory import Inventory
@@ -109,10 +110,11 @@ async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> Non
     await _BIND(self, pod, node, exactly=False)
 
 
-async def _patch_blindly(self: Records, mirror: Any, body: dict[str, Any]) -> Any:
-    meta = mirror.metadata
-    patching = self._client.patch
-    return await patching(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
+async def _patch_blindly(self: Records, mirror: Any, status: Any) -> Any:
+    meta, body = mirror.metadata, {"status": status}
+    written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
+    self._cluster.wrote(written)
+    return written
 
 
 def _owned_only(mirror: Any, driver: str) -> Any:
@@ -193,6 +195,13 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a reservation that a scheduler dropped is not made again": Bug(
         ((PodClaim, "is_reserved", lambda _self, _pod: True),), ("not reserved", "waits in vain"), unheard=True
+    ),
+    "our own writes that are not seen yet are forgotten": Bug(
+        ((OwnWrites, "unseen", lambda _self, _cached: False),),
+        ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
+        trouble=True,
+        extender=True,
+        unheard=True,
     ),
     "mirrors are written blindly": Bug(
         ((Records, "_patch_mirror", _patch_blindly),),

@@ -49,8 +49,7 @@ class _Attempt:
     """What is remembered of one claim. Lost with the process, at no harm.
 
     `failed` are nodes where the driver could not allocate, `excluded` those where it said that it never will, with
-    its words. Until `paused_until` (the event loop's clock) nothing is tried. `recorded` is the resourceVersion
-    of the claim after its allocation was written, 0 if this process did not write it. A change of the class, whose
+    its words. Until `paused_until` (the event loop's clock) nothing is tried. A change of the class, whose
     resourceVersion was `class_version`, voids what failed before.
     """
 
@@ -60,7 +59,6 @@ class _Attempt:
     excluded: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     paused_until: float = 0.0
-    recorded: int = 0
 
 
 class Immediate:
@@ -223,12 +221,11 @@ class Immediate:
         The write names the state of the claim that it was decided on. So one of unknown outcome is settled as soon
         as the cache shows a newer state: either it is there, or it will never come.
         """
-        attempt = self._attempt(claim)
-        if claim.status.allocation is not None or int(claim.metadata.resource_version) < attempt.recorded:
+        if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
             return
         said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
-            attempt.recorded = await self._records.record(claim, holding, said)
+            await self._records.record(claim, holding, said)
         except Conflict:
             self._queue.retry(_key(claim))  # the cache is behind
         except (BadRequest, Forbidden, Invalid) as error:

@@ -77,8 +77,8 @@ class Records:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
         await self._patch_claim(holding, used if holding.outside else {**allocation_status(holding), **used})
 
-    async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> int:
-        """Record what a named claim holds, with a condition. Returns the claim's new resourceVersion.
+    async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> None:
+        """Record what a named claim holds, with a condition.
 
         Raises Conflict if the claim is not as given any more.
         """
@@ -86,7 +86,7 @@ class Records:
             used = {"reservedFor": _users(holding), "state": _state(holding)}
             conditions = told(claim.status.conditions, rfc3339(self._clock()), said)
             status = {**allocation_status(holding), **used}
-            return await self._patch_status(claim, {**status, "conditions": conditions} if conditions else status)
+            await self._patch_status(claim, {**status, "conditions": conditions} if conditions else status)
 
     async def tell(self, claim: ResourceClaim, *said: Said) -> bool:
         """Keep conditions of a named claim up to date; returns whether anything had to be written.
@@ -107,12 +107,12 @@ class Records:
         """
         await self._patch_status(claim, _NOTHING)
 
-    async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> int:
+    async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
         meta = claim.metadata
         precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
         body = {**precondition, "status": status}
         written = await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
-        return int(written.metadata.resource_version)
+        self._cluster.wrote(written)
 
     async def offer(
         self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
