@@ -23,7 +23,7 @@ from parley.kube.memory import MemoryServer
 pytestmark = pytest.mark.cluster
 
 KINDS = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS)
-EXAMPLES = 300
+EXAMPLES = 200
 NAMESPACE = "default"
 
 
