@@ -37,7 +37,7 @@ def _deep(depth: int) -> Json:
     return json.loads('{"a":' * depth + "1" + "}" * depth)  # type: ignore[no-any-return]
 
 
-odd = st.one_of(st.sampled_from(ODD_TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.just(_deep(300)))
+odd = st.one_of(st.sampled_from(ODD_TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.just(_deep(230)))
 
 
 def texts(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
