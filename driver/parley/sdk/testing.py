@@ -55,6 +55,7 @@ async def check_driver(scenario: Scenario) -> None:
     for wanted in scenario.requests:
         check_viable_has_no_effect(scenario, wanted)
         await check_viable_means_allocatable(scenario, wanted)
+        check_viable_means_room(scenario, wanted)
         await check_refusal_holds_nothing(scenario, wanted)
         await check_giving_back_restores(scenario, wanted)
         await check_restore_equals_allocate(scenario, wanted)
@@ -84,6 +85,13 @@ async def check_viable_means_allocatable(scenario: Scenario, wanted: Request[Any
     for node in scenario.nodes:
         allocations = await _try(scenario.make(), wanted, node)
         assert (allocations is not None) == (node in viable), f"viable() and allocate() disagree about node {node}"
+
+
+def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """has_room() never denies a node that is viable: who waits for it would not be looked at."""
+    driver = scenario.make()
+    for node in _viable(driver, scenario, wanted):
+        assert driver.has_room(wanted, node), f"viable() and has_room() disagree about node {node}"
 
 
 async def _try(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Mapping[str, Allocation] | None:
