@@ -159,7 +159,7 @@ BUGS: Mapping[str, Bug] = {
     "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
-        ("moved under a pod", "handed out twice"),
+        ("moved under a pod", "handed out twice", "not reserved"),
         meddling=True,
     ),
     "exclusive claims are shared": Bug(

@@ -10,7 +10,7 @@ from tests.soak.several import caught, pool, worlds
 
 SEED = 2026
 STEPS = 100_000
-WORLDS = 12
+WORLDS = 40
 """A planted bug is found in one of so many worlds."""
 
 
