@@ -47,6 +47,7 @@ class Tenant:
         self._chance = chance
         self._made = 0
         self._own: set[tuple[Resource[Any], str]] = set()
+        self._owners_of: dict[str, list[Json]] = {}
         self._actions: list[Callable[[], None]] = [
             self._name_anothers_claim,
             self._use_forged_template,
@@ -75,7 +76,20 @@ class Tenant:
                     if (resource, name) in self._own:
                         self._delete(resource, name)
             self._delete(BUILTIN_TEMPLATES, HIS)
+            self._give_back_owners()
             self._own.clear()
+
+    def _give_back_owners(self) -> None:
+        """Of the claims whose owners he changed. Those of pods that are gone go, too."""
+        pods = {pod.meta["uid"] for pod in self._all(PODS)}
+        for found in self._all(BUILTIN_CLAIMS):
+            name, owners = found.meta["name"], self._owners_of.get(found.meta["uid"], [])
+            if owners and owners[0]["uid"] in pods:
+                body = {"metadata": {"ownerReferences": owners}}
+                self._server.patch(BUILTIN_CLAIMS, name, body, NAMESPACE, PatchType.MERGE, "", WHO, False)
+            elif owners:
+                self._server.delete(BUILTIN_CLAIMS, name, NAMESPACE)
+        self._owners_of.clear()
 
     # -- pods
 
@@ -156,6 +170,8 @@ class Tenant:
     def _change_mirror(self) -> None:
         if (found := self._some(BUILTIN_CLAIMS)) is not None:
             changed = self._chance.choice(self._mirror_changes(found.body))
+            if "ownerReferences" in changed and found.meta["name"] not in kinds.CLAIM_KINDS:
+                self._owners_of.setdefault(found.meta["uid"], found.meta.get("ownerReferences") or [])
             self._change(BUILTIN_CLAIMS, found, {"metadata": changed})
 
     def _mirror_changes(self, body: Json) -> list[Json]:
