@@ -110,6 +110,8 @@ class Invariants:
         """The node has nothing prepared for the pod any more."""
         if (pod := self.forced.pop(uid, None)) is not None:
             self._ended(pod)
+        elif uid in self.pods:
+            self.pods[uid].prepared.clear()
 
     def _fault(self, rule: str, text: str) -> None:
         self.faults.append(f"{rule}: {text}")
@@ -123,7 +125,7 @@ class Invariants:
             self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
             gone = self.pods.pop(uid)
             known = {record.uid for record in self.records.values()}
-            if gone.running and gone.uses and gone.node in self._nodes and gone.prepared <= known:
+            if gone.running and gone.prepared and gone.node in self._nodes and gone.prepared <= known:
                 self.forced[uid] = gone
             else:
                 self._ended(gone)

@@ -63,7 +63,10 @@ class Tenant:
     def act(self) -> None:
         """Do one thing."""
         with acting_as(WHO):
-            self._chance.choice(self._actions)()
+            if self._waiting() and self._chance.random() < 0.5:
+                self._change_parley_claim()
+            else:
+                self._chance.choice(self._actions)()
 
     def mend(self) -> None:
         """Take away what would stay for ever."""
@@ -105,8 +108,11 @@ class Tenant:
 
     def _name_anothers_claim(self) -> None:
         """Through the scheduler, or put on the node where the claim can be used."""
-        if (found := self._some(BUILTIN_CLAIMS)) is None:
+        held = self._held()
+        loose = [one for one in held if one.body["spec"]["devices"]["requests"][0]["name"] != "exclusive"]
+        if not held:
             return
+        found = self._chance.choice(loose or held)
         users = [user["name"] for user in (found.body.get("status") or {}).get("reservedFor") or ()]
         there = [p.body["spec"].get("nodeName", "") for p in self._all(PODS) if p.meta["name"] in users]
         node = there[0] if there and self._chance.random() < 0.5 else ""
@@ -167,18 +173,26 @@ class Tenant:
 
     # -- whose it is, and what marks it
 
+    def _waiting(self) -> list[Stored]:
+        return [one for one in self._all(CLAIMS) if RELEASING_LABEL in (one.meta.get("labels") or {})]
+
+    def _held(self) -> list[Stored]:
+        return [one for one in self._all(BUILTIN_CLAIMS) if (one.body.get("status") or {}).get("reservedFor")]
+
     def _change_mirror(self) -> None:
-        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+        held = self._held()
+        found = self._chance.choice(held) if held else self._some(BUILTIN_CLAIMS)
+        if found is not None:
             changed = self._chance.choice(self._mirror_changes(found.body))
-            if "ownerReferences" in changed and found.meta["name"] not in kinds.CLAIM_KINDS:
+            if "ownerReferences" in changed:
                 self._owners_of.setdefault(found.meta["uid"], found.meta.get("ownerReferences") or [])
             self._change(BUILTIN_CLAIMS, found, {"metadata": changed})
 
     def _mirror_changes(self, body: Json) -> list[Json]:
         left = [name for name in _finalizers(body) if name != FINALIZER]
+        owners: list[Json] = [{"ownerReferences": None}, {"ownerReferences": self._owners() or None}]
         return [
-            {"ownerReferences": None},
-            {"ownerReferences": self._owners() or None},
+            *(owners if body["metadata"]["name"] not in kinds.CLAIM_KINDS else []),
             {"annotations": {POD_CLAIM_NAME_ANNOTATION: None}},
             {"annotations": {POD_CLAIM_NAME_ANNOTATION: "gpu-1"}},
             {"labels": {MIRROR_LABEL: None}},
@@ -188,13 +202,15 @@ class Tenant:
 
     def _change_parley_claim(self) -> None:
         """What waits for its node comes first: there are few."""
-        waiting = [one for one in self._all(CLAIMS) if RELEASING_LABEL in (one.meta.get("labels") or {})]
+        waiting = self._waiting()
         found = self._chance.choice(waiting) if waiting else self._some(CLAIMS)
         if found is None:
             return
         left = [name for name in _finalizers(found.body) if name != FINALIZER]
         unmarked = {"labels": {RELEASING_LABEL: None}, "annotations": {RELEASING_FROM_ANNOTATION: None}}
         changes: list[Json] = [
+            unmarked,
+            unmarked,
             unmarked,
             {"annotations": {RELEASING_FROM_ANNOTATION: "b"}},
             {"labels": {RELEASE_RECORD_LABEL: None}},
