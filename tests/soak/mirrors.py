@@ -46,7 +46,7 @@ def read(body: Json) -> Record:
     allocation = status.get("allocation")
     handle = _handle(status, allocation) if allocation else None
     devices = (handle or {}).get("devices") or []
-    owner = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
     return Record(
         uid=meta["uid"],
         name=(meta["namespace"], meta["name"]),

@@ -65,6 +65,8 @@ class Tenant:
         with acting_as(WHO):
             if self._waiting() and self._chance.random() < 0.5:
                 self._change_parley_claim()
+            elif self._loose() and self._chance.random() < 0.4:
+                self._name_anothers_claim()
             else:
                 self._chance.choice(self._actions)()
 
@@ -102,23 +104,24 @@ class Tenant:
 
     def _pod(self, entry: Json, node: str = "") -> None:
         if len(self._all(PODS)) < MOST_PODS:
-            body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(5, 60))
+            body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(10, 120))
             body["spec"]["resourceClaims"] = [{"name": "gpu", **entry}]
             self._create(PODS, body)
 
     def _name_anothers_claim(self) -> None:
         """Through the scheduler, or put on the node where the claim can be used."""
-        held = self._held()
-        loose = [one for one in held if one.body["spec"]["devices"]["requests"][0]["name"] != "exclusive"]
+        held = self._loose() or self._held()
         if not held:
             return
-        found = self._chance.choice(loose or held)
+        found = self._chance.choice(held)
         users = [user["name"] for user in (found.body.get("status") or {}).get("reservedFor") or ()]
         there = [p.body["spec"].get("nodeName", "") for p in self._all(PODS) if p.meta["name"] in users]
         node = there[0] if there and self._chance.random() < 0.5 else ""
         self._pod({"resourceClaimName": found.meta["name"]}, node)
 
     def _use_forged_template(self) -> None:
+        if all(found.meta["name"] != HIS for found in self._all(BUILTIN_TEMPLATES)):
+            self._forge_template()
         self._pod({"resourceClaimTemplateName": HIS})
 
     # -- what looks like Parley's
@@ -178,6 +181,15 @@ class Tenant:
 
     def _held(self) -> list[Stored]:
         return [one for one in self._all(BUILTIN_CLAIMS) if (one.body.get("status") or {}).get("reservedFor")]
+
+    def _loose(self) -> list[Stored]:
+        """Held claims of pods that a policy may take for what several pods share."""
+        return [
+            one
+            for one in self._held()
+            if one.body["spec"]["devices"]["requests"][0]["name"] != "exclusive"
+            and one.meta["name"] not in kinds.CLAIM_KINDS
+        ]
 
     def _change_mirror(self) -> None:
         held = self._held()

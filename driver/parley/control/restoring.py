@@ -257,8 +257,8 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
     """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
-    asks = asked(mirror) if mirror is not None and not holding.named else None
-    asks = asks or (claim.spec if claim is not None else None)
+    recorded_asks = claim.spec if claim is not None else None
+    asks = (asked(mirror) if mirror is not None and not holding.named else None) or recorded_asks
     driver = drivers.get(holding.driver)
     if driver is None or class_ is None or asks is None:
         return 1

@@ -177,7 +177,9 @@ def test_claims_of_other_namespaces_that_name_a_pods_uid_are_not_its_own(play: P
         await world.client.patch(PODS, "p", {"spec": {"schedulingGates": None}}, "default")
         await world.settle()
         assert (await world.pod("p")).status.phase == "Running"
-        assert (await world.mirror(mirror.metadata.name)).status.allocation is not None
+        own = await world.mirror(mirror.metadata.name)
+        assert own is not None
+        assert own.status.allocation is not None
 
     play(scenario)
 
