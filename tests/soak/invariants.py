@@ -48,7 +48,7 @@ class PodState:
     running: bool
     claims: tuple[tuple[str, str, bool], ...]
     uses: dict[Identity, tuple[tuple[Device, ...], bool]] = field(default_factory=dict)
-    prepared: set[str] = field(default_factory=set)
+    prepared: dict[Identity, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -100,16 +100,22 @@ class Invariants:
         """A controller begins with what the API holds."""
         for identity in self.meddled:
             self._forget_unrecorded(identity)
-        noted = {(body["metadata"].get("annotations") or {}).get(CLAIM_UID) for body in self._named.values()}
+        noted = {(body["metadata"].get("annotations") or {}).get(CLAIM_UID, "") for body in self._named.values()}
         known = {record.uid for record in self.records.values()} | noted
-        for pod in list(self.forced.values()):
-            if not pod.prepared & known:
-                self.unprepared(pod.uid)
+        for pod in self.forced.values():
+            self._forget_all_but(pod, known)
+
+    def _forget_all_but(self, pod: PodState, known: set[str]) -> None:
+        """What was prepared by another UID nobody can ask its node about."""
+        for identity in [identity for identity in pod.uses if pod.prepared.get(identity) not in known]:
+            self._unuse(pod, identity)
 
     def unprepared(self, uid: str) -> None:
         """The node has nothing prepared for the pod any more."""
         if (pod := self.forced.pop(uid, None)) is not None:
             self._ended(pod)
+        elif uid in self.pods:
+            self.pods[uid].prepared.clear()
 
     def _fault(self, rule: str, text: str) -> None:
         self.faults.append(f"{rule}: {text}")
@@ -122,8 +128,8 @@ class Invariants:
         if step.change.new is None:
             self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
             gone = self.pods.pop(uid)
-            known = {record.uid for record in self.records.values()}
-            if gone.running and gone.uses and gone.node in self._nodes and gone.prepared <= known:
+            if gone.running and gone.prepared and gone.node in self._nodes:
+                self._forget_all_but(gone, {record.uid for record in self.records.values()})
                 self.forced[uid] = gone
             else:
                 self._ended(gone)
@@ -184,7 +190,7 @@ class Invariants:
             # A node has no devices of other nodes: a pod that its creator put there uses none of them.
             if record is not None and record.definite and pod.node in record.nodes:
                 pod.uses[record.identity] = (record.devices, record.shared)
-                pod.prepared.add(record.uid)
+                pod.prepared[record.identity] = record.uid
                 for device in record.devices:
                     self._take(device, (pod.uid, record.name), Hold(record.identity, record.shared))
 

@@ -14,8 +14,10 @@ from parley.simulate.kubelet import Kubelets
 class DeviceKubelets(Kubelets):
     """A pod starts where its devices are. `unprepared` hears of the UIDs of pods that have none any more."""
 
-    def __init__(self, client: Client, clock: Clock, unprepared: Callable[[str], None]) -> None:
-        super().__init__(client, clock)
+    def __init__(
+        self, client: Client, clock: Clock, unprepared: Callable[[str], None], unprepare_seconds: float
+    ) -> None:
+        super().__init__(client, clock, unprepare_seconds=unprepare_seconds)
         self._unprepared = unprepared
 
     def _unprepare(self, pod: str) -> None:

@@ -12,6 +12,13 @@ from unittest.mock import patch
 from tests.soak.processes import WHO
 
 from parley.api import reasons
+from parley.api.names import (
+    ALLOCATION_ANNOTATION,
+    CLAIM_UID_ANNOTATION,
+    GENERATED_LABEL,
+    RELEASE_RECORD_LABEL,
+    RELEASED_CLAIM_ANNOTATION,
+)
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
 from parley.control import mirror as mirrors
@@ -121,6 +128,7 @@ def _owned_only(mirror: Any, driver: str) -> Any:
     return _COUNTED(mirror, driver) if mirrors.owner_pod(mirror) is not None else None
 
 
+_WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
 _NAMED_PROBLEM = named._named_problem
@@ -215,7 +223,7 @@ BUGS = {
     **BUGS,
     "any name of a request makes a mirror, and a generated one is freed with its own pod": Bug(
         (
-            (admission, "_names_class", lambda _spec: False),
+            (admission, "_not_theirs", lambda _title, _rights, kind: "" if kind.endswith("Template") else "no"),
             (admission, "is_shareable", lambda claim: claim.spec.devices.requests[0].name != "exclusive"),
             (GivingBack, "_vanishes", lambda _self, _holding: True),
             (GivingBack, "_let_in", lambda self, holding: _LET_IN(self, holding) if holding.named else None),
@@ -224,12 +232,20 @@ BUGS = {
         tenant=True,
     ),
     "a restart counts only what has its owner, which anybody may change": Bug(
-        ((admission, "_whose", lambda _mirror: ()), (restoring, "counted", _owned_only)),
-        ("handed out twice", "moved under a pod", "left over", "bound too early"),
+        (
+            (admission, "_whose", lambda mirror: _WHOSE(mirror)[1:]),
+            (restoring, "counted", _owned_only),
+        ),
+        ("handed out twice",),
         tenant=True,
     ),
     "anybody may say that a claim is not prepared on its node": Bug(
-        ((admission, "_claim_refused", lambda *_: ""),), ("handed out twice",), tenant=True
+        (
+            (admission, "_MARKS", (GENERATED_LABEL, RELEASE_RECORD_LABEL)),
+            (admission, "_NOTES", (ALLOCATION_ANNOTATION, CLAIM_UID_ANNOTATION, RELEASED_CLAIM_ANNOTATION)),
+        ),
+        ("handed out twice",),
+        tenant=True,
     ),
 }
 

@@ -47,6 +47,7 @@ class Tenant:
         self._chance = chance
         self._made = 0
         self._own: set[tuple[Resource[Any], str]] = set()
+        self._owners_of: dict[str, list[Json]] = {}
         self._actions: list[Callable[[], None]] = [
             self._name_anothers_claim,
             self._use_forged_template,
@@ -62,7 +63,12 @@ class Tenant:
     def act(self) -> None:
         """Do one thing."""
         with acting_as(WHO):
-            self._chance.choice(self._actions)()
+            if self._waiting() and self._chance.random() < 0.5:
+                self._change_parley_claim()
+            elif self._loose() and self._chance.random() < 0.4:
+                self._name_anothers_claim()
+            else:
+                self._chance.choice(self._actions)()
 
     def mend(self) -> None:
         """Take away what would stay for ever."""
@@ -75,7 +81,20 @@ class Tenant:
                     if (resource, name) in self._own:
                         self._delete(resource, name)
             self._delete(BUILTIN_TEMPLATES, HIS)
+            self._give_back_owners()
             self._own.clear()
+
+    def _give_back_owners(self) -> None:
+        """Of the claims whose owners he changed. Those of pods that are gone go, too."""
+        pods = {pod.meta["uid"] for pod in self._all(PODS)}
+        for found in self._all(BUILTIN_CLAIMS):
+            name, owners = found.meta["name"], self._owners_of.get(found.meta["uid"], [])
+            if owners and owners[0]["uid"] in pods:
+                body = {"metadata": {"ownerReferences": owners}}
+                self._server.patch(BUILTIN_CLAIMS, name, body, NAMESPACE, PatchType.MERGE, "", WHO, False)
+            elif owners:
+                self._server.delete(BUILTIN_CLAIMS, name, NAMESPACE)
+        self._owners_of.clear()
 
     # -- pods
 
@@ -85,20 +104,24 @@ class Tenant:
 
     def _pod(self, entry: Json, node: str = "") -> None:
         if len(self._all(PODS)) < MOST_PODS:
-            body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(5, 60))
+            body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(10, 120))
             body["spec"]["resourceClaims"] = [{"name": "gpu", **entry}]
             self._create(PODS, body)
 
     def _name_anothers_claim(self) -> None:
         """Through the scheduler, or put on the node where the claim can be used."""
-        if (found := self._some(BUILTIN_CLAIMS)) is None:
+        held = self._loose() or self._held()
+        if not held:
             return
+        found = self._chance.choice(held)
         users = [user["name"] for user in (found.body.get("status") or {}).get("reservedFor") or ()]
         there = [p.body["spec"].get("nodeName", "") for p in self._all(PODS) if p.meta["name"] in users]
         node = there[0] if there and self._chance.random() < 0.5 else ""
         self._pod({"resourceClaimName": found.meta["name"]}, node)
 
     def _use_forged_template(self) -> None:
+        if all(found.meta["name"] != HIS for found in self._all(BUILTIN_TEMPLATES)):
+            self._forge_template()
         self._pod({"resourceClaimTemplateName": HIS})
 
     # -- what looks like Parley's
@@ -153,16 +176,35 @@ class Tenant:
 
     # -- whose it is, and what marks it
 
+    def _waiting(self) -> list[Stored]:
+        return [one for one in self._all(CLAIMS) if RELEASING_LABEL in (one.meta.get("labels") or {})]
+
+    def _held(self) -> list[Stored]:
+        return [one for one in self._all(BUILTIN_CLAIMS) if (one.body.get("status") or {}).get("reservedFor")]
+
+    def _loose(self) -> list[Stored]:
+        """Held claims of pods that a policy may take for what several pods share."""
+        return [
+            one
+            for one in self._held()
+            if one.body["spec"]["devices"]["requests"][0]["name"] != "exclusive"
+            and one.meta["name"] not in kinds.CLAIM_KINDS
+        ]
+
     def _change_mirror(self) -> None:
-        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+        held = self._held()
+        found = self._chance.choice(held) if held else self._some(BUILTIN_CLAIMS)
+        if found is not None:
             changed = self._chance.choice(self._mirror_changes(found.body))
+            if "ownerReferences" in changed:
+                self._owners_of.setdefault(found.meta["uid"], found.meta.get("ownerReferences") or [])
             self._change(BUILTIN_CLAIMS, found, {"metadata": changed})
 
     def _mirror_changes(self, body: Json) -> list[Json]:
         left = [name for name in _finalizers(body) if name != FINALIZER]
+        owners: list[Json] = [{"ownerReferences": None}, {"ownerReferences": self._owners() or None}]
         return [
-            {"ownerReferences": None},
-            {"ownerReferences": self._owners() or None},
+            *(owners if body["metadata"]["name"] not in kinds.CLAIM_KINDS else []),
             {"annotations": {POD_CLAIM_NAME_ANNOTATION: None}},
             {"annotations": {POD_CLAIM_NAME_ANNOTATION: "gpu-1"}},
             {"labels": {MIRROR_LABEL: None}},
@@ -172,13 +214,15 @@ class Tenant:
 
     def _change_parley_claim(self) -> None:
         """What waits for its node comes first: there are few."""
-        waiting = [one for one in self._all(CLAIMS) if RELEASING_LABEL in (one.meta.get("labels") or {})]
+        waiting = self._waiting()
         found = self._chance.choice(waiting) if waiting else self._some(CLAIMS)
         if found is None:
             return
         left = [name for name in _finalizers(found.body) if name != FINALIZER]
         unmarked = {"labels": {RELEASING_LABEL: None}, "annotations": {RELEASING_FROM_ANNOTATION: None}}
         changes: list[Json] = [
+            unmarked,
+            unmarked,
             unmarked,
             {"annotations": {RELEASING_FROM_ANNOTATION: "b"}},
             {"labels": {RELEASE_RECORD_LABEL: None}},

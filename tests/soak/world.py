@@ -28,11 +28,15 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
 from parley.simulate.kube_scheduler import KubeScheduler
+from parley.simulate.kubelet import UNPREPARE_SECONDS
 from parley.simulate.node_plugins import NodePlugins
 
 CALM = Rates()
 SECOND_SCHEDULER = "parley"
 TIMES = LeaseTimes(lease_seconds=30, renew_deadline=24, retry_seconds=8)
+
+SLOW_KUBELET = 40.0
+"""Seconds that a kubelet takes, where a tenant meddles meanwhile, to end a pod that was deleted by force."""
 
 MOST_AT_ONCE = 2000
 """Steps at one moment; more go in circles."""
@@ -205,7 +209,8 @@ class World:
 
     def start(self) -> None:
         """Kubernetes' parts, and Parley."""
-        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock, self.invariants.unprepared)
+        slow = SLOW_KUBELET if self.plan.tenant else UNPREPARE_SECONDS
+        kubelets = DeviceKubelets(self.server.client("kubelets"), self.clock, self.invariants.unprepared, slow)
         self.bindings = BindingClient(self.server.client("scheduler"), self.chance, self.plan.bindings)
         for name, part in (
             ("claim-controller", ClaimController(self.server.client("claim-controller"))),

@@ -153,19 +153,26 @@ class Releases:
             node = holding.owed[0]
             if self._lost(node):
                 await self._waive(holding, node)
-            elif not holding.asked:
+            elif not holding.asked or self._is_garbled(holding, node):
                 await self.ask(holding, used=bool(holding.pods))
                 return
-            elif not self._received(holding, node):
+            elif not self._received(holding):
                 return
             _answered(holding, node)
 
-    def _received(self, holding: Holding, node: str) -> bool:
+    def _received(self, holding: Holding) -> bool:
         """Whether a named claim shows the receipt; that of a generated one is that its record goes."""
         claim = self._cluster.claim((holding.namespace, holding.claim))
         if not holding.named or claim is None or int(claim.metadata.resource_version) < holding.asked:
             return False
-        return owing(claim) != node
+        return not owing(claim) and not is_asked(claim)
+
+    def _is_garbled(self, holding: Holding, node: str) -> bool:
+        """Whether somebody changed what the node is asked by, so that it can't answer, and has not answered."""
+        claim = self._cluster.claim(_key(holding))
+        if claim is None or int(claim.metadata.resource_version) < holding.asked or self._received(holding):
+            return False
+        return owing(claim) != node or not is_asked(claim)
 
     async def _waive(self, holding: Holding, node: str) -> None:
         """Nobody will answer, and nobody needs to."""
@@ -202,8 +209,8 @@ class Releases:
         if holding.named:
             if meta.uid == holding.uid:
                 holding.owed.clear()
-        elif is_record(claim) and prepared_uid(claim) == holding.uid and owing(claim) == holding.owed[0]:
-            if is_asked(claim):
+        elif meta.name == record_name(holding.uid):
+            if is_asked(claim) and prepared_uid(claim) == holding.uid and owing(claim) == holding.owed[0]:
                 _answered(holding, holding.owed[0])
             else:
                 holding.asked = 0  # somebody deleted it before the node could answer

@@ -46,11 +46,16 @@ class Kubelets:
     """
 
     def __init__(
-        self, client: Client, clock: Clock, duration: Callable[[Pod], float | None] = run_seconds
+        self,
+        client: Client,
+        clock: Clock,
+        duration: Callable[[Pod], float | None] = run_seconds,
+        unprepare_seconds: float = UNPREPARE_SECONDS,
     ) -> None:
         self._client = client
         self._clock = clock
         self._duration = duration
+        self._unprepare_seconds = unprepare_seconds
         self._queue: WorkQueue[Key] = WorkQueue()
         self._pods = Reflector(client, PODS, on_change=self._pod)
         self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
@@ -72,7 +77,7 @@ class Kubelets:
             self._ends.pop(old.metadata.uid, None)
             if not done(old) and old.spec.node_name:
                 self._forced[old.metadata.uid] = old.spec.node_name
-                asyncio.get_running_loop().call_later(UNPREPARE_SECONDS, self._end_forced, old.metadata.uid)
+                asyncio.get_running_loop().call_later(self._unprepare_seconds, self._end_forced, old.metadata.uid)
         if new is not None and done(new):
             self._unprepare(new.metadata.uid)
         if new is not None and new.spec.node_name:

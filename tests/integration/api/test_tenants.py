@@ -1,12 +1,15 @@
 """What a user of one namespace can do to claims on a real control plane, and what Kubernetes' parts still can."""
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.admission_cases import CASES, Case
+from tests.admission_cases import CASES, Case, record, stand_in
 from tests.unit.simulate.test_admission_cases import RIGHTS, completed
 
+from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, Resource
 from parley.devcluster import Cluster, ClusterError
 from parley.simulate.admission import Rights, refused
@@ -33,6 +36,10 @@ def tenancy(installed: Cluster, namespace: str) -> str:
     verbs = "get,list,watch,create,update,patch,delete,deletecollection"
     installed.kubectl("create", "role", "parley-user", f"--verb={verbs}", f"--resource={kinds}", "-n", namespace)
     installed.kubectl("create", "rolebinding", "parley", "--role=parley-user", "--user=tenant", "-n", namespace)
+    # kubectl reads before it patches, which the node plugin does not
+    account = "--serviceaccount=parley-system:parley-kubelet"
+    installed.kubectl("create", "role", "reader", "--verb=get", f"--resource={kinds}", "-n", namespace)
+    installed.kubectl("create", "rolebinding", "reader", "--role=reader", account, "-n", namespace)
     return namespace
 
 
@@ -81,13 +88,13 @@ def requested(cluster: Cluster, case: Case, namespace: str, pod: str) -> str:
     return ""
 
 
-def reserve(cluster: Cluster, namespace: str, pod: str) -> None:
+def reserve(cluster: Cluster, namespace: str, pod: str, claim: str = "x", name: str = "a") -> None:
     result = {"request": "exclusive", "driver": "device.parley.dev", "pool": "n1", "device": "gpu-0"}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
     allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
-    users = [{"resource": "pods", "name": "a", "uid": pod}]
+    users = [{"resource": "pods", "name": name, "uid": pod}]
     status = {"status": {"allocation": allocation, "reservedFor": users}}
-    cluster.api.patch(BUILTIN_CLAIMS.path(namespace, "x", "status"), status)
+    cluster.api.patch(BUILTIN_CLAIMS.path(namespace, claim, "status"), status)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -110,3 +117,66 @@ def test_the_policies_refuse_what_their_model_refuses_and_in_its_words(
 def rights(account: str) -> dict[str, bool]:
     found = RIGHTS[account]
     return {name: getattr(found, name) for name in ("allocates", "binds", "deletes", "answers")}
+
+
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one"},
+    "spec": {
+        "spec": {"devices": {"requests": [{"name": "exclusive", "exactly": {"deviceClassName": DEVICE_CLASS}}]}}
+    },
+}
+
+
+def until(found: Callable[[], Any], seconds: float = 60) -> Any:
+    """The first answer that is not empty."""
+    end = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.2)
+    return answer
+
+
+def claims(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    return list(cluster.api.get(BUILTIN_CLAIMS.path(namespace))["items"])
+
+
+@pytest.fixture
+def user(installed: Cluster, tenancy: str) -> str:
+    """Name of the claim that the claim controller made for pod b, which has it reserved."""
+    installed.kubectl("create", "-f", "-", "-n", tenancy, stdin=json.dumps(TEMPLATE))
+    entry = {"name": "gpu", "resourceClaimTemplateName": "one"}
+    spec = {
+        "schedulingGates": [{"name": "parley.dev/test"}],
+        "resourceClaims": [entry],
+        "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
+    }
+    made = installed.api.post(PODS.path(tenancy), {"metadata": {"name": "b"}, "spec": spec})
+    (claim,) = until(lambda: claims(installed, tenancy))
+    name = str(claim["metadata"]["name"])
+    reserve(installed, tenancy, made["metadata"]["uid"], name, "b")
+    return name
+
+
+@pytest.mark.parametrize("way", ["background", "foreground"])
+def test_a_generated_claim_goes_with_its_pod(installed: Cluster, tenancy: str, user: str, way: str) -> None:
+    installed.kubectl("delete", "pod", "b", "-n", tenancy, f"--cascade={way}", "--as=tenant")
+    assert user
+    until(lambda: not claims(installed, tenancy))
+
+
+def test_a_generated_claim_is_orphaned_where_its_pod_is_deleted_so(
+    installed: Cluster, tenancy: str, user: str
+) -> None:
+    installed.kubectl("delete", "pod", "b", "-n", tenancy, "--cascade=orphan", "--as=tenant")
+    assert user
+    until(lambda: all(not claim["metadata"].get("ownerReferences") for claim in claims(installed, tenancy)))
+
+
+def test_a_namespace_goes_with_all_that_is_guarded(installed: Cluster, tenancy: str, user: str, pod: str) -> None:
+    for name, body in (("stand-in", stand_in()), ("record", record())):
+        body["metadata"].update(name=name, namespace=tenancy)
+        installed.kubectl("create", "-f", "-", stdin=manifest(CLAIMS, body, pod))
+    assert user
+    installed.kubectl("delete", "namespace", tenancy, "--timeout=90s")
