@@ -52,8 +52,8 @@ _REMEDY = "say it with limits of types and fields, or as a Rule"
 
 def check_constraints(model: type[BaseModel]) -> None:
     """Raises UnsupportedSchema, with model, field and constraint, if a schema would say less than the model."""
-    schema = model.__pydantic_core_schema__
-    definitions = schema["definitions"] if schema["type"] == "definitions" else []
+    schema: Any = model.__pydantic_core_schema__
+    definitions = schema["definitions"] if schema["type"] == "definitions" else ()
     _Walk(model.__name__, {one["ref"]: one for one in definitions}).check(schema, "", ())
 
 
