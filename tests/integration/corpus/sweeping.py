@@ -4,46 +4,85 @@ By kubectl, which reads what was stored there; Python's own JSON decoder does no
 """
 
 import time
+from typing import NamedTuple
 
+from parley.api.names import DEVICE_CLASS, FINALIZER, GROUP
 from parley.devcluster import Cluster, ClusterError
 
 _LIMIT = 120.0
-_FOREIGN = "example.com/mine"
 _KINDS = (
     "pods,resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io,"
-    "resourceclaims.parley.dev,resourceclaimtemplates.parley.dev"
+    f"resourceclaims.{GROUP},resourceclaimtemplates.{GROUP}"
 )
-_FINALIZERS = r'jsonpath={range .items[*]}{.apiVersion} {.kind} {.metadata.name} {.metadata.finalizers}{"\n"}{end}'
+_CLASS = "{.spec.devices.requests[*].exactly.deviceClassName}"
+_META = "{.apiVersion}|{.kind}|{.metadata.name}|{.metadata.finalizers}"
+_SHOWN = f'jsonpath={{range .items[*]}}{_META}|{_CLASS}{{"\\n"}}{{end}}'
+
+
+class Left(NamedTuple):
+    """An object that is still there."""
+
+    version: str
+    kind: str
+    name: str
+    finalizers: tuple[str, ...]
+    device_classes: str
+
+    @property
+    def resource(self) -> str:
+        """As kubectl names it."""
+        group = self.version.partition("/")[0] if "/" in self.version else ""
+        return f"{self.kind.lower()}s.{group}".rstrip(".")
+
+    @property
+    def parleys(self) -> tuple[str, ...]:
+        """The finalizers that Parley itself has to lift, and nobody else."""
+        ours = self.kind == "ResourceClaim" and (
+            self.version.startswith(GROUP) or DEVICE_CLASS in self.device_classes
+        )
+        return tuple(finalizer for finalizer in self.finalizers if ours and finalizer == FINALIZER)
 
 
 def sweep(cluster: Cluster, namespace: str) -> None:
-    """Delete the namespace and wait until it is gone: finalizers are lifted that are the user's own, no others.
+    """Delete the namespace and wait until all in it is gone. Finalizers that the user put there are lifted.
 
     Raises AssertionError if something stays, with what it is.
     """
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
     deadline = time.monotonic() + _LIMIT
     while (left := _left(cluster, namespace)) and time.monotonic() < deadline:
-        _kubectl(cluster, "delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force")
-        for kind, name in (line.split()[1:3] for line in left if _FOREIGN in line):
-            _lift(cluster, namespace, kind, name, next(line for line in left if f" {kind} {name} " in line))
+        _kubectl(
+            cluster, "delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force", "--wait=false"
+        )
+        for one in left:
+            if list(one.finalizers) != list(one.parleys):
+                _lift(cluster, namespace, one)
         time.sleep(0.5)
     assert not left, f"left behind: {left}"
 
 
-def _left(cluster: Cluster, namespace: str) -> list[str]:
-    """What is still there: API version, kind, name and finalizers of each object."""
-    return cluster.kubectl("get", _KINDS, "-n", namespace, "-o", _FINALIZERS).splitlines()
+def _left(cluster: Cluster, namespace: str) -> set[Left]:
+    shown = cluster.kubectl("get", _KINDS, "-n", namespace, "-o", _SHOWN)
+    found = set()
+    for line in shown.splitlines():
+        version, kind, name, finalizers, classes = line.split("|", 4)
+        listed = tuple(finalizer.strip('"') for finalizer in finalizers.strip("[]").split(",") if finalizer)
+        found.add(Left(version, kind, name, listed, classes))
+    return found
 
 
-def _lift(cluster: Cluster, namespace: str, kind: str, name: str, line: str) -> None:
-    """Take the user's finalizer off."""
-    version = line.split()[0]
-    group = version.partition("/")[0] if "/" in version else ""
-    kept = [finalizer for finalizer in line.partition("[")[2].rstrip("]").split(",") if _FOREIGN not in finalizer]
-    patch = f'{{"metadata": {{"finalizers": [{",".join(kept)}]}}}}'
-    resource = f"{kind.lower()}s.{group}".rstrip(".")
-    _kubectl(cluster, "patch", resource, name, "-n", namespace, "--type=merge", "-p", patch, "-o", "name")
+def _lift(cluster: Cluster, namespace: str, one: Left) -> bool:
+    """Take the user's finalizers off; returns whether the object can be changed at all."""
+    kept = ",".join(f'"{finalizer}"' for finalizer in one.parleys)
+    patch = f'{{"metadata": {{"finalizers": [{kept}]}}}}'
+    options = ("-n", namespace, "--type=merge", "-p", patch, "-o", "name")
+    try:
+        _kubectl(cluster, "patch", one.resource, one.name, *options)
+    except ClusterError as error:
+        if "field is immutable" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _kubectl(cluster: Cluster, *arguments: str) -> None:
