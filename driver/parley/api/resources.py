@@ -62,11 +62,15 @@ def _of_its_kind(kind: type[T]) -> Callable[[bytes], T]:
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Raises Undecodable, whatever decoders raise at what users wrote (RecursionError is no ValueError).
 
-    What fails is read once more without those of its parts that only drivers read.
+    What fails is read once more without those of its parts that only drivers read; what is large without these at
+    once, where a decoder makes an object of each value in them: that would keep everybody else waiting.
     """
     direct = _of_its_kind(kind)
+    slow = isinstance(kind, type) and issubclass(kind, BaseModel)
 
     def decode(data: bytes) -> T:
+        if slow and len(data) > _LARGE:
+            return _second_attempt(direct, data)
         try:
             return direct(data)
         except Exception:
@@ -81,6 +85,9 @@ def _second_attempt(direct: Callable[[bytes], T], data: bytes) -> T:
     except Exception as error:
         raise Undecodable(f"{type(error).__name__}: {error}"[:_LONGEST]) from error
 
+
+_LARGE = 128 * 1024
+"""Bytes of an object. Handles of devices and what users write about a claim stay far below."""
 
 _LONGEST = 500
 """Characters of a decoder's words: some repeat what they could not read."""

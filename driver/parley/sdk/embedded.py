@@ -126,8 +126,12 @@ class EmbeddedDriver:
         return tuple(node for node in alternatives if node not in barred)
 
     def has_room(self, request: Request[Any, Any], node: str) -> bool:
-        """Whether the node may be viable for all of the request's claims."""
-        return self.driver.has_room(request, node)
+        """Whether the node may be viable for all of the request's claims; true if the driver fails over it."""
+        try:
+            return self.driver.has_room(request, node)
+        except Exception as error:
+            self._failed("has_room", error)
+            return True
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
         """The driver's preferences, by node. Raises DriverFault if it fails or one is not between 0 and 1."""

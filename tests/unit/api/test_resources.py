@@ -1,9 +1,10 @@
 """How objects are decoded: what an API server writes and the types do not say."""
 
+import orjson
 import pytest
 
-from parley.api.opaque import read
-from parley.api.resources import BUILTIN_CLAIMS, Undecodable
+from parley.api.opaque import read, why_unreadable
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Undecodable
 
 
 def test_an_empty_list_that_came_as_null() -> None:
@@ -20,3 +21,23 @@ def test_an_empty_list_that_came_as_null() -> None:
 def test_what_is_wrong_otherwise_is_told() -> None:
     with pytest.raises(Undecodable, match=r"Expected `array`, got `int` - at `\$.spec.devices.requests`"):
         BUILTIN_CLAIMS.decode(b'{"spec": {"devices": {"requests": 7}}}')
+
+
+def test_of_a_claim_that_is_large_nobody_makes_objects_of_the_parameters() -> None:
+    many = {"a": [[[[]]]] * 50_000}
+    body = {"metadata": {"name": "c"}, "spec": {"resourceClassName": "gpu", "parameters": many}}
+
+    claim = CLAIMS.decode(orjson.dumps(body))
+
+    assert why_unreadable(claim.spec.parameters).endswith("more than 65536: make them shorter")
+    assert (claim.metadata.name, claim.spec.resource_class_name) == ("c", "gpu")
+
+
+def test_a_large_claim_with_parameters_of_ordinary_size_is_read_as_it_is() -> None:
+    annotations = {f"example.com/{number}": "x" * 1000 for number in range(200)}
+    spec = {"resourceClassName": "gpu", "parameters": {"count": 2}}
+
+    claim = CLAIMS.decode(orjson.dumps({"metadata": {"name": "c", "annotations": annotations}, "spec": spec}))
+
+    assert claim.spec.parameters == {"count": 2}
+    assert claim.metadata.annotations == annotations
