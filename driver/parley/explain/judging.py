@@ -12,13 +12,13 @@ from parley.control.cluster import reference
 from parley.control.gathering import gather
 from parley.control.podclaims import PodClaim
 from parley.explain.reading import World
-from parley.negotiation.answers import Answers
+from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import Amounts, requested
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.questions import Question, question
 from parley.sdk import Held, PodReference
-from parley.sdk.checks import BadParameters
+from parley.sdk.checks import BadParameters, DriverFault
 
 
 class Judge:
@@ -53,12 +53,15 @@ class Judge:
         return {claim.entry: self._asked.drivers[claim.entry] for claim in self._asked.outside}
 
     def answers(self, nodes: Sequence[str]) -> Answers:
-        """By claim entry, of the drivers that can be asked."""
-        return {
-            entry: answer
-            for name, request in self._asked.requests.items()
-            for entry, answer in self._world.drivers[name].viable(request, nodes).items()
-        }
+        """By claim entry, of the drivers that can be asked. One that fails has no node, for the reason that it gives."""
+        found: dict[str, Answer] = {}
+        for name, request in self._asked.requests.items():
+            try:
+                found.update(self._world.drivers[name].viable(request, nodes))
+            except DriverFault as fault:
+                failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
+                found.update({claim.name: failed for claim in request.claims})
+        return found
 
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
         """Why nodes do not come into question before any driver is asked; those that do are left out."""
