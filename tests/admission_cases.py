@@ -95,7 +95,7 @@ def releasing(**metadata: Any) -> Json:
 
 
 def record(**metadata: Any) -> Json:
-    labels = {RELEASING_LABEL: "true", RELEASE_RECORD_LABEL: "true"}
+    labels = {RELEASING_LABEL: "true", RELEASE_RECORD_LABEL: "true", GENERATED_LABEL: "gpu"}
     return parleys(**{"labels": labels, "annotations": MARKS, **metadata})
 
 

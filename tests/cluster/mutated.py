@@ -126,7 +126,7 @@ def mutated(draw: st.DrawFn, schema: Mapping[str, Any]) -> Json:
     for _ in range(draw(st.integers(0, 2))):
         path, part = draw(st.sampled_from(list(places(schema, body)) or [((), schema)]))
         if path:
-            put(body, path, draw(at_limits(part, found(body, path))))
+            put(body, path, deepcopy(draw(at_limits(part, found(body, path)))))
     return body
 
 

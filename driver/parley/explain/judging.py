@@ -53,7 +53,7 @@ class Judge:
         return {claim.entry: self._asked.drivers[claim.entry] for claim in self._asked.outside}
 
     def answers(self, nodes: Sequence[str]) -> Answers:
-        """By claim entry, of the drivers that can be asked. One that fails has no node, for the reason that it gives."""
+        """By claim entry, of the drivers that can be asked. One that fails has no node, and says why."""
         found: dict[str, Answer] = {}
         for name, request in self._asked.requests.items():
             try:

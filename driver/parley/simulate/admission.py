@@ -154,7 +154,7 @@ _NOTES = (ALLOCATION_ANNOTATION, CLAIM_UID_ANNOTATION, RELEASED_CLAIM_ANNOTATION
 def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     before = dict(_part(old, "labels"))
     if not new:
-        made = GENERATED_LABEL in before or (RELEASE_RECORD_LABEL in before and not rights.answers)
+        made = not rights.answers if RELEASE_RECORD_LABEL in before else GENERATED_LABEL in before
         if rights.binds or rights.deletes or not made:
             return ""
         words = "cannot delete what Parley made for a pod: delete the pod, with which it goes."

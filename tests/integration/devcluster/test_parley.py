@@ -73,7 +73,7 @@ def test_parley_runs_with_its_own_accounts_and_one_plugin_per_node(
     assert told(controller.log) == ["controller", "--kubeconfig", f"{accounts}/sa-parley-system-parley-controller"]
     n2 = cluster.node("n2")
     assert told(cluster.component("parley-kubelet-n2").log) == [
-        *("--kubeconfig", f"{accounts}/sa-parley-system-parley-kubelet"),
+        *("--kubeconfig", f"{accounts}/sa-parley-system-parley-kubelet-n2"),
         *("--node-name", "n2"),
         *("--config", str(devices["n2"])),
         *("--plugins-dir", str(n2.plugins_dir)),
