@@ -9,7 +9,7 @@ from typing import NamedTuple
 from parley.api.names import DEVICE_CLASS, FINALIZER, GROUP
 from parley.devcluster import Cluster, ClusterError
 
-_LIMIT = 120.0
+_LIMIT = 300.0
 _KINDS = (
     "pods,resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io,"
     f"resourceclaims.{GROUP},resourceclaimtemplates.{GROUP}"
