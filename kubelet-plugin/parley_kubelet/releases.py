@@ -94,14 +94,14 @@ class Receipts:
             self._asked.set()
 
     async def _answer(self, claim: Claim) -> None:
-        uid = _annotation(claim, CLAIM_UID_ANNOTATION)
+        uids = [uid for uid in _annotation(claim, CLAIM_UID_ANNOTATION).split(",") if uid]
         named = await self._named(claim)
-        if not uid:
+        if not uids:
             self._tell_once(claim, f"it has no annotation {CLAIM_UID_ANNOTATION}")
         elif not named:
             self._tell_once(claim, "neither the claim nor its class names a driver")
         mine = [self._drivers[driver] for driver in named if driver in self._drivers]
-        if uid and mine and not any([await preparation.holds(uid) for preparation in mine]):
+        if uids and mine and not any([await preparation.holds(uid) for preparation in mine for uid in uids]):
             await self._give(claim)
 
     def _tell_once(self, claim: Claim, why: str) -> None:

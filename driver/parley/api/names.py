@@ -58,7 +58,8 @@ RELEASING_FROM_ANNOTATION: Final = "parley.dev/releasing-from"
 """The node where the claim may still be prepared."""
 
 CLAIM_UID_ANNOTATION: Final = "parley.dev/claim-uid"
-"""UID of the built-in claim that may still be prepared there: the name by which a node plugin knows it."""
+"""UID of the built-in claim that may still be prepared there, by which a node plugin knows it. Several, separated
+by commas, if the claim was made anew under its pod."""
 
 RELEASED_CLAIM_ANNOTATION: Final = "parley.dev/released-claim"
 """On a ResourceClaim that exists for a receipt alone: name of the generated claim that may still be prepared."""

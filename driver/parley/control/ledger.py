@@ -22,7 +22,8 @@ class Holding:
     was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
     allocated for. `outside` is set if a driver outside of the controller allocated it, `immediate` if it is kept
     without users, `node_part` if a plugin prepares it on its node.
-    `recorded` is set once the mirror is known to have shown the allocation.
+    `recorded` is set once the mirror is known to have shown the allocation; `shown_by` are the UIDs of generated
+    claims that may have: a node has one of them prepared, whichever was there when the pod was started.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
     may still arrive, `record_uncertain` while one of a named claim's own record may; `leaving` once it is being
     given back: nobody may join it then.
@@ -56,6 +57,7 @@ class Holding:
     owed: list[str] = field(default_factory=list)
     asked: int = 0
     forced: set[str] = field(default_factory=set)
+    shown_by: list[str] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     @property

@@ -33,9 +33,17 @@ def owing(claim: ResourceClaim) -> str:
     return claim.metadata.annotations.get(RELEASING_FROM_ANNOTATION, "")
 
 
+def prepared_uids(claim: ResourceClaim) -> list[str]:
+    """UIDs of the built-in claims that the receipt is about: the holding's, and of those made anew in its place.
+
+    None of them is prepared where a receipt was given.
+    """
+    return claim.metadata.annotations.get(CLAIM_UID_ANNOTATION, "").split(",")
+
+
 def prepared_uid(claim: ResourceClaim) -> str:
-    """UID of the built-in claim that the receipt is about."""
-    return claim.metadata.annotations.get(CLAIM_UID_ANNOTATION, "")
+    """The first of them."""
+    return prepared_uids(claim)[0]
 
 
 def is_asked(claim: ResourceClaim) -> bool:
@@ -58,9 +66,9 @@ def released(record: ResourceClaim) -> str:
     return record.metadata.annotations.get(RELEASED_CLAIM_ANNOTATION, record.metadata.name)
 
 
-def noted(node: str, uid: str) -> dict[str, str]:
-    """The annotations: which node, and what was prepared there."""
-    return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: uid}
+def noted(node: str, uids: str) -> dict[str, str]:
+    """The annotations: which node, and what was prepared there, separated by commas."""
+    return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: uids}
 
 
 def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Body:
@@ -79,7 +87,7 @@ def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Bo
             "name": record_name(holding.uid),
             "namespace": holding.namespace,
             "labels": {GENERATED_LABEL: holding.entry, RELEASE_RECORD_LABEL: "true"},
-            "annotations": {**noted(node, holding.uid), **written},
+            "annotations": {**noted(node, ",".join(dict.fromkeys((holding.uid, *holding.shown_by)))), **written},
         },
         "spec": spec,
     }

@@ -316,6 +316,8 @@ class Records:
 
         Raises Busy if one arrived meanwhile.
         """
+        if not holding.named and mirror.metadata.uid not in holding.shown_by:
+            holding.shown_by.append(mirror.metadata.uid)
         try:
             written = await self._patch_mirror(mirror, status)
             if holding.uncertain and written.metadata.resource_version == mirror.metadata.resource_version:

@@ -33,6 +33,7 @@ from parley.control.receipts import (
     noted,
     owing,
     prepared_uid,
+    prepared_uids,
     record,
     record_name,
     released,
@@ -80,13 +81,13 @@ class Releases:
         node = holding.owed[0]
         try:
             claim = await self._noted(holding, node)
-            uid = prepared_uid(claim) if claim is not None else ""
+            uids = ",".join(prepared_uids(claim)) if claim is not None else ""
             if claim is not None and not used:
                 await self._records.clear_mirror(holding)
                 holding.recorded = holding.uncertain = False
                 claim = await self._tell(claim, holding, node)
             if claim is not None:
-                holding.asked = await self._let_answer(claim, node, uid)
+                holding.asked = await self._let_answer(claim, node, uids)
                 return
         except NotFound:
             if not holding.named:
@@ -135,14 +136,14 @@ class Releases:
         body = {**_as_given(claim), "status": status}
         return await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
-    async def _let_answer(self, claim: ResourceClaim, node: str, uid: str) -> int:
+    async def _let_answer(self, claim: ResourceClaim, node: str, uids: str) -> int:
         """From now on the node plugin may answer. Returns the claim's resourceVersion.
 
         The answer to an earlier question, of a pod that was not the last one, may just have removed all marks.
         """
         meta = claim.metadata
         if not is_asked(claim) or owing(claim) != node:
-            marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, uid)}
+            marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, uids)}
             body = {"metadata": {**_as_given(claim)["metadata"], **marked}}
             claim = await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
         return int(claim.metadata.resource_version)

@@ -23,7 +23,7 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import is_record, owing, prepared_uid, released, with_allocation
+from parley.control.receipts import is_record, owing, prepared_uid, prepared_uids, released, with_allocation
 from parley.control.standin import driver_of_record, is_stand_in, stands_for
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
@@ -194,6 +194,7 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
         leaving=True,
         releasing=True,
         owed=[owing(claim)],
+        shown_by=prepared_uids(claim),
     )
     _take_over(cluster, ledger, drivers, holding)
     return holding

@@ -9,7 +9,7 @@ import asyncio
 from parley.api.models import ResourceClaim
 from parley.api.names import CLAIM_UID_ANNOTATION, RELEASING_FROM_ANNOTATION, RELEASING_LABEL
 from parley.api.resources import CLAIMS
-from parley.control.receipts import is_record, owing, prepared_uid
+from parley.control.receipts import is_record, owing, prepared_uids
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.reflector import Reflector
 from parley.simulate.kubelet import Kubelets
@@ -50,8 +50,10 @@ class NodePlugins:
         self._asked.clear()
 
     async def _answer(self, claim: ResourceClaim) -> None:
-        node, uid = owing(claim), prepared_uid(claim)
-        if not node or not uid or node in self._kubelets.stopped or (node, uid) in self._kubelets.prepared:
+        node, uids = owing(claim), prepared_uids(claim)
+        if not node or not all(uids) or node in self._kubelets.stopped:
+            return
+        if any((node, uid) in self._kubelets.prepared for uid in uids):
             return
         meta, annotations = claim.metadata, {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
         marks = {"labels": {RELEASING_LABEL: None}, "annotations": annotations}

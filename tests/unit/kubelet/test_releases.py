@@ -124,6 +124,19 @@ async def test_what_is_prepared_gets_it_when_it_is_unprepared(
         assert await receipt(client) is False
 
 
+@pytest.mark.parametrize("uids", ["{},u2", "u2,{}"])
+async def test_a_claim_that_was_made_anew_is_known_by_each_of_its_uids(
+    client: Client, node: PortNode, plugin: Preparation, uids: str
+) -> None:
+    claim = await node.claim("a", 7)
+    await plugin.prepare(claim)
+    await asked(client, uids.format(claim.uid))
+    async with answering(client, plugin):
+        assert await still_waiting(client)
+        await plugin.unprepare(claim)
+        assert await receipt(client) is False
+
+
 async def test_half_an_unprepare_gives_no_receipt(client: Client, node: PortNode) -> None:
     driver, claim = Ports(), await node.claim("a", 7)
     plugin = node.plugin(driver)

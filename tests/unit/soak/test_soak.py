@@ -57,6 +57,8 @@ FOUND = {
     "a reservation that was taken out was taken for one that stands": (9001, 136),
     "what was recorded in a claim that was made anew stayed when its device was given away": (5002, 67),
     "the simulated scheduler took claims that were deleted meanwhile for none": (5003, 75),
+    "a pod that its scheduler had asked about long before it was seen was never asked about again": (7002, 10),
+    "a node was asked about the claim that a pod had first, not about the one that was made anew": (7001, 6),
     "a pod was bound with what a late write cleared": (5005, 77),
     "a late question to a node was never answered": (5005, 59),
     "a pod waited behind one whose scheduler left the free node out": (5201, 13),

@@ -222,6 +222,9 @@ class ExtenderDoor:
     def seen(self, pod: Pod) -> None:
         """The pod came or changed in any way: a bind may wait for its status."""
         self._news.tell(_key(pod))
+        if self._unknown.turned_up(pod) and not pod.spec.node_name:
+            self._rejections.unasked(pod)
+            self._pods.look_again(_key(pod))
 
     def busy_with(self, pod: Pod) -> bool:
         """Whether the pod is just being bound; if so, that hears of the news."""

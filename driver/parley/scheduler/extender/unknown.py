@@ -1,10 +1,12 @@
 """Pods that a scheduler asks about and the cache does not have: news of them are late, or they are gone already.
 
 They are answered like any. But nobody will ever tell that a pod is gone which was gone before it was asked
-about: so what is remembered of such a pod is forgotten after a while, unless the cache has it by then.
+about: so what is remembered of such a pod is forgotten after a while, unless the cache has it by then. One that
+turns up later was told something that nobody remembers: its scheduler has to be made to ask again.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
@@ -12,7 +14,10 @@ from parley.control.cluster import Cluster, reference
 from parley.sdk import PodReference
 
 FORGET_SECONDS = 30.0
-"""More than news of a pod take, unless the API server is out of reach; then its scheduler asks again."""
+"""More than news of a pod take, unless the API server is out of reach."""
+
+_MOST = 8192
+"""So many pods are known to have been forgotten."""
 
 
 class UnknownPods:
@@ -22,6 +27,7 @@ class UnknownPods:
         self._cluster = cluster
         self._forget = forget
         self._asked: dict[PodReference, asyncio.TimerHandle] = {}
+        self._forgotten: OrderedDict[PodReference, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -40,10 +46,22 @@ class UnknownPods:
         known = self._cluster.pod((pod.metadata.namespace, pod.metadata.name))
         return known is not None and known.metadata.uid != pod.metadata.uid
 
+    def turned_up(self, pod: Pod) -> bool:
+        """Whether the pod, which the cache has, was forgotten; tells so once."""
+        user = reference(pod)
+        if user not in self._forgotten:
+            return False
+        del self._forgotten[user]
+        return True
+
     def _look(self, user: PodReference) -> None:
         del self._asked[user]
-        if not self._is_known(user):
-            self._forget(user)
+        if self._is_known(user):
+            return
+        self._forget(user)
+        self._forgotten[user] = None
+        if len(self._forgotten) > _MOST:
+            self._forgotten.popitem(last=False)
 
     def _is_known(self, user: PodReference) -> bool:
         pod = self._cluster.pod((user.namespace, user.name))
