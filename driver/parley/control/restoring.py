@@ -148,6 +148,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         return None
     node, allocation = found
     class_ = cluster.class_(claim.spec.resource_class_name)
+    shown = mirror is not None and mirror.status.allocation is not None
     holding = Holding(
         uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
         namespace=meta.namespace,
@@ -163,7 +164,9 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         immediate=claim.spec.allocation_mode == "Immediate",
         outside=driver not in drivers,
         node_part=_node_part(mirror, class_),
-        recorded=mirror is not None and mirror.status.allocation is not None,
+        recorded=shown,
+        # its mirror may have shown it to a node before somebody cleared it, or an earlier leader's write may be late
+        uncertain=bool(users) and not shown and not is_stand_in(claim),
     )
     if not holding.outside:
         holding.owed = [owing(claim)] if owing(claim) else []

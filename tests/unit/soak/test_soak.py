@@ -59,6 +59,7 @@ FOUND = {
     "the simulated scheduler took claims that were deleted meanwhile for none": (5003, 75),
     "a pod that its scheduler had asked about long before it was seen was never asked about again": (7002, 10),
     "a node was asked about the claim that a pod had first, not about the one that was made anew": (7001, 6),
+    "what a mirror had shown before it was cleared was forgotten with the controller": (7003, 10),
     "a pod was bound with what a late write cleared": (5005, 77),
     "a late question to a node was never answered": (5005, 59),
     "a pod waited behind one whose scheduler left the free node out": (5201, 13),
