@@ -137,5 +137,5 @@ async def test_nobody_else_makes_a_device_count_as_taken(cluster: Cluster, team:
     cluster.kubectl("create", "role", "editor", "--verb=create", "--resource=resourceclaims.parley.dev", *here)
     cluster.kubectl("create", "rolebinding", "editor", "--role=editor", "--user=editor", *here)
     async with HttpClient.from_kubeconfig(str(cluster.kubeconfig_for("editor"))) as editor:
-        with pytest.raises(Forbidden, match="leave them out, or grant the verb allocate"):
+        with pytest.raises(Forbidden, match="leave them as they are, or grant the verb allocate"):
             await editor.create(CLAIMS.untyped(), body, team.name)
