@@ -54,7 +54,7 @@ def cut_off_at_its_writes(proxy: Proxy) -> asyncio.Event:
     def judge(method: str, path: str) -> Fate:
         matching = {pattern for pattern in HELD if re.match(pattern, f"{method} {path}")}
         missing.difference_update(matching)
-        if not missing:
+        if not missing and not complete.is_set():
             proxy.shut()
             complete.set()
         return Fate(held=True) if matching else FAIR
