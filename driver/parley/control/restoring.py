@@ -165,7 +165,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         outside=driver not in drivers,
         node_part=_node_part(mirror, class_),
         recorded=shown,
-        # its mirror may have shown it to a node before somebody cleared it, or an earlier leader's write may be late
+        # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
         uncertain=bool(users) and not shown and not is_stand_in(claim),
     )
     if not holding.outside:
