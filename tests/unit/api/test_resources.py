@@ -24,7 +24,7 @@ def test_what_is_wrong_otherwise_is_told() -> None:
 
 
 def test_of_a_claim_that_is_large_nobody_makes_objects_of_the_parameters() -> None:
-    many = {"a": [[[[]]]] * 50_000}
+    many: dict[str, object] = {"a": [[[[]]]] * 50_000}
     body = {"metadata": {"name": "c"}, "spec": {"resourceClassName": "gpu", "parameters": many}}
 
     claim = CLAIMS.decode(orjson.dumps(body))
