@@ -8,16 +8,19 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.cluster import starting
 from tests.cluster.patience import PatientClient
 from tests.cluster.proxy import Proxy
 from tests.cluster.starting import DEPLOY, directory, require_machine
 
+from parley.cli.permissions import account_name, permissions
 from parley.devcluster import Cluster
 from parley.devcluster.parley import CONTROLLER, NAMESPACE, install
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 
+TOKENS = "tokens.parley.dev"
 CRDS = Path(__file__).parents[2] / "crds"
 
 
@@ -54,6 +57,13 @@ def workplace() -> Iterator[Cluster]:
 def controller_account(workplace: Cluster) -> Path:
     """The kubeconfig of the controller's service account."""
     return workplace.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+
+
+@pytest.fixture(scope="session")
+def driver_account(workplace: Cluster) -> Path:
+    """The kubeconfig of the account of a standalone driver for tokens, made as the documentation says."""
+    workplace.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions(TOKENS, NAMESPACE)))
+    return workplace.kubeconfig_for_service_account(NAMESPACE, account_name(TOKENS))
 
 
 @pytest.fixture

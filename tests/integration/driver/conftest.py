@@ -7,20 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.cluster.load import Bindings
 from tests.cluster.namespace import Namespace
 from tests.cluster.proxy import Proxy
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes
 
-from parley.cli.permissions import account_name, permissions
 from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE
 from parley.kube.client import Client
 
 NODES = 3
-DRIVER = "tokens.parley.dev"
 COMMAND = ("controller", "--driver", "device")
 
 
@@ -29,13 +25,6 @@ def cluster(workplace: Cluster) -> Iterator[Cluster]:
     """The control plane, with nodes."""
     with fake_nodes(workplace, NODES):
         yield workplace
-
-
-@pytest.fixture(scope="session")
-def driver_account(workplace: Cluster) -> Path:
-    """The kubeconfig of the account of a driver outside of the controller, made as the documentation says."""
-    workplace.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions(DRIVER, NAMESPACE)))
-    return workplace.kubeconfig_for_service_account(NAMESPACE, account_name(DRIVER))
 
 
 @pytest.fixture

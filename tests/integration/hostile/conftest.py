@@ -43,10 +43,9 @@ async def controllers(cluster: Cluster, controller_account: Path) -> AsyncIterat
 
 
 @pytest.fixture
-async def drivers(cluster: Cluster) -> AsyncIterator[Replicas]:
+async def drivers(cluster: Cluster, driver_account: Path) -> AsyncIterator[Replicas]:
     """The driver for tokens, outside of the controller; none runs yet."""
-    account = cluster.kubeconfig_for_service_account(NAMESPACE, "parley-driver")
-    async with Replicas(cluster, account, ("driver", "run", "tokens"), "driver restored") as none_yet:
+    async with Replicas(cluster, driver_account, ("driver", "run", "tokens"), "driver restored") as none_yet:
         yield none_yet
 
 
@@ -73,6 +72,7 @@ async def mallory(cluster: Cluster, admin: Client, team: Namespace) -> AsyncIter
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
         subject = {"kind": "ServiceAccount", "name": "mallory", "namespace": name}
         api.post(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "mallory"}})
+        # with the verb allocate, too: what the policies on mirrors keep out gets through here
         rules = [{"apiGroups": [GROUP], "resources": ["resourceclaims", "resourceclaimtemplates"], "verbs": ["*"]}]
         api.post(f"{rbac}/roles", {"metadata": {"name": "parley"}, "rules": rules})
         for kind, role in (("ClusterRole", "edit"), ("Role", "parley")):
@@ -89,7 +89,7 @@ async def plugin(cluster: Cluster, tmp_path: Path) -> AsyncIterator[asyncio.subp
     """The node plugin's program of the first node, with the account of the DaemonSet and without a kubelet."""
     (tmp_path / "devices.yaml").write_text("devices: []")
     arguments = {
-        "kubeconfig": cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN),
+        "kubeconfig": cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=NODES[0]),
         "node-name": NODES[0],
         "config": tmp_path / "devices.yaml",
         "plugins-dir": tmp_path / "p",
