@@ -24,6 +24,7 @@ from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import driver_of_record, is_stand_in
+from parley.kube.cache import identity
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
@@ -143,8 +144,8 @@ class Claims:
             return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
         if mirror is not None and not self._mine(claim, mirror):
             return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
-        if mirror is None and (words := self._cluster.refusals.of("ResourceClaim", _key(claim))):
-            return reasons.WRITE_REFUSED, mirror_refused("ResourceClaim", *_key(claim), words)
+        if mirror is None and (words := self._cluster.refusals.of("ResourceClaim", identity(claim).key)):
+            return reasons.WRITE_REFUSED, mirror_refused("ResourceClaim", *identity(claim).key, words)
         if class_.driver_name not in self._drivers:
             return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
         try:
@@ -232,7 +233,3 @@ class Claims:
         meta, status = mirror.metadata, mirror.status
         held = self._ledger.of_claim(meta.namespace, meta.name)
         return status.allocation is not None and not status.reserved_for and held is None
-
-
-def _key(claim: ResourceClaim) -> Key:
-    return claim.metadata.namespace, claim.metadata.name

@@ -32,13 +32,10 @@ from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
-from parley.negotiation.waiting import Helps, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
 from parley.sdk import PermanentError, PodReference, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-
-UP_TO_DATE_SECONDS = 60.0
-"""So old may be what is told of a waiting claim about nodes on which something changed that does not help it."""
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""

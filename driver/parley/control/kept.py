@@ -29,6 +29,7 @@ from parley.api.builtin import (
     ExactRequest,
     ObjectMeta,
     OpaqueConfig,
+    OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
@@ -87,7 +88,12 @@ def pod(whole: Pod) -> Pod:
 _NONE, _UNKNOWN, _BARE = PodSpec(), PodStatus(), ObjectMeta()
 
 
-def _metadata(whole: ObjectMeta) -> ObjectMeta:
+def _metadata(
+    whole: ObjectMeta,
+    annotations: dict[str, str] = _BARE.annotations,
+    finalizers: list[str] = _BARE.finalizers,
+    owner_references: list[OwnerReference] = _BARE.owner_references,
+) -> ObjectMeta:
     return ObjectMeta(
         name=whole.name,
         namespace=intern(whole.namespace),
@@ -96,9 +102,9 @@ def _metadata(whole: ObjectMeta) -> ObjectMeta:
         creation_timestamp=whole.creation_timestamp,
         deletion_timestamp=whole.deletion_timestamp,
         labels=_BARE.labels,
-        annotations=_BARE.annotations,
-        finalizers=_BARE.finalizers,
-        owner_references=_BARE.owner_references,
+        annotations=annotations,
+        finalizers=finalizers,
+        owner_references=owner_references,
     )
 
 
@@ -154,17 +160,11 @@ _NO_SPEC, _NO_STATUS = BuiltinClaimSpec(), BuiltinClaimStatus()
 
 def _claim_metadata(whole: ObjectMeta) -> ObjectMeta:
     entry = whole.annotations.get(POD_CLAIM_NAME_ANNOTATION)
-    return ObjectMeta(
-        name=whole.name,
-        namespace=intern(whole.namespace),
-        uid=whole.uid,
-        resource_version=whole.resource_version,
-        creation_timestamp=whole.creation_timestamp,
-        deletion_timestamp=whole.deletion_timestamp,
-        labels=_BARE.labels,
-        annotations={POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _BARE.annotations,
-        finalizers=whole.finalizers or _BARE.finalizers,
-        owner_references=whole.owner_references or _BARE.owner_references,
+    return _metadata(
+        whole,
+        {POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _BARE.annotations,
+        whole.finalizers or _BARE.finalizers,
+        whole.owner_references or _BARE.owner_references,
     )
 
 

@@ -5,6 +5,8 @@ exists for the receipt alone; it tells from its creation on what was allocated. 
 receipt is the node plugin's affair (`parley_kubelet.releases`).
 """
 
+from collections.abc import Iterable
+
 import orjson
 from pydantic import ValidationError
 
@@ -66,9 +68,9 @@ def released(record: ResourceClaim) -> str:
     return record.metadata.annotations.get(RELEASED_CLAIM_ANNOTATION, record.metadata.name)
 
 
-def noted(node: str, uids: str) -> dict[str, str]:
-    """The annotations: which node, and what was prepared there, separated by commas."""
-    return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: uids}
+def noted(node: str, uids: Iterable[str]) -> dict[str, str]:
+    """The annotations: which node, and what was prepared there."""
+    return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: ",".join(dict.fromkeys(uids))}
 
 
 def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Body:
@@ -87,7 +89,7 @@ def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Bo
             "name": record_name(holding.uid),
             "namespace": holding.namespace,
             "labels": {GENERATED_LABEL: holding.entry, RELEASE_RECORD_LABEL: "true"},
-            "annotations": {**noted(node, ",".join(dict.fromkeys((holding.uid, *holding.shown_by)))), **written},
+            "annotations": {**noted(node, (holding.uid, *holding.shown_by)), **written},
         },
         "spec": spec,
     }

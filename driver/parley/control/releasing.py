@@ -9,7 +9,7 @@ A node that is gone, or marked as out of service, owes nothing. What is free whe
 `giving_back` to do; drivers outside of the controller decide for themselves when they hand something on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -81,7 +81,7 @@ class Releases:
         node = holding.owed[0]
         try:
             claim = await self._noted(holding, node)
-            uids = ",".join(prepared_uids(claim)) if claim is not None else ""
+            uids = prepared_uids(claim) if claim is not None else ()
             if claim is not None and not used:
                 await self._records.clear_mirror(holding)
                 holding.recorded = holding.uncertain = False
@@ -106,7 +106,7 @@ class Releases:
         if mirror is None:
             return None
         known = {"resourceVersion": claim.metadata.resource_version} if claim is not None else {}
-        body = {"metadata": {**known, "annotations": noted(node, mirror.metadata.uid)}}
+        body = {"metadata": {**known, "annotations": noted(node, (mirror.metadata.uid,))}}
         return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace)
 
     async def _create(self, holding: Holding, node: str) -> ResourceClaim:
@@ -136,7 +136,7 @@ class Releases:
         body = {**_as_given(claim), "status": status}
         return await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
 
-    async def _let_answer(self, claim: ResourceClaim, node: str, uids: str) -> int:
+    async def _let_answer(self, claim: ResourceClaim, node: str, uids: Sequence[str]) -> int:
         """From now on the node plugin may answer. Returns the claim's resourceVersion.
 
         The answer to an earlier question, of a pod that was not the last one, may just have removed all marks.

@@ -19,6 +19,9 @@ Topic = tuple[str, ...]
 Helps = Callable[[Collection[str]], bool]
 """Whether what changed on these nodes, and nowhere else, may help those who wait in a line."""
 
+UP_TO_DATE_SECONDS = 60.0
+"""So old may be what those who wait were told about nodes on which something changed that does not help them."""
+
 _ARRIVED = itemgetter(0)
 
 

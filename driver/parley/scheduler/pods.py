@@ -9,14 +9,11 @@ from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.podclaims import NODES, Topic
 from parley.kube.queue import WorkQueue
-from parley.negotiation.waiting import Helps, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.revisions import Revisions
 from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
-
-UP_TO_DATE_SECONDS = 60.0
-"""So old may be what a waiting pod's user is told about nodes on which something changed that does not help it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from parley.api.resources import NODES
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.driver import DeviceRequest
-from parley.scheduler.pods import UP_TO_DATE_SECONDS
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS
 from parley.sdk import Answer
 
 Play = Callable[[Any], None]

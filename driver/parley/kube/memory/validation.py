@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import orjson
 
 from parley.api import builtin
 from parley.api.resources import Resource
@@ -23,7 +22,7 @@ def check(resource: Resource[Any], traits: Traits, old: Json | None, new: Json) 
     _check_types(new["metadata"])
     wrong: list[Fault] = []
     if traits.schema is not None:
-        traits.schema(_without_text(new), None, wrong)
+        traits.schema(new, None, wrong)
     named = naming.faults(old["metadata"] if old else None, new["metadata"], custom=traits.custom)
     faults = [*named, *wrong]
     if any(fault.blocking for fault in wrong):
@@ -39,12 +38,3 @@ def _check_types(meta: Json) -> None:
         msgspec.convert(meta, builtin.ObjectMeta)
     except msgspec.ValidationError as error:
         raise bad_request(f"the object provided is unrecognized (metadata: {error})") from None
-
-
-def _without_text(value: Any) -> Any:
-    """The value with an empty object for each text that nobody looks into."""
-    if isinstance(value, dict):
-        return {name: _without_text(child) for name, child in value.items()}
-    if isinstance(value, list):
-        return [_without_text(child) for child in value]
-    return {} if isinstance(value, orjson.Fragment) else value
