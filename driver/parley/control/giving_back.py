@@ -24,8 +24,8 @@ log = structlog.get_logger(__name__)
 
 
 class GivingBack:
-    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more, `freed`
-    is called with each holding that came free."""
+    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more, `left`
+    is called with each holding that a pod has left: it is free, or waits for a receipt (`releasing`)."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class GivingBack:
         records: Records,
         releases: Releases,
         close: Callable[[PodReference], Awaitable[None]],
-        freed: Callable[[Holding], None],
+        left: Callable[[Holding], None],
     ) -> None:
         self._cluster = cluster
         self._ledger = ledger
@@ -43,7 +43,7 @@ class GivingBack:
         self._records = records
         self._releases = releases
         self._close = close
-        self._freed = freed
+        self._left = left
 
     async def give_back(
         self,
@@ -64,12 +64,12 @@ class GivingBack:
         for holding in holdings:
             was_cleared = any(holding is other for other in cleared)
             if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on, cleared=was_cleared):
-                self._freed(holding)
+                self._left(holding)
 
     async def _leave(
         self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str], cleared: bool
     ) -> bool:
-        """Whether anything came free by it."""
+        """Whether the pod used it until now."""
         async with holding.lock:
             if pod.uid not in holding.pods:
                 return False
@@ -84,7 +84,7 @@ class GivingBack:
                 self._ledger.leave(holding, pod)
             elif holding.owed:
                 await self._hold_back(holding)
-                return await self._concluded(holding)
+                await self._concluded(holding)
             else:
                 await self._end(holding, departed=departed)
             return True
@@ -108,7 +108,7 @@ class GivingBack:
         async with holding.lock:
             ended = await self._concluded(holding)
         if ended:
-            self._freed(holding)
+            self._left(holding)
 
     async def _concluded(self, holding: Holding) -> bool:
         await self._releases.settle(holding)
@@ -148,7 +148,7 @@ class GivingBack:
         """Nobody uses the holding: it is recorded without users."""
         async with holding.lock:
             await self._end(holding, departed=False)
-        self._freed(holding)
+        self._left(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
         """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
@@ -221,4 +221,4 @@ class GivingBack:
             return
         if gone or claim.status.allocation is None:
             self._drop(holding)
-            self._freed(holding)
+            self._left(holding)

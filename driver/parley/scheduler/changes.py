@@ -85,11 +85,12 @@ class Changes:
         self._doors.native.wake(topic, nodes)
         self._immediate.wake(topic, nodes)
 
-    def freed(self, holding: Holding) -> None:
-        """What it held is free."""
-        driver = self._drivers.get(holding.driver)
-        local = driver is not None and driver.node_local
-        self.wake(("driver", holding.driver), _places(holding) if local else None)
+    def left(self, holding: Holding) -> None:
+        """A pod has left it: what it held is free, or waits for a receipt. Whoever waits for it looks again."""
+        if not holding.releasing:
+            driver = self._drivers.get(holding.driver)
+            local = driver is not None and driver.node_local
+            self.wake(("driver", holding.driver), _places(holding) if local else None)
         if holding.named:
             self.wake(("claim", holding.namespace, holding.claim))
             self._queues.claims.add((holding.namespace, holding.claim))

@@ -109,7 +109,7 @@ class Controller:
             records,
             releases,
             self._publisher.close,
-            lambda holding: self._changes.freed(holding),
+            lambda holding: self._changes.left(holding),
         )
         immediate = Immediate(
             self.cluster,

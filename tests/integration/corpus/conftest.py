@@ -3,6 +3,7 @@
 The nodes are objects only. The controller serves its metrics, which tell whether it was ever restarted or slow.
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -98,4 +99,4 @@ async def tenant(cluster: Cluster, team: Namespace) -> AsyncIterator[Tenant]:
         async with Tenant(kubeconfig, namespace) as sending:
             yield sending
     finally:
-        sweep(cluster, namespace)
+        await asyncio.to_thread(sweep, cluster, namespace)  # the nodes' receipts come from this event loop

@@ -291,6 +291,33 @@ def test_a_forced_deletion_of_a_named_claims_user_while_nobody_leads_is_seen(pla
     play(scenario)
 
 
+class SlowAnswers(AroundClient):
+    """The API server's answers to writes come seconds later than the changes by the watch."""
+
+    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+        answer = await request()
+        await asyncio.sleep(5)
+        return answer
+
+
+@pytest.mark.doors("native")
+def test_who_looks_while_a_receipt_is_asked_for_is_told_of_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        await world.crash()
+        world.kubelets.stop("a")
+        await world.force_delete("old")
+        await world.add_pod("new", claims=["disk"])
+        world.start_parley(SlowAnswers(world.server.client()))
+        await world.settle()
+        assert (await world.scheduling("new")).status.waiting_for == reasons.RELEASING
+
+    play(scenario)
+
+
 def test_an_immediate_claim_keeps_its_allocation_and_waits(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_device(world)
