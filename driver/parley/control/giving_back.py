@@ -5,20 +5,20 @@ itself; until its record says so, the holding stays in the ledger without users,
 holds for what a pod used that was deleted by force, until its node says that it is not prepared there any more.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
 
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster, Key, over, reference
-from parley.control.ledger import Holding, Ledger
+from parley.control.cluster import Key, over, reference
+from parley.control.ledger import Holding
 from parley.control.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
 from parley.control.releasing import Releases
+from parley.control.state import State
 from parley.kube.client import NotFound
 from parley.sdk import PodReference
-from parley.sdk.embedded import EmbeddedDriver
 
 log = structlog.get_logger(__name__)
 
@@ -29,17 +29,15 @@ class GivingBack:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         records: Records,
         releases: Releases,
         close: Callable[[PodReference], Awaitable[None]],
         left: Callable[[Holding], None],
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._records = records
         self._releases = releases
         self._close = close

@@ -10,7 +10,7 @@ controller, which allocate such claims by themselves.
 """
 
 import asyncio
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,13 +19,14 @@ from parley.api import reasons
 from parley.api.conditions import Said
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Cluster, Key
+from parley.control.cluster import Key
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.nowhere import nowhere, where
 from parley.control.podclaims import NODES, Topic
 from parley.control.records import Records
+from parley.control.state import State
 from parley.control.suitable import SuitableNodes
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
@@ -63,18 +64,16 @@ class Immediate:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
         queue: WorkQueue[Key],
         candidates: int = DEFAULT_CANDIDATES,
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back

@@ -31,6 +31,7 @@ from parley.api.selectors import selector_of
 from parley.control.cluster import Cluster, Key, done
 from parley.control.ledger import Ledger
 from parley.control.restoring import restore
+from parley.control.state import State
 from parley.drivers import built_in
 from parley.explain.faults import Unanswerable
 from parley.explain.times import moment
@@ -67,9 +68,7 @@ class World:
     says what could not be read, and `blind` are the kinds of which nothing was."""
 
     now: datetime
-    cluster: Cluster
-    ledger: Ledger
-    drivers: Mapping[str, EmbeddedDriver]
+    state: State
     pods: Mapping[Key, Pod]
     nodes: Sequence[Node]
     classes: Sequence[ResourceClass]
@@ -112,12 +111,11 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         for driver in drivers.values():
             if RESOURCE_SLICES in driver.driver.watches:
                 driver.observe(None, slice_)
-    restore(cluster, ledger, drivers)
+    state = State(cluster, ledger, drivers)
+    restore(state)
     return World(
         now,
-        cluster,
-        ledger,
-        drivers,
+        state,
         pods={_key(pod): pod for pod in reader.items(PODS)},
         nodes=reader.items(NODES),
         classes=reader.items(CLASSES),

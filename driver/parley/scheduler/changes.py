@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.cluster import Cluster, Key, done, over, reference
+from parley.control.cluster import Key, done, over, reference
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podclaims import NODES, ROOM, Topic
 from parley.control.podscheduling import Publisher
@@ -19,10 +19,10 @@ from parley.control.receipts import is_record, released
 from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.state import State
 from parley.kube.queue import WorkQueue
 from parley.scheduler.doors import Doors
 from parley.sdk import PodReference
-from parley.sdk.embedded import EmbeddedDriver
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
@@ -50,9 +50,7 @@ class Changes:
     def __init__(
         self,
         queues: Queues,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         doors: Doors,
         immediate: Immediate,
         giving_back: GivingBack,
@@ -60,9 +58,10 @@ class Changes:
         publisher: Publisher,
     ) -> None:
         self._queues = queues
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._doors = doors
         self._immediate = immediate
         self._giving_back = giving_back
@@ -191,7 +190,7 @@ class Changes:
         if (class_ := new or old) is None:
             return
         if old is None:
-            count_again(self._cluster, self._ledger, self._drivers, class_.metadata.name)
+            count_again(self._state, class_.metadata.name)
         self.wake(("class", class_.metadata.name))
         for claim in self._cluster.claims():
             if claim.spec.resource_class_name == class_.metadata.name:
@@ -204,7 +203,7 @@ class Changes:
                 self._releases.gone(old)
             self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
-                adopt_record(self._cluster, self._ledger, self._drivers, new)
+                adopt_record(self._state, new)
             self._queues.claims.add(key)
             if is_record(claim):
                 self._queues.claims.add((claim.metadata.namespace, released(claim)))

@@ -32,6 +32,7 @@ from parley.control.podscheduling import Publisher
 from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.restoring import restore
+from parley.control.state import State
 from parley.control.templates import Templates
 from parley.control.tombstones import Tombstones
 from parley.kube.client import ApiError, Client, OutcomeUnknown
@@ -99,22 +100,19 @@ class Controller:
         self._tombstones = Tombstones(recorder)
         self.cluster = Cluster(client, self._tombstones.heard)
         self._publisher = Publisher(client, queues.publications)
+        self._state = state = State(self.cluster, self.ledger, self._drivers)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
         releases = Releases(client, self.cluster, self.ledger, records, clock)
         giving_back = GivingBack(
-            self.cluster,
-            self.ledger,
-            self._drivers,
+            state,
             records,
             releases,
             self._publisher.close,
             lambda holding: self._changes.left(holding),
         )
         immediate = Immediate(
-            self.cluster,
-            self.ledger,
-            self._drivers,
+            state,
             allocator,
             records,
             giving_back,
@@ -123,9 +121,7 @@ class Controller:
         )
         self._claims = Claims(
             client,
-            self.cluster,
-            self.ledger,
-            self._drivers,
+            state,
             giving_back,
             releases,
             records,
@@ -134,9 +130,7 @@ class Controller:
         self._templates = Templates(client, self.cluster, recorder)
         doors = Doors(
             client,
-            self.cluster,
-            self.ledger,
-            self._drivers,
+            state,
             allocator,
             records,
             giving_back,
@@ -150,9 +144,7 @@ class Controller:
         self._door, self.extender = doors.native, doors.extender
         self._changes = Changes(
             queues,
-            self.cluster,
-            self.ledger,
-            self._drivers,
+            state,
             doors,
             immediate,
             giving_back,
@@ -224,7 +216,7 @@ class Controller:
         """Rebuild what is kept in memory, then look at everything once."""
         published = await self._published()
         # No await from here until changes are listened to: one in between would be lost.
-        self._door.unconfirmed = restore(self.cluster, self.ledger, self._drivers)
+        self._door.unconfirmed = restore(self._state)
         self._door.resume()
         for scheduling in published:
             for owner in scheduling.metadata.owner_references:

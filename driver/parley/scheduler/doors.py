@@ -1,13 +1,11 @@
 """The two doors, with what they share about pods. A pod is the extender's until it is bound, or it is native."""
 
-from collections.abc import Mapping
-
 from parley.control.allocation import Allocator
-from parley.control.cluster import Cluster, Key
+from parley.control.cluster import Key
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Ledger
 from parley.control.metrics import Metrics
 from parley.control.records import Records
+from parley.control.state import State
 from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.kube.queue import WorkQueue
@@ -19,7 +17,6 @@ from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods
 from parley.scheduler.talks import Talks
 from parley.scheduler.telling import Telling
-from parley.sdk.embedded import EmbeddedDriver
 
 
 class Doors:
@@ -28,9 +25,7 @@ class Doors:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
@@ -41,16 +36,14 @@ class Doors:
         scope: Scope,
         metrics: Metrics,
     ) -> None:
-        pods = Pods(cluster, telling, queue)
-        talks = Talks(cluster, ledger, records, pods, candidates)
-        placing = Placing(client, cluster, ledger, drivers, allocator, records, giving_back, pods, talks)
-        negotiator = Negotiator(cluster, ledger, drivers, pods, talks, placing, candidates)
+        pods = Pods(state.cluster, telling, queue)
+        talks = Talks(state, records, pods, candidates)
+        placing = Placing(client, state, allocator, records, giving_back, pods, talks)
+        negotiator = Negotiator(state, pods, talks, placing, candidates)
         self.extender = (
             ExtenderDoor(
                 client,
-                cluster,
-                ledger,
-                drivers,
+                state,
                 placing,
                 pods,
                 scope,
@@ -64,9 +57,7 @@ class Doors:
         )
         self.native = NativeDoor(
             client,
-            cluster,
-            ledger,
-            drivers,
+            state,
             allocator,
             records,
             giving_back,

@@ -1,17 +1,18 @@
 """A pod's place: allocate on the selected node, or offer nodes to the scheduler; record it, or give it back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.cluster import Cluster, Key, done, reference
+from parley.control.cluster import Key, done, reference
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.mirror import is_offer
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
+from parley.control.state import State
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods
@@ -19,7 +20,6 @@ from parley.scheduler.questions import Question, excess, question
 from parley.scheduler.talks import Talks
 from parley.sdk import PermanentError
 from parley.sdk.checks import BadParameters
-from parley.sdk.embedded import EmbeddedDriver
 
 
 class Placing:
@@ -28,9 +28,7 @@ class Placing:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
@@ -38,9 +36,9 @@ class Placing:
         talks: Talks,
     ) -> None:
         self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back

@@ -12,12 +12,12 @@ from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
-from parley.control.cluster import Cluster, Key, reference
-from parley.control.ledger import Ledger
+from parley.control.cluster import Key, reference
 from parley.control.podclaims import PodClaim, Topic
 from parley.control.podscheduling import Asked
 from parley.control.records import Records
 from parley.control.standin import is_stand_in
+from parley.control.state import State
 from parley.negotiation.answers import (
     Answer,
     Answers,
@@ -68,9 +68,9 @@ class Failure:
 class Talks:
     """All talks. They are kept in the pods' attempts, so that they end with them."""
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, records: Records, pods: Pods, candidates: int) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
+    def __init__(self, state: State, records: Records, pods: Pods, candidates: int) -> None:
+        self._cluster = state.cluster
+        self._ledger = state.ledger
         self._records = records
         self._pods = pods
         self._candidates = candidates

@@ -5,16 +5,16 @@ There is one at a time for a pod, with a time limit below the scheduler's, after
 fails, all that it allocated is given back once it is certain that the pod is not bound.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster, Key, over, reference
+from parley.control.cluster import Key, over, reference
 from parley.control.gathering import gather
-from parley.control.ledger import Ledger
 from parley.control.podclaims import PodClaim
+from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.states import ClaimState
 from parley.scheduler.extender.holds import Holds
@@ -26,7 +26,6 @@ from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import excess, question
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 log = structlog.get_logger(__name__)
 
@@ -46,18 +45,17 @@ class Binder:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         placing: Placing,
         pods: Pods,
         holds: Holds,
         news: News,
         posting: Posting,
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._placing = placing
         self._pods = pods
         self._holds = holds
@@ -116,7 +114,7 @@ class Binder:
             if pod is not None and pod.metadata.uid == user.uid:
                 if over(pod) or pod.spec.node_name:
                     raise Refused("the pod has ended, is being deleted, or is bound already")
-                claims = gather(self._cluster, self._ledger, self._drivers, pod)
+                claims = gather(self._state, pod)
                 try:
                     waits = await self._step(key, pod, claims, node)
                 except (Conflict, Busy):

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.cluster import Cluster, Key, over
-from parley.control.ledger import Ledger
+from parley.control.cluster import Key, over
 from parley.control.metrics import Metrics
 from parley.control.podclaims import PodClaim, Problem
+from parley.control.state import State
 from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.scheduler.candidates import CandidateNodes, common_nodes
@@ -31,7 +31,6 @@ from parley.scheduler.pods import Pods, now
 from parley.scheduler.questions import have_preferences, scores
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 BEST_SCORE = 10
 """What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
@@ -48,9 +47,7 @@ class ExtenderDoor:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         placing: Placing,
         pods: Pods,
         scope: Scope,
@@ -59,20 +56,20 @@ class ExtenderDoor:
         negotiate: NegotiateAmong,
         metrics: Metrics,
     ) -> None:
-        self._cluster = cluster
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._drivers = state.drivers
         self._pods = pods
         self._scope = scope
         self._backed = Backed()
         self._sets = NodeSets()
-        self._holds = Holds(ledger.limits, lambda: pods.wake(HELD))
+        self._holds = Holds(state.ledger.limits, lambda: pods.wake(HELD))
         self._news = News()
         self._posting = Posting(client, clock)
-        self._judge = Judge(cluster, ledger, drivers, pods, self._holds, candidates)
-        self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
+        self._judge = Judge(state, pods, self._holds, candidates)
+        self._binder = Binder(state, placing, pods, self._holds, self._news, self._posting)
         self._negotiate = negotiate
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
-        self._unknown = UnknownPods(cluster, self._never_there)
+        self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
@@ -81,7 +78,7 @@ class ExtenderDoor:
             "bind": self._bind,
         }
         self._seconds = {verb: metrics.extender_seconds.labels(verb) for verb in self._verbs}
-        cluster.observe(DEVICE_CLASSES, self._device_class_changed)
+        state.cluster.observe(DEVICE_CLASSES, self._device_class_changed)
 
     @property
     def verbs(self) -> Sequence[str]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import Cluster, reference
-from parley.control.ledger import Ledger
+from parley.control.cluster import reference
 from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.control.state import State
 from parley.negotiation.rounds import FIRST_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.states import ClaimState
@@ -22,7 +22,6 @@ from parley.scheduler.prospects import prospects
 from parley.scheduler.questions import Question, ask, excess, have_preferences, question, scores, units
 from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 HELD: Topic = ("held",)
 """Something that a pod was told is taken, or will not be."""
@@ -60,16 +59,15 @@ class Judge:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         pods: Pods,
         holds: Holds,
         candidates: int,
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._pods = pods
         self._holds = holds
         self._candidates = candidates
@@ -79,7 +77,7 @@ class Judge:
 
         `choosy`: its scheduler has preferences, so that it is worth asking about more than the first few nodes.
         """
-        claims = expected_claims(self._cluster, self._ledger, self._drivers, pod)
+        claims = expected_claims(self._state, pod)
         if why := unserved(pod, claims):
             topics = foreign_topics(pod, claims)
             return Verdict(problem=Problem(reasons.OTHER_SCHEDULER, why, topics), line=pod.metadata.uid)
@@ -97,7 +95,7 @@ class Judge:
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
         """All of the nodes that will do as things stand, whatever others were told."""
-        claims = expected_claims(self._cluster, self._ledger, self._drivers, pod)
+        claims = expected_claims(self._state, pod)
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unserved(pod, claims) or any(c.problem is not None or c.outside for c in claims):
             return frozenset()

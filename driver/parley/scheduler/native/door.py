@@ -5,20 +5,20 @@ It reads caches and ledger, decides at once (no await between looking and holdin
 on the way is raised, and the queue calls again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
-from parley.control.cluster import Cluster, Key, done, over, reference
+from parley.control.cluster import Key, done, over, reference
 from parley.control.gathering import gather
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Ledger
 from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.control.records import Records
 from parley.control.restoring import adopt
+from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
@@ -29,7 +29,6 @@ from parley.scheduler.pods import KeptOut, Pods
 from parley.scheduler.talks import Talks
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 
 class OtherDoor(Protocol):
@@ -48,9 +47,7 @@ class NativeDoor:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
@@ -61,9 +58,10 @@ class NativeDoor:
         other: OtherDoor | None = None,
     ) -> None:
         self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back
@@ -126,7 +124,7 @@ class NativeDoor:
             return
         if self._other is not None and self._other.busy_with(pod):
             return
-        claims = gather(self._cluster, self._ledger, self._drivers, pod)
+        claims = gather(self._state, pod)
         self._telling.looked_at(pod, ours=bool(claims))
         if self._other is not None and not pod.spec.node_name and self._other.owns(pod):
             await self._other.look(key, pod, claims)
@@ -243,7 +241,7 @@ class NativeDoor:
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         for claim in claims:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
-                adopt(self._cluster, self._ledger, self._drivers, claim.mirror, outside=True)
+                adopt(self._state, claim.mirror, outside=True)
 
     async def _take_back(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
         await self._placing.check_current(pod)

@@ -1,12 +1,12 @@
 """One pod's negotiation: propose candidates, hear the drivers, and decide on a node, or on what to wait for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import Cluster, Key, reference
-from parley.control.ledger import Ledger
+from parley.control.cluster import Key, reference
 from parley.control.podclaims import NODES, PodClaim
+from parley.control.state import State
 from parley.negotiation.answers import in_words
 from parley.negotiation.rounds import FIRST_CANDIDATES, MAX_CANDIDATES, Outcome, negotiate
 from parley.negotiation.selection import select
@@ -20,7 +20,6 @@ from parley.scheduler.questions import Question, ask, excess, have_preferences, 
 from parley.scheduler.talks import Failure, Talks
 from parley.scheduler.unviable import bad_parameters, beyond_limit, class_topics, nothing_viable, waiting_line
 from parley.sdk.checks import BadParameters
-from parley.sdk.embedded import EmbeddedDriver
 
 
 class Negotiator:
@@ -28,17 +27,15 @@ class Negotiator:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         pods: Pods,
         talks: Talks,
         placing: Placing,
         candidates: int,
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._pods = pods
         self._talks = talks
         self._placing = placing
