@@ -22,7 +22,8 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.leased import LeasedClient
 from parley.kube.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
-from parley.scheduler.controller import Controller, Settings
+from parley.scheduler.controller import Controller
+from parley.scheduler.settings import Settings
 from parley.sdk import Allocation, Device
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock

@@ -7,6 +7,8 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
 from parley.control.cluster import Key, done, reference
+from parley.control.decide import Blocked, admit
+from parley.control.demand import Demand
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding
 from parley.control.mirror import is_offer
@@ -16,10 +18,8 @@ from parley.control.state import State
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods
-from parley.scheduler.questions import Question, excess, question
 from parley.scheduler.talks import Talks
 from parley.sdk import PermanentError
-from parley.sdk.checks import BadParameters
 
 
 class Placing:
@@ -36,9 +36,9 @@ class Placing:
         talks: Talks,
     ) -> None:
         self._client = client
+        self._state = state
         self._cluster = state.cluster
         self._ledger = state.ledger
-        self._drivers = state.drivers
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back
@@ -46,12 +46,12 @@ class Placing:
         self._talks = talks
 
     async def allocate(
-        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, node: str, *, offered: bool
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
     ) -> bool:
         """Drivers inside allocate on the node, those outside are told to; returns whether none failed."""
-        inside = [claim for claim in claims if claim.entry in asked.drivers and not claim.outside]
+        inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.outside]
         try:
-            await self._allocator.allocate(pod, inside, asked.requests, node, offered=offered)
+            await self._allocator.allocate(pod, inside, demand.requests, node, offered=offered)
         except Aborted:
             self._pass_on(pod, inside)
             raise
@@ -62,8 +62,8 @@ class Placing:
             return False
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
-        if asked.outside:
-            self._talks.select(key, pod, asked, node)
+        if demand.outside:
+            self._talks.select(key, pod, demand, node)
             return True
         self._allocator.join(pod, claims)
         self._pods.leave_line(key)
@@ -142,11 +142,11 @@ class Placing:
             )
 
     async def offer(
-        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]
     ) -> None:
         """Let the scheduler choose among the nodes."""
         attempt = self._pods.attempt(pod)
-        written = await self._records.offer(claims, asked.drivers, nodes)
+        written = await self._records.offer(claims, demand.drivers, nodes)
         if not all(m.status.allocation is not None and is_offer(m.status.allocation) for m in written):
             for mirror in written:
                 await self._records.clear(mirror)
@@ -169,19 +169,15 @@ class Placing:
         ):
             return
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
-        try:
-            asked = question(self._drivers, reference(pod), offered)
-        except BadParameters as error:
-            await self._withdraw(pod, offered, str(error))
-            return
-        over = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, offered)
         if not all(chosen in claim.offered_nodes for claim in offered):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
-        elif over is not None:
-            await self._withdraw(pod, offered, over.message)
-        elif any(claim.outside or claim.offered_by != asked.drivers[claim.entry] for claim in offered):
+            return
+        demand = admit(self._state, reference(pod), offered)
+        if isinstance(demand, Blocked):
+            await self._withdraw(pod, offered, demand.problem.message)
+        elif any(claim.outside or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
             await self._withdraw(pod, offered, "the driver of the class is another one now")
-        elif not await self.allocate(key, pod, claims, asked, chosen, offered=True):
+        elif not await self.allocate(key, pod, claims, demand, chosen, offered=True):
             self._pods.attempt(pod).offered = (chosen,)
             await self._records.decline(offered, f"nothing is left on node {chosen}")
 

@@ -7,6 +7,7 @@ from itertools import count
 
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
+from parley.control.decide import Blocked
 from parley.control.podclaims import NODES, Topic
 from parley.kube.queue import WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
@@ -146,15 +147,12 @@ class Pods:
         self,
         key: Key,
         pod: Pod,
-        code: str,
-        message: str,
-        line: Hashable,
-        topics: Sequence[Topic],
-        helps: Helps | None = None,
+        blocked: Blocked,
     ) -> None:
-        """The pod waits in the line until one of the topics changes, and its user is told why."""
-        self.line_up(key, line, topics, helps)
-        await self.telling.waits(pod, self.attempt(pod), code, message)
+        """The pod waits in its line until one of the problem's topics changes, and its user is told why."""
+        problem = blocked.problem
+        self.line_up(key, blocked.line, problem.topics, blocked.helps)
+        await self.telling.waits(pod, self.attempt(pod), problem.code, problem.message)
 
     def block(self, key: Key, pod: Pod) -> None:
         """Something was refused: the pod is left alone for a growing while, whatever wakes it."""

@@ -388,7 +388,7 @@ def test_a_node_where_the_driver_never_will_is_excluded_until_the_class_changes(
         status, code, words = await says(world)
         assert (status, code) == ("False", "NothingViable")
         assert words.startswith(
-            "0 of 2 nodes will do: node a: driver shelf.example.com could not allocate on node a: no such shelf; "
+            "0 of 2 nodes will do: node a: claim now: driver shelf.example.com could not allocate on node a: no "
         )
         behaviour.trouble = no_trouble
         await world.client.patch(CLASSES, "shelf", {"scoreWeight": 2})
