@@ -24,9 +24,7 @@ SECOND_SCHEDULER = "parley"
 
 SchedulerNames = Annotated[
     list[str],
-    typer.Option(
-        help="A schedulerName whose pods a second scheduler places, with Parley as its extender."
-    ),
+    typer.Option(help="A schedulerName whose pods a second scheduler places, with Parley as its extender."),
 ]
 
 

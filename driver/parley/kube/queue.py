@@ -35,6 +35,13 @@ class QueueStatistics:
     failing: int
 
 
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """What a handler returns to have its key again: after so many seconds, or, without them, with back-off."""
+
+    after: float | None = None
+
+
 SHORTEST_DELAY = 0.001
 """Seconds."""
 
@@ -135,10 +142,11 @@ class WorkQueue(Generic[K]):
         return slot - now
 
 
-async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]], count: int) -> None:
+async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
     """Let `count` workers call the handler for each key, until cancelled.
 
-    A handler that raises is logged and its key retried; one that returns without having called `retry` itself
+    A handler that raises is logged and its key retried; otherwise it returns when it wants the key again, None if
+    only a change is to bring it. One that returns without having called `retry` itself
     has its key forgotten. A lost lease is told by the elector, once for all keys. What is no Exception (a
     cancellation, an interrupt) ends all workers.
     """
@@ -147,12 +155,12 @@ async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None
             workers.create_task(_work(queue, handler))
 
 
-async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) -> None:
+async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]]) -> None:
     while True:
         key = await queue.get()
         before = queue.failures(key)
         try:
-            await handler(key)
+            requeue = await handler(key)
         except LeaseLost:
             queue.retry(key)  # the elector has told so, and is about to end the work
         except Exception as error:
@@ -162,8 +170,12 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) ->
             named = {**queue.fields(key), "failures": queue.failures(key)}
             log.warning("work failed", **named, error=str(error), exc_info=ours)
         else:
-            if queue.failures(key) == before:
+            if requeue is not None and requeue.after is None:
+                queue.retry(key)
+            elif queue.failures(key) == before:
                 queue.forget(key)
+            if requeue is not None and requeue.after is not None:
+                queue.add_after(key, requeue.after)
         finally:
             queue.done(key)
         # A handler that was answered from memory never waits; without this it would keep others from running.

@@ -17,7 +17,9 @@ from parley.control.giving_back import GivingBack
 from parley.control.podclaims import NODES, ROOM, PodClaim
 from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.kube.queue import Requeue
 from parley.scheduler.pods import Pods
+from parley.scheduler.result import Result
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
@@ -33,8 +35,8 @@ class Door(Protocol):
         """Whether something goes on here for the pod that nobody may interfere with."""
         ...
 
-    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Do what the pod needs next. Raises what a client raises; then it is to be repeated."""
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Do what the pod needs next, and say what is to follow. Raises what a client raises."""
         ...
 
     def resume(self) -> None:
@@ -82,12 +84,12 @@ class Reconciler:
         for door in self._doors:
             door.resume()
 
-    async def sync(self, key: Key) -> None:
+    async def sync(self, key: Key) -> Requeue | None:
         """Reconcile the pod of that name. Raises what a client raises; then it is to be repeated."""
         try:
-            await self._reconcile(key, self._state.cluster.pod(key))
+            return await self._reconcile(key, self._state.cluster.pod(key))
         except (Conflict, Busy):
-            self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
+            return Requeue()  # the cache was behind, or another pod's claim is ours too: look again
         except (DriverFault, BadRequest, Forbidden, Invalid) as error:
             self._pods.leave_line(key)
             await self._report(key, error)
@@ -107,19 +109,19 @@ class Reconciler:
             code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
         await self._pods.telling.waits(pod, self._pods.attempt(pod), code, message)
 
-    async def _reconcile(self, key: Key, pod: Pod | None) -> None:
+    async def _reconcile(self, key: Key, pod: Pod | None) -> Requeue | None:
         await self._release_departed(key, pod)
         if pod is None or over(pod):
             self._pods.leave_line(key)
             if pod is not None:
                 await self._terminal(pod)
-            return
+            return None
         if any(door.busy_with(pod) for door in self._doors):
-            return
+            return None
         claims = gather(self._state, pod)
         self._pods.telling.looked_at(pod, ours=bool(claims))
         door = next(door for door in self._doors if door.owns(pod))
-        await door.reconcile(key, pod, claims)
+        return await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
 
     async def _terminal(self, pod: Pod) -> None:
         self._pods.telling.ended(pod)

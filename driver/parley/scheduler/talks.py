@@ -12,7 +12,7 @@ from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
-from parley.control.cluster import Key, reference
+from parley.control.cluster import reference
 from parley.control.demand import Demand
 from parley.control.eligible import EligibleNodes
 from parley.control.podclaims import PodClaim, Topic
@@ -30,6 +30,7 @@ from parley.negotiation.answers import (
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
 from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Wait
 from parley.sdk import PodReference
 
 ANSWER_SECONDS = 30.0
@@ -76,9 +77,9 @@ class Talks:
         self._candidates = candidates
 
     async def hear(
-        self, key: Key, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
-    ) -> Outcome | Failure | None:
-        """How the talk stands: an outcome, a failure on the selected node, or None while drivers think."""
+        self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | Failure | Wait | None:
+        """How the talk stands: an outcome, a failure on the selected node, or what is waited for."""
         attempt = self._pods.attempt(pod)
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
@@ -87,25 +88,29 @@ class Talks:
             self.give_up(reference(pod))
             attempt.asked = tuple(Asked(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside)
             attempt.talk = self._begin(pod, demand, nodes)
-        await self._make_stand_ins(key, pod, demand)
+        await self._make_stand_ins(pod, demand)
         talk = attempt.talk
         if talk.selected:
-            return self._follow(key, pod, talk, demand)
-        return await self._listen(key, pod, talk, demand, nodes, ask)
+            return self._follow(pod, talk, demand)
+        return await self._listen(pod, talk, demand, nodes, ask)
 
-    async def _make_stand_ins(self, key: Key, pod: Pod, demand: Demand) -> None:
+    async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
         with its pod, of which nothing is seen yet."""
-        attempt = self._pods.attempt(pod)
         for claim in demand.outside:
-            if claim.written is not None:
-                continue
-            left = attempt.stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
-            if left > 0:
-                self._pods.again(key, left)
-            else:
+            if claim.written is None and self._stand_in_due(pod, claim) <= 0:
                 await self._records.stand_in(pod, claim)
-                attempt.stand_ins[claim.name] = now()
+                self._pods.attempt(pod).stand_ins[claim.name] = now()
+
+    def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:
+        """In how many seconds the claim's stand-in is to be made, if it is not seen until then."""
+        return self._pods.attempt(pod).stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
+
+    def _waits(self, pod: Pod, demand: Demand, topics: Sequence[Topic], after: float | None) -> Wait:
+        """For the drivers, `after` seconds at most, or until a stand-in should have been seen."""
+        due = [self._stand_in_due(pod, claim) for claim in demand.outside if claim.written is None]
+        limits = [*due, *([] if after is None else [after])]
+        return Wait(pod.metadata.uid, topics, after=max(min(limits), 0.0) if limits else None)
 
     def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> Talk:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
@@ -141,8 +146,8 @@ class Talks:
         return found if found is not None and self._scheduling(pod) is None else None
 
     async def _listen(
-        self, key: Key, pod: Pod, talk: Talk, demand: Demand, nodes: EligibleNodes, ask: Ask
-    ) -> Outcome | None:
+        self, pod: Pod, talk: Talk, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | Wait:
         attempt = self._pods.attempt(pod)
         while True:
             outcome = talk.negotiation.outcome
@@ -150,9 +155,7 @@ class Talks:
             answers, missing = self._answers(pod, outcome, demand, ask)
             attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
-                classes = {c.class_name for c in demand.outside if demand.drivers[c.entry] in missing}
-                await self._wait(key, pod, talk, missing, sorted(classes))
-                return None
+                return await self._wait(pod, talk, demand, missing)
             ended = self._closed(pod, talk, answers, nodes)
             if ended is not None:
                 return ended
@@ -212,20 +215,20 @@ class Talks:
         scheduling = self._scheduling(pod)
         return scheduling.status.claims if scheduling is not None else ()
 
-    async def _wait(self, key: Key, pod: Pod, talk: Talk, missing: Sequence[str], classes: Sequence[str]) -> None:
-        waited = now() - talk.asked_at
+    async def _wait(self, pod: Pod, talk: Talk, demand: Demand, missing: Sequence[str]) -> Wait:
+        classes = sorted({c.class_name for c in demand.outside if demand.drivers[c.entry] in missing})
+        left = talk.asked_at + ANSWER_SECONDS - now()
         code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
-        if waited < ANSWER_SECONDS:
-            self._pods.again(key, ANSWER_SECONDS - waited)
-        else:
+        if left <= 0:
             code = reasons.DRIVER_NOT_ANSWERING
             message = (
                 f"no answer within {ANSWER_SECONDS:g} s from driver {', driver '.join(missing)}, outside of this "
                 f"controller: start it, or correct driverName of class {', '.join(classes)}"
             )
             await self._pods.telling.warn(pod, code, message)
-        self._pods.line_up(key, pod.metadata.uid, [("class", name) for name in classes])
         self._pods.telling.asks(pod, self._pods.attempt(pod), code, message)
+        topics = [("class", name) for name in classes]
+        return self._waits(pod, demand, topics, left if left > 0 else None)
 
     def scores(self, pod: Pod, outcome: Outcome, demand: Demand) -> Mapping[str, Mapping[str, float]]:
         """The preferences of the drivers outside, from 0 to 1, by driver and node."""
@@ -237,12 +240,13 @@ class Talks:
                     best[node] = max(best.get(node, 0.0), score / 100)
         return found
 
-    def select(self, key: Key, pod: Pod, demand: Demand, node: str) -> None:
+    def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """The drivers outside allocate on the node from now on."""
         talk = self._pods.attempt(pod).talk
         assert talk is not None
         self._selected(pod, talk, demand, node, talk.negotiation.outcome.round)
-        self._follow(key, pod, talk, demand)
+        followed = self._follow(pod, talk, demand)
+        return followed if isinstance(followed, Wait) else None
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
         """An earlier leader selected a node: what drivers outside allocate there is for this pod."""
@@ -259,7 +263,7 @@ class Talks:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
-    def _follow(self, key: Key, pod: Pod, talk: Talk, demand: Demand) -> Failure | None:
+    def _follow(self, pod: Pod, talk: Talk, demand: Demand) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)
@@ -285,13 +289,11 @@ class Talks:
                 f"gave up node {talk.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
             )
             return Failure(talk.selected, words, ())
-        self._pods.again(key, left)
-        self._pods.line_up(key, pod.metadata.uid, sorted({("class", c.class_name) for c in demand.outside}))
         attempt = self._pods.attempt(pod)
         work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
         message = f"allocating on node {talk.selected}: {work}"
         self._pods.telling.asks(pod, attempt, reasons.ALLOCATING, message, selected=talk.selected)
-        return None
+        return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.outside}), left)
 
     def give_up(self, pod: PodReference) -> None:
         """The pod waits for no driver outside any more; others may have what it waited for."""

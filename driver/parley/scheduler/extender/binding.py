@@ -22,7 +22,7 @@ from parley.scheduler.extender.holds import Holds
 from parley.scheduler.extender.judging import unusable
 from parley.scheduler.extender.news import News
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.placing import Placing
+from parley.scheduler.placing import Failed, Placing
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
@@ -147,7 +147,7 @@ class Binder:
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
-            await self._placing.write(key, pod, claims)
+            await self._placing.write(pod, claims)
         return self._recorded(claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
@@ -161,17 +161,18 @@ class Binder:
             raise Refused(demand.problem.message)
         if demand.outside:
             raise Refused("the driver of a class runs outside of the controller")
-        if not await self._placing.allocate(key, pod, claims, demand, node, offered=False):
-            self._pause(key, pod)
+        result = await self._placing.allocate(key, pod, claims, demand, node, offered=False)
+        if isinstance(result, Failed):
+            self._pause(pod)
             raise Refused(f"nothing could be allocated on node {node}")
         self._holds.drop(pod.metadata.uid)
         return self._recorded(claims)
 
-    def _pause(self, key: Key, pod: Pod) -> None:
+    def _pause(self, pod: Pod) -> None:
         """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
         attempt = self._pods.attempt(pod)
         if attempt.left.issuperset(attempt.outcome.viable):
-            self._pods.block(key, pod)
+            attempt.block(now())
 
     def _recorded(self, claims: Sequence[PodClaim]) -> str:
         if any(self._ledger.get(claim.uid) is None for claim in claims):

@@ -29,6 +29,7 @@ from parley.scheduler.extender.unknown import UnknownPods
 from parley.scheduler.negotiating import Negotiator
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Result
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
@@ -228,16 +229,16 @@ class ExtenderDoor:
         self._news.tell(_key(pod))
         return True
 
-    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Something about the unbound pod may have changed."""
-        await self._rejections.look(key, pod, claims)
+        return await self._rejections.look(key, pod, claims)
 
     async def _free(self, pod: PodReference) -> None:
         await self._binder.give_back(pod, doubtful=True)
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> None:
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
         proposed = self._judge.nodes(pod, claims, common_nodes(claims), sorted(nodes))
-        await self._negotiator.negotiate(key, pod, claims, proposed)
+        return await self._negotiator.negotiate(key, pod, claims, proposed)
 
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader."""

@@ -13,12 +13,14 @@ from parley.control.podclaims import PodClaim, Problem
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State
+from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.turns import out_of_turn
 from parley.scheduler.negotiating import Negotiator
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import KeptOut, Pods
+from parley.scheduler.result import AT_ONCE, Result, Wait, wait
 from parley.scheduler.talks import Talks
 from parley.sdk import PodReference
 
@@ -72,43 +74,44 @@ class NativeDoor:
         """Nobody allocates for it any more."""
         self._talks.give_up(pod)
 
-    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Take the next step for the pod."""
-        if claims and not pod.spec.scheduling_gates:
-            await self._step(key, pod, claims)
+        if not claims or pod.spec.scheduling_gates:
+            return None
+        return await self._step(key, pod, claims)
 
-    async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
         problem = problem or out_of_turn(self._pods, self._allocator, pod, claims)
         if problem is not None:
-            await self._stuck(key, pod, problem)
-            return
+            return await self._stuck(pod, problem)
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
         match step:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
                 topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
-                self._pods.stay(key, "a mirror was written and is not seen yet", topics)
+                return Wait("a mirror was written and is not seen yet", topics, stay=True)
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
             case Step.NEGOTIATE:
-                await self._negotiator.negotiate(key, pod, claims)
+                return await self._negotiator.negotiate(key, pod, claims)
             case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_in_vain(pod, claims):
                 self._pods.attempt(pod).offer_ended()
-                await self._take_back(key, pod, claims)
+                return await self._take_back(pod, claims)
             case Step.FOLLOW_OFFER:
-                await self._placing.follow_offer(key, pod, claims)
+                return await self._placing.follow_offer(key, pod, claims)
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
-                await self._take_back(key, pod, claims)
+                return await self._take_back(pod, claims)
             case Step.WRITE:
                 if any(claim.holding is not None and claim.holding.recorded for claim in claims):
                     await self._placing.check_current(pod)  # somebody removed what we wrote, perhaps with reason
-                await self._placing.write(key, pod, claims)
+                return await self._placing.write(pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
-                self._pods.retry(key)
+                return Requeue()
             case Step.TAKE_BACK:
-                await self._take_back(key, pod, claims)
+                return await self._take_back(pod, claims)
+        return None
 
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether some claims are offered and others are not, so that nobody can follow: the others' write failed,
@@ -123,13 +126,11 @@ class NativeDoor:
             claim.offer_ended for claim in claims if claim.state(pod) is ClaimState.OFFERED
         )
 
-    async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
+    async def _stuck(self, pod: Pod, problem: Problem) -> Wait:
         if not pod.spec.node_name:
             await self._placing.give_back_all(pod)
-        if problem.transient:
-            self._pods.stay(key, KeptOut(problem.message), problem.topics)
-        else:
-            await self._pods.wait(key, pod, Blocked(problem, KeptOut((problem.code, *problem.topics))))
+        line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
+        return wait(Blocked(problem, line))
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Everything is recorded; tell how it went once the binding is there."""
@@ -145,7 +146,7 @@ class NativeDoor:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
                 adopt(self._state, claim.mirror, outside=True)
 
-    async def _take_back(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def _take_back(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue:
         await self._placing.check_current(pod)
         attempt = self._pods.attempt(pod)
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
@@ -160,4 +161,4 @@ class NativeDoor:
             if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
         await self._placing.give_back_all(pod, cleared)
-        self._pods.look_again(key)
+        return AT_ONCE
