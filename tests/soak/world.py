@@ -17,11 +17,11 @@ from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.unheard import UNHEARD, BindingClient
+from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.drivers.device import DeviceDriver
+from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.leased import LeasedClient
-from parley.kube.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 from parley.scheduler.controller import Controller, Settings
 from parley.sdk import Allocation, Device
 from parley.simulate.claim_controller import ClaimController

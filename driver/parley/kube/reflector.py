@@ -18,16 +18,16 @@ It decides nothing about the objects; what a change means is left to `on_change`
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, ValuesView
-from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, ValuesView
+from contextlib import aclosing
+from typing import Generic, TypeVar
 
 import structlog
 
 from parley.api.resources import Resource
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Cache, IndexKeys, Key, identity
-from parley.kube.client import ApiError, Client, EventType, Expired, OutcomeUnknown, Tombstone, WatchEvent
+from parley.kube.client import ApiError, Client, EventType, Expired, Listing, OutcomeUnknown, Tombstone, WatchEvent
 from parley.kube.upkeep import Outage, Upkeep
 
 T = TypeVar("T")
@@ -159,6 +159,13 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         listing = await self._client.list(self._read, self._namespace, **self._selectors)
+        self.replace(listing)
+        self._upkeep.works()
+        self._version = listing.resource_version
+        return listing.resource_version
+
+    def replace(self, listing: Listing[T]) -> None:
+        """Have what was listed in the copy, and report how it differs from what was there."""
         buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
         present = {identity(item).key for item in listing.items} | buried
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
@@ -170,14 +177,11 @@ class Reflector(Generic[T]):
             self._put(item)
         for stone in listing.tombstones:
             self._bury(stone)
-        self._upkeep.works()
-        self._version = listing.resource_version
         self.synced.set()
-        return listing.resource_version
 
     async def _watch(self, version: str) -> None:
         stream = self._client.watch(self._read, self._namespace, resource_version=version, **self._selectors)
-        async with _closing(stream):
+        async with aclosing(stream):  # also when `on_change` raises, not whenever the garbage collector comes by
             async for event in stream:
                 self._apply(event)
 
@@ -243,14 +247,3 @@ class Reflector(Generic[T]):
     def _report(self, old: T | None, new: T | None) -> None:
         if self._on_change is not None:
             self._on_change(old, new)
-
-
-@asynccontextmanager
-async def _closing(stream: AsyncIterator[Any]) -> AsyncIterator[None]:
-    """Ends the stream when `on_change` raises, rather than whenever the garbage collector comes by."""
-    try:
-        yield
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()

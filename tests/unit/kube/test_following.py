@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES
-from parley.kube.client import AlreadyExists, ServerError
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import AlreadyExists, Call, ServerError
 from parley.kube.following import Following, held_on
 from parley.kube.lease import LeaseElector, LeaseLost
 from parley.kube.memory import MemoryServer
