@@ -21,7 +21,7 @@ from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.drivers.device import DeviceDriver
 from parley.kube.fencing import LeasedClient
-from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
+from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller, Settings
 from parley.sdk import Allocation, Device
 from parley.simulate.claim_controller import ClaimController
@@ -119,9 +119,7 @@ class Process:
             "parley-controller",
             self.name,
             TIMES,
-            clock=self._world.clock,
-            monotonic=asyncio.get_running_loop().time,
-            jitter=self._world.chance.random,
+            LeaseClock(self._world.clock, asyncio.get_running_loop().time, self._world.chance.random),
         )
 
     def _may_send(self) -> bool:

@@ -237,7 +237,7 @@ def _resource_version(item: Any) -> str:
     return str(item.metadata.resource_version)
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of chunks into lines at newlines only, however long a line is.
 
     Text readers would also split at U+0085 and its like inside a value, and limit a line's length.

@@ -115,7 +115,7 @@ class HttpTransport:
 
     async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         """The events as they come."""
-        lines = answers.Lines()
+        lines = answers.LineSplitter()
         try:
             response = await self._open_stream(call)
             try:

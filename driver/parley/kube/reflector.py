@@ -20,6 +20,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, ValuesView
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import structlog
@@ -45,8 +46,25 @@ SHORT_LIVED = 1.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind: those of one namespace or of all, with these labels and fields."""
+
+    namespace: str | None = None
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def selectors(self) -> dict[str, str]:
+        """As a client's `list` and `watch` take them."""
+        return {"label_selector": self.label_selector, "field_selector": self.field_selector}
+
+
+EVERYTHING = Selection()
+
+
 class Reflector(Generic[T]):
-    """The objects of a kind that match the selectors, as of a moment ago.
+    """The selected objects of a kind, as of a moment ago.
 
     `synced` is set once the first list is in and reported. `transform` is applied to each object when it is
     decoded (to drop what nobody reads); it must leave name, namespace, UID and resourceVersion alone.
@@ -56,10 +74,8 @@ class Reflector(Generic[T]):
         self,
         client: Client,
         resource: Resource[T],
-        namespace: str | None = None,
+        selection: Selection = EVERYTHING,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
         on_change: OnChange[T] | None = None,
         on_tombstone: OnTombstone | None = None,
         transform: Callable[[T], T] | None = None,
@@ -67,8 +83,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self.resource = resource
-        self._namespace = namespace
-        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._selection = selection
         self._on_change = on_change
         self._on_tombstone = on_tombstone
         self._read = resource.read_through(transform) if transform else resource
@@ -150,7 +165,7 @@ class Reflector(Generic[T]):
             "watching interrupted",
             kind=self.resource.kind,
             group=self.resource.group,
-            namespace=self._namespace,
+            namespace=self._selection.namespace,
             failures=self._failures,
             pause=round(pause, 3),
             error=str(error),
@@ -158,7 +173,8 @@ class Reflector(Generic[T]):
         return pause
 
     async def _list(self) -> str:
-        listing = await self._client.list(self._read, self._namespace, **self._selectors)
+        chosen = self._selection
+        listing = await self._client.list(self._read, chosen.namespace, **chosen.selectors)
         self.replace(listing)
         self._upkeep.works()
         self._version = listing.resource_version
@@ -180,7 +196,9 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _watch(self, version: str) -> None:
-        stream = self._client.watch(self._read, self._namespace, resource_version=version, **self._selectors)
+        stream = self._client.watch(
+            self._read, self._selection.namespace, resource_version=version, **self._selection.selectors
+        )
         async with aclosing(stream):  # also when `on_change` raises, not whenever the garbage collector comes by
             async for event in stream:
                 self._apply(event)

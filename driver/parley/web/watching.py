@@ -17,7 +17,7 @@ from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, 
 from parley.control import kept
 from parley.explain.reading import KINDS
 from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 
 T = TypeVar("T")
 
@@ -125,7 +125,9 @@ class Kind(Generic[T]):
 
     def _reflector(self, namespace: str | None) -> Reflector[T]:
         shorten = _SHORTENED.get(self._resource)
-        return Reflector(self._client, self._resource, namespace, on_change=self._compare, transform=shorten)
+        return Reflector(
+            self._client, self._resource, Selection(namespace), on_change=self._compare, transform=shorten
+        )
 
     def _compare(self, old: T | None, new: T | None) -> None:
         if old is None or new is None or not _alike(old, new):

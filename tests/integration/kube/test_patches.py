@@ -1,4 +1,4 @@
-"""Changing objects: merge, JSON and strategic merge patches, and what of an object each may change."""
+"""Changing objects by merge patches, and what of an object each may change."""
 
 from typing import Any
 

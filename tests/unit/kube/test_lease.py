@@ -13,7 +13,7 @@ from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS
 from parley.kube.client import Call, Client, Conflict, OutcomeUnknown, ServerError
 from parley.kube.fencing import LeasedClient
-from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
+from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.memory import MemoryServer
 
 pytestmark = pytest.mark.looptime
@@ -42,9 +42,11 @@ class Process:
             "parley",
             "controller",
             identity,
-            clock=lambda: datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=now()) + self.wall_error,
-            monotonic=lambda: now() + self.asleep,
-            jitter=lambda: 0,
+            clock=LeaseClock(
+                wall=lambda: datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=now()) + self.wall_error,
+                monotonic=lambda: now() + self.asleep,
+                jitter=lambda: 0,
+            ),
         )
         self.writer = LeasedClient(self.client, self.elector)
 
@@ -436,7 +438,8 @@ class Late(Client):
 
 
 async def test_the_lease_is_released_also_when_the_end_falls_into_a_renewal(server: MemoryServer) -> None:
-    elector = LeaseElector(Late(server.client()), "parley", "controller", "a", jitter=lambda: 0, monotonic=now)
+    clock = LeaseClock(monotonic=now, jitter=lambda: 0)
+    elector = LeaseElector(Late(server.client()), "parley", "controller", "a", clock=clock)
     leading = asyncio.ensure_future(elector.run(lambda: asyncio.sleep(1e9)))
     await asyncio.sleep(1 + elector.times.retry_seconds + 0.5)
     renewed = (await lease(server)).spec.renew_time

@@ -269,7 +269,7 @@ TOMBSTONES = {"wrong", "deep elsewhere"}
 def test_a_stream_is_the_same_however_it_is_cut(names: list[str], places: list[int]) -> None:
     whole = b"".join(frames(*(("ADDED", item(f"c{i}", CONTENTS[name])) for i, name in enumerate(names))))
     cuts = [0, *sorted(place % (len(whole) + 1) for place in places), len(whole)]
-    lines = answers.Lines()
+    lines = answers.LineSplitter()
 
     told = [decoded(line) for a, b in pairwise(cuts) for line in lines.feed(whole[a:b])]
 
