@@ -49,21 +49,18 @@ SHORTEST_DELAY = 0.001
 class WorkQueue(Generic[K]):
     """Keys waiting for a worker, without duplicates, in the order in which they were first added.
 
-    `retries` is the delay of a key after failures in a row; `retries_per_second`, if given, spreads the
-    retries of all keys together. `fields` tells what a key stands for in a log entry: {"pod": "team/a"}.
+    `retries` is the delay of a key after failures in a row. `fields` tells what a key stands for in a
+    log entry: {"pod": "team/a"}.
     """
 
     def __init__(
         self,
         retries: Backoff = RETRIES,
-        retries_per_second: float | None = None,
         *,
         fields: Callable[[K], Mapping[str, object]] = lambda key: {"key": key},
     ) -> None:
         self.fields = fields
         self._retries = retries
-        self._spacing = 1 / retries_per_second if retries_per_second else 0.0
-        self._next_slot = 0.0
         self._ready: asyncio.Queue[K] = asyncio.Queue()
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
@@ -102,7 +99,7 @@ class WorkQueue(Generic[K]):
         """Add the key after a delay that doubles with each retry until `forget`."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         self.retried += 1
-        self.add_after(key, self._retries.delay(failures) + self._wait_for_slot())
+        self.add_after(key, self._retries.delay(failures))
 
     def forget(self, key: K) -> None:
         """The key succeeded, or is gone: its next retry starts with the shortest delay."""
@@ -132,14 +129,6 @@ class WorkQueue(Generic[K]):
     def _due(self, key: K) -> None:
         self._delayed.pop(key, None)
         self.add(key)
-
-    def _wait_for_slot(self) -> float:
-        if not self._spacing:
-            return 0.0
-        now = asyncio.get_running_loop().time()
-        slot = max(now, self._next_slot)
-        self._next_slot = slot + self._spacing
-        return slot - now
 
 
 async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
