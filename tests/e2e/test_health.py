@@ -28,7 +28,7 @@ from tests.cluster.node_plugins import (
 from tests.cluster.watching import until_one
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

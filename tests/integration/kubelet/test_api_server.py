@@ -10,9 +10,9 @@ from tests.cluster.watching import LIMIT
 
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import NODES, PODS, RESOURCE_SLICES, Resource
-from parley.devcluster import Cluster
 from parley.kube.client import AlreadyExists, Client, EventType
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.device_driver import DeviceDriver
 from parley_kubelet.durable import Folder

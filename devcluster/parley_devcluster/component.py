@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from parley.devcluster import processes
-from parley.devcluster.control_plane import Command
-from parley.devcluster.processes import MARK, Identity
+from parley_devcluster import processes
+from parley_devcluster.control_plane import Command
+from parley_devcluster.processes import MARK, Identity
 
 Answers = Callable[[str], bool]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from parley.devcluster.certificates import KeyPair
+from parley_devcluster.certificates import KeyPair
 
 _TIMEOUT = 30.0
 _JSON, _MERGE = "application/json", "application/merge-patch+json"

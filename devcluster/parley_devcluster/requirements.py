@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
-from parley.devcluster import binaries, debian, processes, versions
+from parley_devcluster import binaries, debian, processes, versions
 
 
 def unmet(

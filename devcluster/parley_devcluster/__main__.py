@@ -1,4 +1,4 @@
-"""`python -m parley.devcluster`: make this machine ready for a local cluster with real nodes, and for a browser.
+"""`python -m parley_devcluster`: make this machine ready for a local cluster with real nodes, and for a browser.
 
 Installs the Debian packages where it may and builds the programs that are not in the cache, so that the time
 is spent once, in sight. On a machine that can't have one of these it says why; with CI=true that is an error.
@@ -7,8 +7,8 @@ is spent once, in sight. On a machine that can't have one of these it says why; 
 import os
 import sys
 
-from parley.devcluster import binaries, debian, versions
-from parley.devcluster.requirements import unmet
+from parley_devcluster import binaries, debian, versions
+from parley_devcluster.requirements import unmet
 
 
 def main() -> int:

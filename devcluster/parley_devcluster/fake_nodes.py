@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from parley.devcluster.api import ApiServer
+from parley_devcluster.api import ApiServer
 
 LABEL = "parley.dev/fake-node"
 ALLOCATABLE: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from parley.devcluster import (
+from parley_devcluster import (
     binaries,
     control_plane,
     fake_nodes,
@@ -28,15 +28,15 @@ from parley.devcluster import (
     teardown,
     versions,
 )
-from parley.devcluster.api import ApiServer, answers
-from parley.devcluster.certificates import Authority
-from parley.devcluster.component import Component
-from parley.devcluster.control_plane import ADMIN, Command
-from parley.devcluster.gobuild import Report, say
-from parley.devcluster.layout import Layout, Node, NodeOptions
-from parley.devcluster.processes import Identity
-from parley.devcluster.startup import ClusterError
-from parley.devcluster.state import State
+from parley_devcluster.api import ApiServer, answers
+from parley_devcluster.certificates import Authority
+from parley_devcluster.component import Component
+from parley_devcluster.control_plane import ADMIN, Command
+from parley_devcluster.gobuild import Report, say
+from parley_devcluster.layout import Layout, Node, NodeOptions
+from parley_devcluster.processes import Identity
+from parley_devcluster.startup import ClusterError
+from parley_devcluster.state import State
 
 _DAY = 86400
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from parley.devcluster import machine
-from parley.devcluster.cluster import Cluster
-from parley.devcluster.component import Component
-from parley.devcluster.startup import ClusterError
+from parley_devcluster import machine
+from parley_devcluster.cluster import Cluster
+from parley_devcluster.component import Component
+from parley_devcluster.startup import ClusterError
 
 SECOND_SCHEDULER = "parley-scheduler"
 """The component, its account, and its lease."""

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parley.devcluster.cluster import Cluster
-from parley.devcluster.layout import Node
-from parley.devcluster.second_scheduler import SCHEDULER_NAME, grant, start_second_scheduler
-from parley.devcluster.startup import ClusterError
+from parley_devcluster.cluster import Cluster
+from parley_devcluster.layout import Node
+from parley_devcluster.second_scheduler import SCHEDULER_NAME, grant, start_second_scheduler
+from parley_devcluster.startup import ClusterError
 
 NAMESPACE = "parley-system"
 CONTROLLER = "parley-controller"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster.layout import Layout
+from parley_devcluster.layout import Layout
 
 ADMIN = "admin"
 SERVING = "serving"

@@ -11,10 +11,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster.control_plane import Command
-from parley.devcluster.debian import CNI_PLUGINS
-from parley.devcluster.images import PAUSE
-from parley.devcluster.layout import Layout, Node
+from parley_devcluster.control_plane import Command
+from parley_devcluster.debian import CNI_PLUGINS
+from parley_devcluster.images import PAUSE
+from parley_devcluster.layout import Layout, Node
 
 _ROOM = {
     "memory.available": "100Mi",

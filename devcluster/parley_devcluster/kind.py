@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from parley.devcluster.startup import ClusterError
+from parley_devcluster.startup import ClusterError
 
 NAME = "parley"
 IMAGE = "PARLEY_KIND_IMAGE"
@@ -24,7 +24,7 @@ def create(program: Path, engine: str, directory: Path, environment: Mapping[str
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     kubeconfig = directory / "kubeconfig"
     (directory / RECORD).write_text(f"{program}\n{engine}\n")
-    with resources.as_file(resources.files("parley.devcluster") / "kind.yaml") as configuration:
+    with resources.as_file(resources.files("parley_devcluster") / "kind.yaml") as configuration:
         _run(create_command(program, kubeconfig, configuration, environment.get(IMAGE)), engine, environment)
     return kubeconfig
 

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster import debian, machine, prepare, processes, state, teardown
-from parley.devcluster.api import ApiError, ApiServer
-from parley.devcluster.component import Component
-from parley.devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
-from parley.devcluster.layout import Layout, Node
+from parley_devcluster import debian, machine, prepare, processes, state, teardown
+from parley_devcluster.api import ApiError, ApiServer
+from parley_devcluster.component import Component
+from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from parley_devcluster.layout import Layout, Node
 
 _NODE_LIMIT = 90.0  # seconds until a node is ready
 _IMPORT_LIMIT = 300.0  # seconds for unpacking images: Parley's own has ten thousand files

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from parley.devcluster.versions import GoModule
+from parley_devcluster.versions import GoModule
 
 Report = Callable[[str], None]
 

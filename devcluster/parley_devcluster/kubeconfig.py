@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster.certificates import KeyPair
+from parley_devcluster.certificates import KeyPair
 
 
 def with_certificate(server: str, authority: Path, pair: KeyPair) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parley.devcluster.gobuild import Report, build, missing_programs, say
-from parley.devcluster.versions import GoModule, modules
+from parley_devcluster.gobuild import Report, build, missing_programs, say
+from parley_devcluster.versions import GoModule, modules
 
 ReportedVersion = Callable[[Path], str | None]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster import layout as layouts
-from parley.devcluster.control_plane import Command
-from parley.devcluster.layout import Layout
-from parley.devcluster.processes import Identity, boot_id
+from parley_devcluster import layout as layouts
+from parley_devcluster.control_plane import Command
+from parley_devcluster.layout import Layout
+from parley_devcluster.processes import Identity, boot_id
 
 FILE = "state.json"
 

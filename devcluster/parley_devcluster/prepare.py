@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster import kubeconfig, machine, node_files
-from parley.devcluster.certificates import Authority
-from parley.devcluster.control_plane import (
+from parley_devcluster import kubeconfig, machine, node_files
+from parley_devcluster.certificates import Authority
+from parley_devcluster.control_plane import (
     ETCD,
     SCHEDULER,
     SERVING,
@@ -19,9 +19,9 @@ from parley.devcluster.control_plane import (
     scheduler_configuration,
     scheduler_file,
 )
-from parley.devcluster.debian import BUSYBOX
-from parley.devcluster.images import archive, busybox_images
-from parley.devcluster.layout import Layout, Node, NodeOptions, Ports, check, scope
+from parley_devcluster.debian import BUSYBOX
+from parley_devcluster.images import archive, busybox_images
+from parley_devcluster.layout import Layout, Node, NodeOptions, Ports, check, scope
 
 IMAGES = "images.tar"
 MARKER = ".parley-devcluster"  # in every directory that a cluster was started in, so that it may be deleted

@@ -15,10 +15,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from parley.devcluster import machine, processes, state
-from parley.devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
-from parley.devcluster.layout import Layout, Node
-from parley.devcluster.processes import Identity
+from parley_devcluster import machine, processes, state
+from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from parley_devcluster.layout import Layout, Node
+from parley_devcluster.processes import Identity
 
 _LIMIT = 10.0  # seconds that one component is given to end by itself
 _LAST = (SCHEDULER, CONTROLLER_MANAGER, API_SERVER, ETCD)

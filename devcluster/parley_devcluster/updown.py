@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parley.devcluster import kind, processes, state, teardown, versions
-from parley.devcluster.choice import Existing, Kind, choose
-from parley.devcluster.cluster import Cluster
-from parley.devcluster.control_plane import API_SERVER
-from parley.devcluster.gobuild import Report, say
-from parley.devcluster.layout import NodeOptions
+from parley_devcluster import kind, processes, state, teardown, versions
+from parley_devcluster.choice import Existing, Kind, choose
+from parley_devcluster.cluster import Cluster
+from parley_devcluster.control_plane import API_SERVER
+from parley_devcluster.gobuild import Report, say
+from parley_devcluster.layout import NodeOptions
 
 TWO_NODES = (NodeOptions("node-1"), NodeOptions("node-2"))
 

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from parley.devcluster.gobuild import Report, say
+from parley_devcluster.gobuild import Report, say
 
 CNI_PLUGINS = Path("/usr/lib/cni")
 BUSYBOX = Path("/bin/busybox")
