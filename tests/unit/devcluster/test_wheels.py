@@ -15,7 +15,7 @@ COMMANDS = {"parley.cli.main", "parley.__main__", "parley_kubelet.main", "parley
 IMPORTED_BY_USERS = {
     "parley.api.crd.__main__",  # `make crds`
     "parley.sdk.testing",
-    "parley_kubelet.promises",
+    "parley_kubelet.testing.promises",
     "parley_kubelet.testing",
 }
 LEAVE_FOR_THE_TESTS = {"parley.kube.faults", "parley.kube.trouble"}

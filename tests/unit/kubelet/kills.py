@@ -18,14 +18,14 @@ from tests.unit.kubelet.lossy import LossyDisk
 from parley.kube.client import Client
 from parley.kube.faults import Call, FaultClient
 from parley.simulate.virtual_time import run
-from parley_kubelet.durable import Disk, Folder
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.hooks import Health, Held, NodeClaim, NodeDriver, Offer, Prepared
-from parley_kubelet.orphans import clean
-from parley_kubelet.preparation import Preparation
 from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.releases import Receipts
-from parley_kubelet.service import DraService
-from parley_kubelet.slices import SlicePublisher
+from parley_kubelet.serving.service import DraService
+from parley_kubelet.serving.slices import SlicePublisher
+from parley_kubelet.state.durable import Disk, Folder
 
 T = TypeVar("T")
 

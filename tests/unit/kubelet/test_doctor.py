@@ -16,12 +16,12 @@ from parley.api.resources import NODES
 from parley.kube.client import Client, Forbidden
 from parley.kube.credentials import NoConfiguration
 from parley.kube.memory import MemoryClient, MemoryServer
-from parley_kubelet import containerd
-from parley_kubelet.checkpoint import Checkpoint, Entry, HeldDevice
+from parley_kubelet.cdi import containerd
 from parley_kubelet.doctor import diagnose
-from parley_kubelet.durable import Folder
+from parley_kubelet.serving.sockets import serving
 from parley_kubelet.settings import Settings
-from parley_kubelet.sockets import serving
+from parley_kubelet.state.checkpoint import Checkpoint, Entry, HeldDevice
+from parley_kubelet.state.durable import Folder
 
 VERSIONS = {"kubeletVersion": "v1.37.0", "containerRuntimeVersion": "containerd://2.4.2"}
 DRIVER = "device.parley.dev"

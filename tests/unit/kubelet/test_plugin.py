@@ -12,16 +12,16 @@ import structlog
 from parley.api.resources import BUILTIN_CLAIMS, NODES, RESOURCE_SLICES, Resource
 from parley.kube.client import Client
 from parley.kube.memory import MemoryClient, MemoryServer
-from parley_kubelet.checkpoint import CheckpointError
+from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.configuration import Configuration, ConfigurationError
-from parley_kubelet.device_driver import DeviceClaim, DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceClaim, DeviceDriver
 from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
-from parley_kubelet.preparation import Preparation
 from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.service import DraService
+from parley_kubelet.serving.service import DraService
 from parley_kubelet.settings import Settings
+from parley_kubelet.state.checkpoint import CheckpointError
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
 
 CONFIGURATION = Configuration.model_validate(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from parley_kubelet.configuration import Configuration, HealthCheck
-from parley_kubelet.devices import NodeDevice, checks
+from parley_kubelet.driver.devices import NodeDevice, checks
 from parley_kubelet.hooks import Condition, Device, Health
 
 AT_ONCE: Final = 8

@@ -28,13 +28,13 @@ import structlog
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley_kubelet.cdi import Specifications
-from parley_kubelet.checkpoint import Entries, Entry, HeldDevice
-from parley_kubelet.durable import Folder
-from parley_kubelet.handle import Granted, granted
+from parley_kubelet.cdi.specifications import Specifications
+from parley_kubelet.claims.handle import Granted, granted
+from parley_kubelet.claims.typed import TypedEntries
 from parley_kubelet.hooks import Held, NodeDriver, Refused
-from parley_kubelet.records import Records
-from parley_kubelet.typed import TypedEntries
+from parley_kubelet.state.checkpoint import Entries, Entry, HeldDevice
+from parley_kubelet.state.durable import Folder
+from parley_kubelet.state.records import Records
 
 LIMIT: Final = 40.0
 """Seconds for a call, waiting for another one of the same claim included; the kubelet gives it up after 45."""

@@ -1,34 +1,25 @@
-# ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
-"""Tells the kubelet how the devices of one driver are, which shows it in the status of the pods that use them.
+"""How the devices of one driver are, for the kubelet, which shows it in the status of the pods that use them.
 
 The driver is asked every few seconds; that is how a device that vanished is noticed. The kubelet hears the whole
 list when it connects, at every change, and again before what it knows expires; when a plugin of a rolling update
 leaves, it forgets everything, and the other plugin's next list puts that right. A driver that cannot tell makes
-its devices' health unknown. Served as v1 (kubelets from 1.37) and v1alpha1.
+its devices' health unknown.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
+from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.hooks import Condition, Health
-from parley_kubelet.preparation import Preparation
-from parley_kubelet.proto.dra_health_v1_pb2_grpc import DRAResourceHealthServicer as V1Servicer
-from parley_kubelet.proto.dra_health_v1alpha1_pb2_grpc import DRAResourceHealthServicer as V1Alpha1Servicer
 
 REPEAT: Final = 5.0
 """Seconds after which the kubelet is told again."""
 
-EXPIRES: Final = 30
-"""Seconds after which the kubelet takes a health that was not told again for unknown."""
-
 LIMIT: Final = 25.0
 """Seconds for the driver's answer."""
-
-LONGEST: Final = 1024
-"""Bytes of a message that the kubelet keeps."""
 
 log = structlog.get_logger(__name__)
 
@@ -111,33 +102,3 @@ class HealthMonitor:
                     health=health.condition.name.lower(),
                     reason=health.message,
                 )
-
-
-class HealthService(V1Servicer, V1Alpha1Servicer):
-    """The service in the messages of one `version`: `dra_health_v1_pb2` for kubelets from 1.37,
-    `dra_health_v1alpha1_pb2` for older ones."""
-
-    def __init__(self, monitor: HealthMonitor, version: Any) -> None:
-        self._monitor = monitor
-        self._version = version
-
-    async def NodeWatchResources(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """All devices, again and again."""
-        async for report in self._monitor.reports():
-            yield _response(self._version, report)
-
-
-def _response(version: Any, report: Sequence[Health]) -> Any:
-    """In the messages of that version, which has the same fields as the other."""
-    return version.NodeWatchResourcesResponse(
-        devices=[
-            version.DeviceHealth(
-                device=version.DeviceIdentifier(pool_name=health.device.pool, device_name=health.device.device),
-                health=health.condition.value,
-                last_updated_time=int(health.checked),
-                health_check_timeout_seconds=EXPIRES,
-                message=health.message.encode()[:LONGEST].decode(errors="ignore"),
-            )
-            for health in report
-        ]
-    )

@@ -14,9 +14,9 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, DeviceResult, NodeSelector, NodeSelectorTerm
 from parley.api.opaque import read
-from parley_kubelet.checkpoint import Result
 from parley_kubelet.hooks import Device, Refused
 from parley_kubelet.names import PLACEHOLDER
+from parley_kubelet.state.checkpoint import Result
 
 
 @dataclass(frozen=True, slots=True)

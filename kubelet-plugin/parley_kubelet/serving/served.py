@@ -20,12 +20,12 @@ import grpc.aio
 import structlog
 
 from parley.kube.client import Client
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
-from parley_kubelet.health import HealthMonitor, HealthService
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import Preparation, boot_id
+from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.health.monitor import HealthMonitor
+from parley_kubelet.health.service import HealthService
 from parley_kubelet.hooks import NodeDriver
-from parley_kubelet.orphans import clean
-from parley_kubelet.preparation import Preparation, boot_id
 from parley_kubelet.proto import (
     dra_health_v1_pb2,
     dra_health_v1_pb2_grpc,
@@ -37,11 +37,12 @@ from parley_kubelet.proto import (
     dra_v1beta1_pb2_grpc,
 )
 from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
-from parley_kubelet.registration import RegistrationService
-from parley_kubelet.service import DraService
+from parley_kubelet.serving.registration import RegistrationService
+from parley_kubelet.serving.service import DraService
+from parley_kubelet.serving.slices import SlicePublisher
+from parley_kubelet.serving.sockets import serving, socket_paths
 from parley_kubelet.settings import Settings
-from parley_kubelet.slices import SlicePublisher
-from parley_kubelet.sockets import serving, socket_paths
+from parley_kubelet.state.durable import Folder
 
 GRACE = 10.0
 """Seconds that calls in progress have at the end; less than the 30 that a pod has."""

@@ -24,8 +24,8 @@ from parley.api.names import (
 from parley.api.resources import CLAIMS, CLASSES
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.reflector import Reflector
-from parley_kubelet.checkpoint import CheckpointError
-from parley_kubelet.preparation import Preparation
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.state.checkpoint import CheckpointError
 
 AGAIN: Final = 3.0
 """Seconds after which claims that are still prepared are looked at again: a second plugin of a rolling update may

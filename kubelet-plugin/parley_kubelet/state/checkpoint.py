@@ -16,9 +16,9 @@ import msgspec
 import orjson
 from pydantic import ValidationError
 
-from parley_kubelet.durable import Folder
 from parley_kubelet.edits import Edits
-from parley_kubelet.migration import from_version_1
+from parley_kubelet.state.durable import Folder
+from parley_kubelet.state.migration import from_version_1
 
 FILE: Final = "checkpoint.json"
 VERSION: Final = 2

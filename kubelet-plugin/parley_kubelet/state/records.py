@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from parley_kubelet.checkpoint import Checkpoint, Entries, Entry
-from parley_kubelet.durable import Folder
+from parley_kubelet.state.checkpoint import Checkpoint, Entries, Entry
+from parley_kubelet.state.durable import Folder
 
 Decision = Callable[[Entries], Entry | None]
 """Returns what the checkpoint shall hold for the claim, None for nothing; an exception leaves it as it is. Runs in

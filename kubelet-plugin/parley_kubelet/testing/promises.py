@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from parley_kubelet.cdi import specification
-from parley_kubelet.cdi_faults import faults
-from parley_kubelet.checkpoint import Entry, HeldDevice, Result
+from parley_kubelet.cdi.faults import faults
+from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.configuration import label
 from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Prepared
+from parley_kubelet.state.checkpoint import Entry, HeldDevice, Result
 
 INTERRUPTIONS: Final = 25
 """After so many steps of the event loop, at most, `prepare` is interrupted."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from parley.api.meta import Model
-from parley_kubelet.devices import NodeDevice, edits_of
+from parley_kubelet.driver.devices import NodeDevice, edits_of
 from parley_kubelet.names import PLACEHOLDER
 
 

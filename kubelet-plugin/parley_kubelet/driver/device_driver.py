@@ -13,9 +13,9 @@ import msgspec
 from pydantic import Field
 
 from parley.api.meta import Model
-from parley_kubelet.checks import Checks
 from parley_kubelet.configuration import DEFAULT_DRIVER, Configuration
-from parley_kubelet.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named, present
+from parley_kubelet.driver.checks import Checks
+from parley_kubelet.driver.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named, present
 from parley_kubelet.hooks import Condition, Device, Health, Held, NodeClaim, NodeDriver, Offer, Prepared, Refused
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import orjson
 
-from parley_kubelet.checkpoint import Entry, HeldDevice
-from parley_kubelet.durable import Folder
 from parley_kubelet.edits import Edits
 from parley_kubelet.names import device_variable
+from parley_kubelet.state.checkpoint import Entry, HeldDevice
+from parley_kubelet.state.durable import Folder
 
 VERSION: Final = "0.6.0"
 CLASS: Final = "claim"

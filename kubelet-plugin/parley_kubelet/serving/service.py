@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
 """The gRPC edge to the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1 and v1beta1.
 
-Translates between messages and `preparation`, and sees that every claim of a call gets its own answer: the
+Translates between messages and `claims.preparation`, and sees that every claim of a call gets its own answer: the
 kubelet treats a missing one as a failure of all. The two versions have the same fields, so far as they are used.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import structlog
 
-from parley_kubelet.cdi import device_ids
-from parley_kubelet.checkpoint import CheckpointError, Entry, HeldDevice
+from parley_kubelet.cdi.specifications import device_ids
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.hooks import Refused
-from parley_kubelet.preparation import ClaimName, Preparation
 from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer as V1Servicer
 from parley_kubelet.proto.dra_v1beta1_pb2_grpc import DRAPluginServicer as V1Beta1Servicer
+from parley_kubelet.state.checkpoint import CheckpointError, Entry, HeldDevice
 
 log = structlog.get_logger(__name__)
 

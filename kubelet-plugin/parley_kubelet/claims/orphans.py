@@ -19,8 +19,8 @@ import structlog
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
-from parley_kubelet.checkpoint import CheckpointError, Entry
-from parley_kubelet.preparation import Preparation
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.state.checkpoint import CheckpointError, Entry
 
 RETRIES: Final = Backoff(first=2.0, longest=120.0, jitter=0.3)
 

@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from parley_kubelet.checkpoint import Entries, Entry
 from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Refused
+from parley_kubelet.state.checkpoint import Entries, Entry
 
 log = structlog.get_logger(__name__)
 
