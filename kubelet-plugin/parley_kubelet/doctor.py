@@ -31,8 +31,8 @@ from parley_kubelet.settings import Settings
 from parley_kubelet.state.checkpoint import FILE, Checkpoint, CheckpointError, Entries
 from parley_kubelet.state.durable import Folder
 
-OLDEST_KUBELET = (1, 32)
-"""From here on the kubelet speaks DRA v1beta1; v1 from 1.34."""
+OLDEST_KUBELET = (1, 34)
+"""From here on the kubelet speaks DRA v1; those before know v1beta1 alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,5 +189,5 @@ def _kubelet(version: str) -> Finding:
     if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
         return Finding("kubelet", f"version {version!r} is not known", "wait until the node has reported itself")
     if (int(numbers[0]), int(numbers[1])) < OLDEST_KUBELET:
-        return Finding("kubelet", f"version {version}", "update it to 1.32 or later: it does not know DRA v1beta1")
+        return Finding("kubelet", f"version {version}", "update it to 1.34 or later: it does not know DRA v1")
     return Finding("kubelet", f"version {version}")

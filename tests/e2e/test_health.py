@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cluster
 OLD_KUBELETS = """
 import sys
 from parley_kubelet.serving import registration
-registration.PREPARING, registration.HEALTH = ("v1beta1.DRAPlugin",), ("v1alpha1.DRAResourceHealth",)
+registration.HEALTH = ("v1alpha1.DRAResourceHealth",)
 from parley_kubelet.main import main
 sys.exit(main())
 """

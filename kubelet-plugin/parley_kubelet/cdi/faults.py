@@ -1,7 +1,9 @@
 """Says what a container runtime would refuse in a CDI specification. Decides nothing and changes nothing.
 
 Our own check, of the rules that the CDI specification 0.6.0 states and that its reference implementation, which
-containerd uses, enforces when it reads a file: unknown fields are refused, too.
+containerd uses, enforces when it reads a file: unknown fields are refused, too. The JSON schema that the project
+publishes does not serve: it knows types and required fields only, takes relative paths, empty devices, hooks of no
+known name and two devices of one name, and refuses 5 of the 18 faults that our tests have.
 """
 
 import re

@@ -14,10 +14,11 @@ import structlog
 from parley_kubelet.proto import registration_v1_pb2 as registration
 from parley_kubelet.proto.registration_v1_pb2_grpc import RegistrationServicer
 
-PREPARING = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
-"""The kubelet takes the first that it knows."""
+PREPARING = ("v1.DRAPlugin",)
+"""Kubelets from 1.34 know it (pkg/kubelet/cm/dra/plugin, read for 1.36 and 1.37); those before, v1beta1 alone."""
 
 HEALTH = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+"""The kubelet takes the first that it knows: v1 from 1.37, v1alpha1 before."""
 
 log = structlog.get_logger(__name__)
 

@@ -31,10 +31,7 @@ from parley_kubelet.proto import (
     dra_health_v1_pb2_grpc,
     dra_health_v1alpha1_pb2,
     dra_health_v1alpha1_pb2_grpc,
-    dra_v1_pb2,
     dra_v1_pb2_grpc,
-    dra_v1beta1_pb2,
-    dra_v1beta1_pb2_grpc,
 )
 from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
 from parley_kubelet.serving.registration import RegistrationService
@@ -47,15 +44,11 @@ from parley_kubelet.state.durable import Folder
 GRACE = 10.0
 """Seconds that calls in progress have at the end; less than the 30 that a pod has."""
 
-_PREPARING: Sequence[tuple[Any, Any]] = (
-    (dra_v1_pb2, dra_v1_pb2_grpc),
-    (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc),
-)
 _HEALTH: Sequence[tuple[Any, Any]] = (
     (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
     (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc),
 )
-"""The messages and the service of each version."""
+"""The messages and the service of each version of DRAResourceHealth."""
 
 log = structlog.get_logger(__name__)
 
@@ -107,8 +100,7 @@ class Served:
             group.create_task(clean(self.preparation, self._client))
 
     def _add_services(self, server: grpc.aio.Server) -> None:
-        for messages, service in _PREPARING:
-            service.add_DRAPluginServicer_to_server(DraService(self.preparation, messages), server)
+        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation), server)
         for messages, service in _HEALTH if self._driver.tells_health() else ():
             service.add_DRAResourceHealthServicer_to_server(HealthService(self._monitor, messages), server)
 

@@ -1,8 +1,8 @@
 # ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
-"""The gRPC edge to the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1 and v1beta1.
+"""The gRPC edge to the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1.
 
 Translates between messages and `claims.preparation`, and sees that every claim of a call gets its own answer: the
-kubelet treats a missing one as a failure of all. The two versions have the same fields, so far as they are used.
+kubelet treats a missing one as a failure of all.
 """
 
 import asyncio
@@ -14,33 +14,35 @@ import structlog
 from parley_kubelet.cdi.specifications import device_ids
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.hooks import Refused
-from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer as V1Servicer
-from parley_kubelet.proto.dra_v1beta1_pb2_grpc import DRAPluginServicer as V1Beta1Servicer
+from parley_kubelet.proto import dra_v1_pb2 as dra
+from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer
 from parley_kubelet.state.checkpoint import CheckpointError, Entry, HeldDevice
 
 log = structlog.get_logger(__name__)
 
 
-class DraService(V1Servicer, V1Beta1Servicer):
-    """Answers by claim UID, in the messages of one `version`: `dra_v1_pb2` for kubelets from 1.34,
-    `dra_v1beta1_pb2` for older ones."""
+class DraService(DRAPluginServicer):
+    """Answers by claim UID."""
 
-    def __init__(self, preparation: Preparation, version: Any) -> None:
+    def __init__(self, preparation: Preparation) -> None:
         self._preparation = preparation
-        self._version = version
 
-    async def NodePrepareResources(self, request: Any, context: Any) -> Any:
+    async def NodePrepareResources(
+        self, request: dra.NodePrepareResourcesRequest, context: Any
+    ) -> dra.NodePrepareResourcesResponse:
         """Prepare each claim; one that cannot be prepared does not hinder the others."""
         answers = await asyncio.gather(*map(self._prepare, _names(request.claims)))
-        return self._version.NodePrepareResourcesResponse(claims=dict(answers))
+        return dra.NodePrepareResourcesResponse(claims=dict(answers))
 
-    async def NodeUnprepareResources(self, request: Any, context: Any) -> Any:
+    async def NodeUnprepareResources(
+        self, request: dra.NodeUnprepareResourcesRequest, context: Any
+    ) -> dra.NodeUnprepareResourcesResponse:
         """Unprepare each claim."""
         answers = await asyncio.gather(*map(self._unprepare, _names(request.claims)))
-        return self._version.NodeUnprepareResourcesResponse(claims=dict(answers))
+        return dra.NodeUnprepareResourcesResponse(claims=dict(answers))
 
-    async def _prepare(self, claim: ClaimName) -> tuple[str, Any]:
-        answer = self._version.NodePrepareResourceResponse()
+    async def _prepare(self, claim: ClaimName) -> tuple[str, dra.NodePrepareResourceResponse]:
+        answer = dra.NodePrepareResourceResponse()
         answer.error, entry = await self._attempt("prepare", claim, self._preparation.prepare(claim))
         if entry is not None:
             answer.devices.extend(self._devices(entry))
@@ -48,16 +50,16 @@ class DraService(V1Servicer, V1Beta1Servicer):
             log.info("claim prepared", driver=self._driver, claim=str(claim), uid=claim.uid, devices=told)
         return claim.uid, answer
 
-    async def _unprepare(self, claim: ClaimName) -> tuple[str, Any]:
+    async def _unprepare(self, claim: ClaimName) -> tuple[str, dra.NodeUnprepareResourceResponse]:
         error, _ = await self._attempt("unprepare", claim, self._preparation.unprepare(claim))
         if not error:
             log.info("claim unprepared", driver=self._driver, claim=str(claim), uid=claim.uid)
-        return claim.uid, self._version.NodeUnprepareResourceResponse(error=error)
+        return claim.uid, dra.NodeUnprepareResourceResponse(error=error)
 
-    def _devices(self, entry: Entry) -> Iterable[Any]:
+    def _devices(self, entry: Entry) -> Iterable[dra.Device]:
         for result in entry.results:
             held = HeldDevice(pool=result.pool, name=result.device)
-            yield self._version.Device(
+            yield dra.Device(
                 request_names=[result.request],
                 pool_name=result.pool,
                 device_name=result.device,
@@ -102,5 +104,5 @@ def _with_claim(claim: ClaimName, message: str) -> str:
     return message if str(claim) in message else f"claim {claim}: {message}"
 
 
-def _names(claims: Iterable[Any]) -> tuple[ClaimName, ...]:
+def _names(claims: Iterable[dra.Claim]) -> tuple[ClaimName, ...]:
     return tuple(ClaimName(claim.namespace, claim.name, claim.uid) for claim in claims)

@@ -14,22 +14,16 @@ from parley_kubelet.proto import (
     dra_health_v1_pb2_grpc,
     dra_health_v1alpha1_pb2,
     dra_health_v1alpha1_pb2_grpc,
-    dra_v1_pb2,
-    dra_v1_pb2_grpc,
-    dra_v1beta1_pb2,
-    dra_v1beta1_pb2_grpc,
 )
+from parley_kubelet.proto import dra_v1_pb2 as dra
 from parley_kubelet.proto import registration_v1_pb2 as registration
+from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginStub
 from parley_kubelet.proto.registration_v1_pb2_grpc import RegistrationStub
 
 LIMIT = 10.0
 """Seconds for one call; the real kubelet waits 45."""
 
 
-_PREPARING: Mapping[str, tuple[Any, Any]] = {
-    "v1": (dra_v1_pb2, dra_v1_pb2_grpc),
-    "v1beta1": (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc),
-}
 _HEALTH: Mapping[str, tuple[Any, Any]] = {
     "v1": (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
     "v1alpha1": (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc),
@@ -37,13 +31,9 @@ _HEALTH: Mapping[str, tuple[Any, Any]] = {
 
 
 class Kubelet:
-    """The kubelet as the plugin meets it: it registers the plugin behind a socket and then calls it.
+    """The kubelet as the plugin meets it: it registers the plugin behind a socket and then calls it."""
 
-    `version` is that of the DRA service which it calls: v1 or v1beta1.
-    """
-
-    def __init__(self, registration_socket: Path, version: str = "v1") -> None:
-        self._messages, self._stubs = _PREPARING[version]
+    def __init__(self, registration_socket: Path) -> None:
         self._registration_channel = grpc.aio.insecure_channel(f"unix:{registration_socket}")
         self._registration = RegistrationStub(self._registration_channel)
         self._channel: grpc.aio.Channel | None = None
@@ -53,7 +43,7 @@ class Kubelet:
         self.info = await self._registration.GetInfo(registration.InfoRequest(), timeout=LIMIT)
         await self.notify(registered=True)
         self._channel = grpc.aio.insecure_channel(f"unix:{self.info.endpoint}")
-        self._plugin = self._stubs.DRAPluginStub(self._channel)
+        self._plugin = DRAPluginStub(self._channel)
         return self
 
     async def __aexit__(
@@ -70,13 +60,13 @@ class Kubelet:
 
     async def prepare(self, *claims: BuiltinClaim) -> Mapping[str, Any]:
         """The answers (NodePrepareResourceResponse) by claim name."""
-        request = self._messages.NodePrepareResourcesRequest(claims=map(self._message, claims))
+        request = dra.NodePrepareResourcesRequest(claims=map(self._message, claims))
         answer = await self._plugin.NodePrepareResources(request, timeout=LIMIT)
         return {claim.metadata.name: answer.claims[claim.metadata.uid] for claim in claims}
 
     async def unprepare(self, *claims: BuiltinClaim) -> Mapping[str, str]:
         """The errors by claim name, "" where there is none."""
-        request = self._messages.NodeUnprepareResourcesRequest(claims=map(self._message, claims))
+        request = dra.NodeUnprepareResourcesRequest(claims=map(self._message, claims))
         answer = await self._plugin.NodeUnprepareResources(request, timeout=LIMIT)
         return {claim.metadata.name: answer.claims[claim.metadata.uid].error for claim in claims}
 
@@ -95,7 +85,7 @@ class Kubelet:
 
     def _message(self, claim: BuiltinClaim) -> Any:
         meta = claim.metadata
-        return self._messages.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        return dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)
 
 
 async def until(condition: Callable[[], bool], limit: float = 20.0) -> None:

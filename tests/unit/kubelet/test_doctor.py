@@ -180,7 +180,7 @@ async def test_no_way_to_an_api_server(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("version", "line"),
     [
-        ("v1.31.4", "mend  kubelet: version v1.31.4: update it to 1.32 or later: it does not know DRA v1beta1"),
+        ("v1.33.4", "mend  kubelet: version v1.33.4: update it to 1.34 or later: it does not know DRA v1"),
         ("", "mend  kubelet: version '' is not known: wait until the node has reported itself"),
     ],
 )
