@@ -22,7 +22,6 @@ from benchmarks.objects import DEVICE, NEVER, Ask, Body
 from benchmarks.sampled import callers, sampling
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
 from parley.control.mirror import nodes_of
-from parley.devcluster.fake_nodes import ALLOCATABLE
 from parley.drivers.device import DeviceDriver
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
@@ -30,6 +29,7 @@ from parley.scheduler.reconciler import Reconciler
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.virtual_time import run
+from parley_devcluster.fake_nodes import ALLOCATABLE
 
 NAME = "simulated-waiting"
 _PODS = 400

@@ -1,7 +1,7 @@
 """A model of all node plugins' receipts: what is not prepared on its node any more is said to be so.
 
-As `parley_kubelet.releases` does for one node, for every driver. What is prepared the simulated kubelets say;
-publishing devices is left out.
+As `parley_kubelet.claims.releases` does on one node, for every driver. What is prepared the simulated kubelets
+say; publishing devices is left out.
 """
 
 import asyncio

@@ -17,18 +17,18 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Call, Client, Forbidden, RawEvent
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import ClaimName, Preparation
+from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceDriver
 from parley_kubelet.hooks import Offer
-from parley_kubelet.orphans import clean
-from parley_kubelet.preparation import ClaimName, Preparation
-from parley_kubelet.releases import Receipts
-from parley_kubelet.slices import SlicePublisher, slice_specs
+from parley_kubelet.serving.slices import SlicePublisher, slice_specs
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
 pytestmark = pytest.mark.cluster

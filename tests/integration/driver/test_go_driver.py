@@ -21,12 +21,12 @@ from tests.cluster.watching import until, until_one
 from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, Resource
 from parley.cli.permissions import account_name, permissions
-from parley.devcluster import Cluster
-from parley.devcluster.component import Component
-from parley.devcluster.machine import free_ports
-from parley.devcluster.parley import NAMESPACE
 from parley.kube.client import Client, Conflict
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.component import Component
+from parley_devcluster.machine import free_ports
+from parley_devcluster.parley import NAMESPACE
 
 pytestmark = pytest.mark.cluster
 

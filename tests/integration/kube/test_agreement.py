@@ -24,11 +24,11 @@ from tests.integration.kube.objects import (
 from tests.integration.kube.waiting import until
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
-from parley.devcluster import Cluster
-from parley.devcluster.versions import KUBERNETES
 from parley.kube.client import ApiError, Client
 from parley.kube.http import HttpClient
 from parley.kube.memory import MemoryServer
+from parley_devcluster import Cluster
+from parley_devcluster.versions import KUBERNETES
 
 pytestmark = pytest.mark.cluster
 

@@ -11,10 +11,10 @@ from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettin
 from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
-from parley_kubelet.checkpoint import Checkpoint, Entry
-from parley_kubelet.durable import Folder
+from parley_kubelet.claims.preparation import ClaimName, Preparation, boot_id
 from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Prepared, Refused
-from parley_kubelet.preparation import ClaimName, Preparation, boot_id
+from parley_kubelet.state.checkpoint import Checkpoint, Entry
+from parley_kubelet.state.durable import Folder
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from tests.unit.kubelet.drivers import PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.client import Call, Client
-from parley_kubelet.orphans import clean
-from parley_kubelet.preparation import ClaimName
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import ClaimName
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client, Forbidden, OutcomeUnknown
 from parley.kube.memory import MemoryServer
-from parley_kubelet.checkpoint import CheckpointError
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceDriver
 from parley_kubelet.hooks import Refused
-from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.state.checkpoint import CheckpointError
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim, offered_status
 
 DEVICES = (

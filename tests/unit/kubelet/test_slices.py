@@ -12,7 +12,7 @@ from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.client import Body, Call, Client, NotFound
 from parley.kube.memory import MemoryServer
 from parley_kubelet.hooks import Offer
-from parley_kubelet.slices import CannotTell, SlicePublisher, slice_specs
+from parley_kubelet.serving.slices import CannotTell, SlicePublisher, slice_specs
 
 DRIVER = "device.parley.dev"
 GPU = Offer("gpu-0", {"model": "a100", "index": 0, "nvlink": True}, {"slices": "2", "memory": "40Gi"})
