@@ -32,8 +32,8 @@ from parley.kube.client import Client
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, MAX_CANDIDATES
 from parley.scheduler.controller import Controller
 from parley.scheduler.extender.door import ExtenderDoor
+from parley.scheduler.reporting import PodSchedulings
 from parley.scheduler.settings import Settings
-from parley.scheduler.telling import PodSchedulings
 
 
 def controller(

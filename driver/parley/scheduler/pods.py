@@ -1,4 +1,4 @@
-"""What the parts of the door share about pods: how far each is, who waits for what, when to look again."""
+"""What both doors keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -11,9 +11,9 @@ from parley.control.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
 from parley.scheduler.attempts import Attempt
+from parley.scheduler.reporting import PodReporter
 from parley.scheduler.result import Result, Wait
 from parley.scheduler.revisions import Revisions
-from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
 
 
@@ -25,16 +25,16 @@ class KeptOut:
 
 
 class Pods:
-    """Attempts, waiting lines and the queue."""
+    """Attempts, waiting lines, and the work queue of the pods."""
 
-    def __init__(self, cluster: Cluster, telling: Telling, queue: WorkQueue[Key]) -> None:
+    def __init__(self, cluster: Cluster, reporter: PodReporter, queue: WorkQueue[Key]) -> None:
         self._cluster = cluster
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
         self._revisions = Revisions()
         self._arrivals = count()
-        self.telling = telling
+        self.reporter = reporter
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -58,7 +58,7 @@ class Pods:
         """Forget what was remembered of the pod."""
         self._attempts.pop(pod, None)
         self.leave_line((pod.namespace, pod.name))
-        self.telling.gone(pod)
+        self.reporter.gone(pod)
 
     def never_there(self, pod: PodReference) -> None:
         """Forget what was remembered of a pod that the cache does not have. Another one may have its name."""
@@ -68,11 +68,11 @@ class Pods:
             self._attempts.pop(pod, None)
 
     def look_again(self, key: Key) -> None:
-        """At once."""
+        """Reconcile the pod once more, at once."""
         self._queue.add(key)
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: look again at the pods that it may help.
+        """A topic changed, on these nodes alone if they are given: requeue the pods that it may help.
 
         The others are looked at later: what they are told about the nodes may be otherwise now.
         """
@@ -144,7 +144,7 @@ class Pods:
         else:
             self.line_up(key, result.line, result.topics, result.helps)
         if result.problem is not None:
-            await self.telling.waits(pod, self.attempt(pod), result.problem.code, result.problem.message)
+            await self.reporter.waits(pod, self.attempt(pod), result.problem.code, result.problem.message)
         return Requeue(result.after) if result.after is not None else None
 
     def blocked(self, key: Key, pod: Pod) -> float:

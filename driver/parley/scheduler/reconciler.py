@@ -107,7 +107,7 @@ class Reconciler:
             code, message = reasons.DRIVER_FAILED, str(error)
         else:
             code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
-        await self._pods.telling.waits(pod, self._pods.attempt(pod), code, message)
+        await self._pods.reporter.waits(pod, self._pods.attempt(pod), code, message)
 
     async def _reconcile(self, key: Key, pod: Pod | None) -> Requeue | None:
         await self._release_departed(key, pod)
@@ -119,12 +119,12 @@ class Reconciler:
         if any(door.busy_with(pod) for door in self._doors):
             return None
         claims = gather(self._state, pod)
-        self._pods.telling.looked_at(pod, ours=bool(claims))
+        self._pods.reporter.looked_at(pod, ours=bool(claims))
         door = next(door for door in self._doors if door.owns(pod))
         return await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
 
     async def _terminal(self, pod: Pod) -> None:
-        self._pods.telling.ended(pod)
+        self._pods.reporter.ended(pod)
         for door in self._doors:
             door.terminal(pod)
         await self._giving_back.pod_ended(reference(pod))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
-from parley.scheduler.telling import PodSchedulings
+from parley.scheduler.reporting import PodSchedulings
 
 
 @dataclass(frozen=True)

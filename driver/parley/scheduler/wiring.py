@@ -29,13 +29,13 @@ from parley.scheduler.extender.door import ExtenderDoor
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.scope import Scope
 from parley.scheduler.native.door import NativeDoor
-from parley.scheduler.negotiating import Negotiator
-from parley.scheduler.placing import Placing
+from parley.scheduler.negotiator import Negotiator
+from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
+from parley.scheduler.reporting import PodReporter
 from parley.scheduler.settings import Settings
-from parley.scheduler.talks import Talks
-from parley.scheduler.telling import Telling
+from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk.embedded import EmbeddedDriver
 
 
@@ -92,7 +92,7 @@ def parts(base: Base) -> Parts:
     publisher = Publisher(client, queues.publications)
     control = _control(base, publisher)
     pods = Pods(
-        state.cluster, Telling(publisher, base.recorder, base.metrics, settings.pod_schedulings), queues.pods
+        state.cluster, PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings), queues.pods
     )
     base.wakeups.subscribe(pods.wake)
     native, extender = _doors(base, pods, control)
@@ -130,12 +130,12 @@ def _control(base: Base, publisher: Publisher) -> _Control:
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
-    talks = Talks(state, records, pods, settings.candidates)
-    placing = Placing(client, state, allocator, records, control.giving_back, pods, talks)
-    negotiator = Negotiator(state, pods, talks, placing, settings.candidates)
-    native = NativeDoor(state, allocator, records, pods, talks, placing, negotiator)
+    sessions = StandaloneSessions(state, records, pods, settings.candidates)
+    placement = Placement(client, state, allocator, records, control.giving_back, pods, sessions)
+    negotiator = Negotiator(state, pods, sessions, placement, settings.candidates)
+    native = NativeDoor(state, allocator, records, pods, sessions, placement, negotiator)
     scope = Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources))
     if not scope:
         return native, None
     posting = Posting(client, base.clock)
-    return native, ExtenderDoor(state, placing, pods, scope, posting, negotiator, base.metrics)
+    return native, ExtenderDoor(state, placement, pods, scope, posting, negotiator, base.metrics)

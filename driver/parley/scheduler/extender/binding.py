@@ -18,11 +18,11 @@ from parley.control.podclaims import PodClaim
 from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.states import ClaimState
-from parley.scheduler.extender.holds import Holds
-from parley.scheduler.extender.judging import unusable
-from parley.scheduler.extender.news import News
+from parley.scheduler.extender.assumed import AssumedPods
+from parley.scheduler.extender.filtering import unusable
+from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.placing import Failed, Placing
+from parley.scheduler.placement import Failed, Placement
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
@@ -46,19 +46,19 @@ class Binder:
     def __init__(
         self,
         state: State,
-        placing: Placing,
+        placement: Placement,
         pods: Pods,
-        holds: Holds,
-        news: News,
+        assumed: AssumedPods,
+        notifications: Notifications,
         posting: Posting,
     ) -> None:
         self._state = state
         self._cluster = state.cluster
         self._ledger = state.ledger
-        self._placing = placing
+        self._placement = placement
         self._pods = pods
-        self._holds = holds
-        self._news = news
+        self._assumed = assumed
+        self._notifications = notifications
         self._posting = posting
         self._under_way: dict[str, str] = {}
 
@@ -73,7 +73,7 @@ class Binder:
         if self._cluster.node(node) is None:
             return f"node {node} does not exist"  # the API server would take the binding
         self._under_way[user.uid] = node
-        self._holds.narrow(user.uid, node)
+        self._assumed.narrow(user.uid, node)
         try:
             await self._bind(user, node, now() + BIND_SECONDS)
         except Refused as error:
@@ -84,7 +84,7 @@ class Binder:
             return f"the API server: {error}"
         finally:
             del self._under_way[user.uid]
-            self._holds.drop(user.uid)
+            self._assumed.drop(user.uid)
             self._pods.look_again((user.namespace, user.name))
         return ""
 
@@ -120,7 +120,7 @@ class Binder:
                     waits = "a claim is changing"
                 if not waits and (named := self._named(key, user)) is not None:
                     return named, claims
-            await self._news.wait(key, min(until, now() + _LOOK_SECONDS))
+            await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))
         raise Refused(f"not done within {BIND_SECONDS:g} s: {waits}")
 
     def _named(self, key: Key, user: PodReference) -> Pod | None:
@@ -147,7 +147,7 @@ class Binder:
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
-            await self._placing.write(pod, claims)
+            await self._placement.write(pod, claims)
         return self._recorded(claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
@@ -155,17 +155,17 @@ class Binder:
 
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        self._holds.uncount(pod.metadata.uid)
+        self._assumed.uncount(pod.metadata.uid)
         demand = admit(self._state, reference(pod), pending)
         if isinstance(demand, Blocked):
             raise Refused(demand.problem.message)
         if demand.outside:
             raise Refused("the driver of a class runs outside of the controller")
-        result = await self._placing.allocate(key, pod, claims, demand, node, offered=False)
+        result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, Failed):
             self._pause(pod)
             raise Refused(f"nothing could be allocated on node {node}")
-        self._holds.drop(pod.metadata.uid)
+        self._assumed.drop(pod.metadata.uid)
         return self._recorded(claims)
 
     def _pause(self, pod: Pod) -> None:
@@ -195,4 +195,4 @@ class Binder:
         if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
             return
         await self._posting.settle(user, doubtful=doubtful)
-        await self._placing.give_back_all(pod)
+        await self._placement.give_back_all(pod)

@@ -17,11 +17,11 @@ from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.turns import out_of_turn
-from parley.scheduler.negotiating import Negotiator
-from parley.scheduler.placing import Placing
+from parley.scheduler.negotiator import Negotiator
+from parley.scheduler.placement import Placement
 from parley.scheduler.pods import KeptOut, Pods
 from parley.scheduler.result import AT_ONCE, Result, Wait, wait
-from parley.scheduler.talks import Talks
+from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PodReference
 
 
@@ -34,17 +34,17 @@ class NativeDoor:
         allocator: Allocator,
         records: Records,
         pods: Pods,
-        talks: Talks,
-        placing: Placing,
+        sessions: StandaloneSessions,
+        placement: Placement,
         negotiator: Negotiator,
     ) -> None:
         self._state = state
         self._allocator = allocator
         self._records = records
-        self._telling = pods.telling
+        self._reporter = pods.reporter
         self._pods = pods
-        self._talks = talks
-        self._placing = placing
+        self._sessions = sessions
+        self._placement = placement
         self._negotiator = negotiator
 
     def owns(self, _pod: Pod) -> bool:
@@ -61,18 +61,18 @@ class NativeDoor:
         for scheduling in cluster.schedulings():
             pod = cluster.pod((scheduling.metadata.namespace, scheduling.metadata.name))
             if pod is not None and scheduling.spec.selected_node and not done(pod):
-                self._talks.resume(pod, scheduling)
+                self._sessions.resume(pod, scheduling)
 
     def seen(self, pod: Pod) -> None:
         """What matters of it brings its key into the queue."""
 
     def terminal(self, pod: Pod) -> None:
         """Standalone drivers need not go on."""
-        self._talks.end(pod)
+        self._sessions.end(pod)
 
     def gone(self, pod: PodReference) -> None:
         """Nobody allocates for it any more."""
-        self._talks.give_up(pod)
+        self._sessions.give_up(pod)
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Take the next step for the pod."""
@@ -99,13 +99,13 @@ class NativeDoor:
                 self._pods.attempt(pod).offer_ended()
                 return await self._take_back(pod, claims)
             case Step.FOLLOW_OFFER:
-                return await self._placing.follow_offer(key, pod, claims)
+                return await self._placement.follow_offer(key, pod, claims)
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 return await self._take_back(pod, claims)
             case Step.WRITE:
                 if any(claim.holding is not None and claim.holding.recorded for claim in claims):
-                    await self._placing.check_current(pod)  # somebody removed what we wrote, perhaps with reason
-                return await self._placing.write(pod, claims)
+                    await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
+                return await self._placement.write(pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
                 return Requeue()
@@ -128,7 +128,7 @@ class NativeDoor:
 
     async def _stuck(self, pod: Pod, problem: Problem) -> Wait:
         if not pod.spec.node_name:
-            await self._placing.give_back_all(pod)
+            await self._placement.give_back_all(pod)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
         return wait(Blocked(problem, line))
 
@@ -138,8 +138,8 @@ class NativeDoor:
             holdings = {c.entry: c.holding for c in claims if c.holding is not None}
             drivers = {entry: h.driver for entry, h in holdings.items() if not h.outside}
             outside = len(drivers) < len(holdings)
-            self._talks.give_up(reference(pod))
-            self._telling.bound(pod, drivers, self._pods.settled(pod), outside=outside)
+            self._sessions.give_up(reference(pod))
+            self._reporter.bound(pod, drivers, self._pods.settled(pod), outside=outside)
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         for claim in claims:
@@ -147,18 +147,18 @@ class NativeDoor:
                 adopt(self._state, claim.mirror, outside=True)
 
     async def _take_back(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue:
-        await self._placing.check_current(pod)
+        await self._placement.check_current(pod)
         attempt = self._pods.attempt(pod)
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
         if cleared:
             everywhere = all(holding.nodes is None for holding in cleared)
             nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in cleared))
             attempt.refuse(*nodes)
-            self._telling.refused(pod, nodes)
+            self._reporter.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
             unheld = claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED)
             if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
-        await self._placing.give_back_all(pod, cleared)
+        await self._placement.give_back_all(pod, cleared)
         return AT_ONCE

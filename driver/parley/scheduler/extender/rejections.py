@@ -1,4 +1,4 @@
-"""Pods that no node of their scheduler would do for: what it was told, and what is done about it afterwards.
+"""Rejected pods: what filter answered about them, and what is done about it afterwards.
 
 A scheduler asks again at every event of any kind. As long as nothing has changed that was decided on, the answer
 is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask.
@@ -13,7 +13,7 @@ from parley.control.cluster import Key, reference
 from parley.control.podclaims import PodClaim, Problem
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
-from parley.scheduler.extender.judging import unusable
+from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.pods import Pods, now
@@ -27,12 +27,12 @@ UNASKED_SECONDS = 5.0
 """So long a scheduler gets to ask a new leader about a pod that the one before may have refused."""
 
 Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[Result]]
-"""Goes on with asking drivers outside about some nodes, and lets them allocate on one."""
+"""Goes on with asking standalone drivers about some nodes, and lets them allocate on one."""
 
 
 @dataclass(slots=True)
 class Rejection:
-    """What the scheduler was told about a pod.
+    """A filter's answer without viable nodes.
 
     `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
     holds has to be given back before another answer is possible. `outside`: drivers outside are asked about the
@@ -75,7 +75,7 @@ class Rejection:
 
 
 class Rejections:
-    """All of them. `give_back` frees what an unbound pod holds."""
+    """The latest rejection of each pod. `give_back` releases what an unbound pod holds."""
 
     def __init__(
         self,
@@ -95,26 +95,26 @@ class Rejections:
         return len(self._rejected)
 
     def unasked(self, pod: Pod) -> None:
-        """The pod was there before this process led: its scheduler may wait for news that came meanwhile."""
+        """The pod was there before this process led: its scheduler may wait for a change that it missed."""
         self._unasked[pod.metadata.uid] = now() + UNASKED_SECONDS
 
     def asked(self, uid: str) -> Rejection | None:
-        """The scheduler asks about the pod: what it was told the last time, if it was refused."""
+        """The scheduler asks about the pod: the latest rejection, if there is one."""
         self._unasked.pop(uid, None)
         return self._rejected.get(uid)
 
     def add(self, pod: Pod, rejection: Rejection) -> None:
-        """The scheduler was told this."""
+        """This was answered."""
         self._rejected[pod.metadata.uid] = rejection
         self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
 
     def drop(self, uid: str) -> None:
-        """Something else was told, or nothing is to be told any more."""
+        """The pod is not rejected any more."""
         self._rejected.pop(uid, None)
         self._unasked.pop(uid, None)
 
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
-        """Something about the unbound pod may have changed. Raises Busy if it is to be looked at again."""
+        """Reconcile the unbound pod. Raises Busy if it is to be reconciled again."""
         rejection = self._rejected.get(pod.metadata.uid)
         if unusable(pod, claims) or (rejection is not None and rejection.undo):
             await self._give_back(reference(pod))
@@ -156,7 +156,7 @@ class Rejections:
         if not rejection.told and not problem.transient:
             rejection.told = True
             attempt = self._pods.attempt(pod)
-            await self._pods.telling.waits(pod, attempt, problem.code, problem.message)
+            await self._pods.reporter.waits(pod, attempt, problem.code, problem.message)
 
     async def _nudge(self, pod: Pod, rejection: Rejection, *, clear: bool) -> Requeue | None:
         seconds = rejection.nudge_in(self._pods, clear=clear)

@@ -1,4 +1,4 @@
-"""A pod's place: allocate on the selected node, or offer nodes to the scheduler; record it, or give it back."""
+"""Puts a decision into effect: allocates on the selected node or offers nodes, records, and gives back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result
-from parley.scheduler.talks import Talks
+from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
 
 
@@ -32,8 +32,8 @@ class Failed:
     result: Result
 
 
-class Placing:
-    """What is done once it is decided where."""
+class Placement:
+    """Allocates, offers, records and gives back for pods whose nodes are decided."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Placing:
         records: Records,
         giving_back: GivingBack,
         pods: Pods,
-        talks: Talks,
+        sessions: StandaloneSessions,
     ) -> None:
         self._client = client
         self._state = state
@@ -53,12 +53,12 @@ class Placing:
         self._records = records
         self._giving_back = giving_back
         self._pods = pods
-        self._talks = talks
+        self._sessions = sessions
 
     async def allocate(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
     ) -> Result | Failed:
-        """Drivers inside allocate on the node, those outside are told to; what is next, or that one failed."""
+        """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
         inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.outside]
         try:
             await self._allocator.allocate(pod, inside, demand.requests, node, offered=offered)
@@ -72,14 +72,14 @@ class Placing:
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
         if demand.outside:
-            return self._talks.select(pod, demand, node)
+            return self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)
         self._pods.leave_line(key)
-        self._pods.telling.allocated(pod, node)
+        self._pods.reporter.allocated(pod, node)
         return await self.write(pod, claims)
 
     def _pass_on(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Nothing came of the allocation: whom it kept out may try."""
+        """Nothing came of the allocation: pods that it kept out may try."""
         for claim in claims:
             if claim.claim is not None:
                 self._pods.wake(("claim", pod.metadata.namespace, claim.name))
@@ -95,12 +95,12 @@ class Placing:
             attempt.excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
             return await self._fail(pod, message)
-        await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
+        await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
         return Requeue()
 
     async def _fail(self, pod: Pod, message: str) -> Requeue | None:
         """The pod can't run, and whoever made it shall replace it. One that is bound is its kubelet's."""
-        await self._pods.telling.warn(pod, reasons.PERMANENTLY_FAILED, message)
+        await self._pods.reporter.warn(pod, reasons.PERMANENTLY_FAILED, message)
         if pod.spec.node_name:
             return Requeue()
         status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
@@ -112,8 +112,8 @@ class Placing:
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings. What the API will never accept is given back, and the user told."""
         attempt = self._pods.known(reference(pod))
-        if attempt is not None and attempt.talk is not None:
-            self._pods.telling.allocated(pod, attempt.talk.selected)
+        if attempt is not None and attempt.session is not None:
+            self._pods.reporter.allocated(pod, attempt.session.selected)
         try:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
@@ -121,7 +121,7 @@ class Placing:
             if not pod.spec.node_name:
                 await self.give_back_all(pod)
             message = f"the API server refused the allocation: {error.message}"
-            await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
+            await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
             return Requeue(pause)
         return None
 
@@ -140,7 +140,7 @@ class Placing:
         Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`.
         """
         user = reference(pod)
-        self._talks.end(pod)
+        self._sessions.end(pod)
         if self._ledger.of_pod(user):
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
@@ -165,7 +165,7 @@ class Placing:
                 "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
             )
         attempt.offered = tuple(nodes)
-        self._pods.telling.chooses(pod, attempt)
+        self._pods.reporter.chooses(pod, attempt)
         self._pods.leave_line(key)
 
     async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:

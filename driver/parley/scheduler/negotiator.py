@@ -15,20 +15,22 @@ from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.scheduler.placing import Failed, Placing
+from parley.scheduler.placement import Failed, Placement
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result, Wait, wait
-from parley.scheduler.talks import Failure, Talks
+from parley.scheduler.standalone import Failure, StandaloneSessions
 
 
 class Negotiator:
     """Decides where pods go. `candidates` is how many nodes a round asks about at most."""
 
-    def __init__(self, state: State, pods: Pods, talks: Talks, placing: Placing, candidates: int) -> None:
+    def __init__(
+        self, state: State, pods: Pods, sessions: StandaloneSessions, placement: Placement, candidates: int
+    ) -> None:
         self._state = state
         self._pods = pods
-        self._talks = talks
-        self._placing = placing
+        self._sessions = sessions
+        self._placement = placement
         self.candidates = candidates
 
     async def negotiate(
@@ -75,11 +77,11 @@ class Negotiator:
     ) -> Outcome | Result:
         """The outcome with the standalone drivers' answers, or what is next if there is none to go on with."""
         inside = ask(self._state.drivers, demand, search.excluded)
-        heard = await self._talks.hear(pod, demand, search.nodes, inside)
+        heard = await self._sessions.hear(pod, demand, search.nodes, inside)
         if isinstance(heard, Failure):
             pause = self._pods.attempt(pod).block(now())
-            await self._placing.give_back_all(pod)
-            await self._placing.failed(key, pod, heard.node, heard.message, heard.permanent)
+            await self._placement.give_back_all(pod)
+            await self._placement.failed(key, pod, heard.node, heard.message, heard.permanent)
             return Requeue(pause)
         if isinstance(heard, Outcome):
             admitted = admit(self._state, reference(pod), pending)  # others may have got something meanwhile
@@ -101,7 +103,7 @@ class Negotiator:
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search
     ) -> Result:
         if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
-            await self._placing.give_back_all(pod)
+            await self._placement.give_back_all(pod)
             return Requeue()
         outcome = self._pods.attempt(pod).outcome
         return wait(none_viable(self._state, claims, demand, search, outcome))
@@ -112,7 +114,7 @@ class Negotiator:
         attempt = self._pods.attempt(pod)
         viable = [node for node in attempt.outcome.viable if not demand.outside or search.nodes.fits(node)]
         if not viable:
-            self._talks.end(pod)
+            self._sessions.end(pod)
             return Requeue()
         fresh = [node for node in viable if node not in attempt.refused]
         if not fresh and not pod.spec.node_name:
@@ -121,11 +123,11 @@ class Negotiator:
             attempt.begin_again()
             fresh = viable
         if exact:
-            await self._placing.offer(key, pod, claims, demand, fresh[:MAX_CANDIDATES])
+            await self._placement.offer(key, pod, claims, demand, fresh[:MAX_CANDIDATES])
             return None
-        outside = self._talks.scores(pod, attempt.outcome, demand) if demand.outside else {}
+        outside = self._sessions.scores(pod, attempt.outcome, demand) if demand.outside else {}
         selected = best(self._state, demand, fresh or viable, attempt.left, outside)
-        result = await self._placing.allocate(key, pod, claims, demand, selected, offered=False)
+        result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, Failed) else result
 
     def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait:

@@ -1,8 +1,8 @@
-"""Talks with drivers outside of the controller: asked through the PodScheduling, answered there, never waited for.
+"""Negotiations with standalone drivers: asked through the PodScheduling, answered there, never awaited.
 
-A talk goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
-node is selected. Drivers inside are asked again at each look: their answers are cheap and always new. When a node
-is selected, the drivers outside allocate; what they allocated shows in their claims, and the door goes on there.
+A session goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
+node is selected. Embedded drivers are asked again at each reconciliation: their answers are cheap and always new.
+When a node is selected, the standalone drivers allocate; what they allocated shows in their claims.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -34,19 +34,22 @@ from parley.scheduler.result import Wait
 from parley.sdk import PodReference
 
 ANSWER_SECONDS = 30.0
-"""So long a driver outside may think before the pod's user is told that it does not answer."""
+"""So long a standalone driver may take before the pod's user is told that it does not answer."""
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
-"""A driver outside keeps the class's time limit itself; this much later the node is given up without it."""
+"""A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
 
 
 @dataclass(slots=True)
-class Talk:
-    """One pod's talk. `heard` are the answers that ended the last round, if nobody is left to be asked about;
-    `selected` is the node where drivers allocate since `selected_at`, chosen in round `selected_round`."""
+class StandaloneSession:
+    """One pod's negotiation with its standalone drivers.
+
+    `heard` are the answers that ended the last round, if nobody is left to be asked about; `selected` is the node
+    where drivers allocate since `selected_at`, chosen in round `selected_round`.
+    """
 
     wanted: frozenset[Hashable]
     negotiation: Negotiation
@@ -66,8 +69,8 @@ class Failure:
     permanent: tuple[PodClaim, ...]
 
 
-class Talks:
-    """All talks. They are kept in the pods' attempts, so that they end with them."""
+class StandaloneSessions:
+    """All sessions. They are kept in the pods' attempts, so that they end with them."""
 
     def __init__(self, state: State, records: Records, pods: Pods, candidates: int) -> None:
         self._cluster = state.cluster
@@ -79,20 +82,20 @@ class Talks:
     async def hear(
         self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | Failure | Wait | None:
-        """How the talk stands: an outcome, a failure on the selected node, or what is waited for."""
+        """How the session stands: an outcome, a failure on the selected node, or what is waited for."""
         attempt = self._pods.attempt(pod)
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
             return None
-        if attempt.talk is None or not demand.wanted_outside <= attempt.talk.wanted:
+        if attempt.session is None or not demand.wanted_outside <= attempt.session.wanted:
             self.give_up(reference(pod))
             attempt.asked = tuple(Asked(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside)
-            attempt.talk = self._begin(pod, demand, nodes)
+            attempt.session = self._begin(pod, demand, nodes)
         await self._make_stand_ins(pod, demand)
-        talk = attempt.talk
-        if talk.selected:
-            return self._follow(pod, talk, demand)
-        return await self._listen(pod, talk, demand, nodes, ask)
+        session = attempt.session
+        if session.selected:
+            return self._follow(pod, session, demand)
+        return await self._listen(pod, session, demand, nodes, ask)
 
     async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
@@ -112,19 +115,19 @@ class Talks:
         limits = [*due, *([] if after is None else [after])]
         return Wait(pod.metadata.uid, topics, after=max(min(limits), 0.0) if limits else None)
 
-    def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> Talk:
+    def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> StandaloneSession:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self._scheduling(pod)
         rounds = max(attempt.rounds, before.spec.round if before is not None else 0)
-        talk = Talk(demand.wanted_outside, self._negotiation(pod, nodes, rounds), now())
+        session = StandaloneSession(demand.wanted_outside, self._negotiation(pod, nodes, rounds), now())
         if before is not None and before.spec.selected_node and not attempt.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
             if all(claim.name in same for claim in demand.outside):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
                 attempt.drivers = demand.drivers
-                self._selected(pod, talk, demand, before.spec.selected_node, rounds)
+                self._selected(pod, session, demand, before.spec.selected_node, rounds)
         attempt.resumed = True
-        return talk
+        return session
 
     def _negotiation(
         self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
@@ -146,59 +149,63 @@ class Talks:
         return found if found is not None and self._scheduling(pod) is None else None
 
     async def _listen(
-        self, pod: Pod, talk: Talk, demand: Demand, nodes: EligibleNodes, ask: Ask
+        self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | Wait:
         attempt = self._pods.attempt(pod)
         while True:
-            outcome = talk.negotiation.outcome
+            outcome = session.negotiation.outcome
             attempt.rounds = outcome.round
             answers, missing = self._answers(pod, outcome, demand, ask)
             attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
-                return await self._wait(pod, talk, demand, missing)
-            ended = self._closed(pod, talk, answers, nodes)
+                return await self._wait(pod, session, demand, missing)
+            ended = self._closed(pod, session, answers, nodes)
             if ended is not None:
                 return ended
-            talk.asked_at = now()
+            session.asked_at = now()
 
-    def _closed(self, pod: Pod, talk: Talk, answers: Answers, nodes: EligibleNodes) -> Outcome | None:
+    def _closed(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
         """What the complete answers to the open round come to; None if another question is open now."""
-        negotiation = talk.negotiation
+        negotiation = session.negotiation
         if negotiation.over:
-            return self._reconsidered(pod, talk, answers, nodes)
+            return self._reconsidered(pod, session, answers, nodes)
         if negotiation.enough(answers):
             return negotiation.outcome.with_answers(answers)
         negotiation.close(answers)
         if not negotiation.over:
             return None
-        talk.heard = answers
+        session.heard = answers
         return negotiation.outcome
 
-    def _reconsidered(self, pod: Pod, talk: Talk, answers: Answers, nodes: EligibleNodes) -> Outcome | None:
+    def _reconsidered(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
         """Everybody was asked about every node; an answer that changed since may help nevertheless."""
-        outcome = talk.negotiation.outcome
+        outcome = session.negotiation.outcome
         changed = replace(
             outcome,
             answers=answers,
             viable=viable_for_all(outcome.candidates, answers),
             refused={**outcome.refused, **refusals(answers)},
         )
-        if changed.viable or answers == talk.heard:
+        if changed.viable or answers == session.heard:
             return changed
-        talk.heard = answers
+        session.heard = answers
         proposal = agreed_alternatives(answers)
         if proposal is None:
             return changed
         again = self._negotiation(pod, nodes, outcome.round, proposal)
         if again.over:
             return changed
-        talk.negotiation = again
+        session.negotiation = again
         return None
 
     def _answers(
         self, pod: Pod, outcome: Outcome, demand: Demand, ask: Ask
     ) -> tuple[dict[str, Answer], list[str]]:
-        """The answers to the open round by entry, and the drivers outside that have not given theirs."""
+        """The answers to the open round by entry, and the standalone drivers that have not given theirs."""
         entries = {entry.name: entry for entry in self._entries(pod)}
         excluded = self._pods.attempt(pod).excluded
         answers = dict(ask(outcome.candidates)) if demand.requests else {}
@@ -215,9 +222,9 @@ class Talks:
         scheduling = self._scheduling(pod)
         return scheduling.status.claims if scheduling is not None else ()
 
-    async def _wait(self, pod: Pod, talk: Talk, demand: Demand, missing: Sequence[str]) -> Wait:
+    async def _wait(self, pod: Pod, session: StandaloneSession, demand: Demand, missing: Sequence[str]) -> Wait:
         classes = sorted({c.class_name for c in demand.outside if demand.drivers[c.entry] in missing})
-        left = talk.asked_at + ANSWER_SECONDS - now()
+        left = session.asked_at + ANSWER_SECONDS - now()
         code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
         if left <= 0:
             code = reasons.DRIVER_NOT_ANSWERING
@@ -225,13 +232,13 @@ class Talks:
                 f"no answer within {ANSWER_SECONDS:g} s from driver {', driver '.join(missing)}, outside of this "
                 f"controller: start it, or correct driverName of class {', '.join(classes)}"
             )
-            await self._pods.telling.warn(pod, code, message)
-        self._pods.telling.asks(pod, self._pods.attempt(pod), code, message)
+            await self._pods.reporter.warn(pod, code, message)
+        self._pods.reporter.asks(pod, self._pods.attempt(pod), code, message)
         topics = [("class", name) for name in classes]
         return self._waits(pod, demand, topics, left if left > 0 else None)
 
     def scores(self, pod: Pod, outcome: Outcome, demand: Demand) -> Mapping[str, Mapping[str, float]]:
-        """The preferences of the drivers outside, from 0 to 1, by driver and node."""
+        """The preferences of the standalone drivers, from 0 to 1, by driver and node."""
         found: dict[str, dict[str, float]] = {}
         for entry in self._entries(pod):
             if entry.round == outcome.round and demand.drivers.get(entry.name) == entry.driver_name:
@@ -241,15 +248,15 @@ class Talks:
         return found
 
     def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
-        """The drivers outside allocate on the node from now on."""
-        talk = self._pods.attempt(pod).talk
-        assert talk is not None
-        self._selected(pod, talk, demand, node, talk.negotiation.outcome.round)
-        followed = self._follow(pod, talk, demand)
+        """The standalone drivers allocate on the node from now on."""
+        session = self._pods.attempt(pod).session
+        assert session is not None
+        self._selected(pod, session, demand, node, session.negotiation.outcome.round)
+        followed = self._follow(pod, session, demand)
         return followed if isinstance(followed, Wait) else None
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
-        """An earlier leader selected a node: what drivers outside allocate there is for this pod."""
+        """An earlier leader selected a node: what standalone drivers allocate there is for this pod."""
         for asked in scheduling.spec.claims:
             key = (pod.metadata.namespace, asked.resource_claim_name)
             claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
@@ -257,13 +264,13 @@ class Talks:
                 uid = mirror.metadata.uid if is_stand_in(claim) else claim.metadata.uid
                 self._ledger.expect(reference(pod), claim.metadata.name, uid, claim.spec.resource_class_name)
 
-    def _selected(self, pod: Pod, talk: Talk, demand: Demand, node: str, chosen_in: int) -> None:
-        talk.selected, talk.selected_at, talk.selected_round = node, now(), chosen_in
+    def _selected(self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int) -> None:
+        session.selected, session.selected_at, session.selected_round = node, now(), chosen_in
         for claim in demand.outside:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
-    def _follow(self, pod: Pod, talk: Talk, demand: Demand) -> Failure | Wait:
+    def _follow(self, pod: Pod, session: StandaloneSession, demand: Demand) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)
@@ -271,32 +278,32 @@ class Talks:
             for claim in demand.outside
             if claim.entry == entry.name
             and demand.drivers[claim.entry] == entry.driver_name
-            and entry.round == talk.selected_round
+            and entry.round == session.selected_round
             and entry.failure is not None
-            and entry.failure.node_name == talk.selected
+            and entry.failure.node_name == session.selected
         ]
         if failures:
             words = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
-            message = f"could not allocate on node {talk.selected}: {words}"
-            return Failure(talk.selected, message, tuple(c for c, f in failures if f.permanent))
+            message = f"could not allocate on node {session.selected}: {words}"
+            return Failure(session.selected, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
             c.class_.allocation_timeout_seconds for c in demand.outside if c.class_ is not None
         )
-        left = talk.selected_at + limit - now()
+        left = session.selected_at + limit - now()
         drivers = sorted({demand.drivers[claim.entry] for claim in demand.outside})
         if left <= 0:
             words = (
-                f"gave up node {talk.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
+                f"gave up node {session.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
             )
-            return Failure(talk.selected, words, ())
+            return Failure(session.selected, words, ())
         attempt = self._pods.attempt(pod)
         work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
-        message = f"allocating on node {talk.selected}: {work}"
-        self._pods.telling.asks(pod, attempt, reasons.ALLOCATING, message, selected=talk.selected)
+        message = f"allocating on node {session.selected}: {work}"
+        self._pods.reporter.asks(pod, attempt, reasons.ALLOCATING, message, selected=session.selected)
         return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.outside}), left)
 
     def give_up(self, pod: PodReference) -> None:
-        """The pod waits for no driver outside any more; others may have what it waited for."""
+        """The pod waits for no standalone driver any more; others may have what it waited for."""
         for namespace, name in self._ledger.expect_no_more(pod):
             topic: Topic = ("claim", namespace, name)
             self._pods.wake(topic)
@@ -305,13 +312,13 @@ class Talks:
         """Whatever was asked is void. A selected node is given up at once, so that no driver goes on in vain."""
         self.give_up(reference(pod))
         attempt = self._pods.known(reference(pod))
-        if attempt is None or attempt.talk is None:
+        if attempt is None or attempt.session is None:
             return
-        talk, attempt.talk = attempt.talk, None
-        if talk.selected:
-            attempt.left.add(talk.selected)
-            message = f"node {talk.selected} was given up; others are tried"
-            self._pods.telling.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
+        session, attempt.session = attempt.session, None
+        if session.selected:
+            attempt.left.add(session.selected)
+            message = f"node {session.selected} was given up; others are tried"
+            self._pods.reporter.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
 
 
 def _answer(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
