@@ -79,6 +79,8 @@ class Reflector(Generic[T]):
         self._tombstones: dict[Key, Tombstone] = {}
         self._upkeep = Upkeep()
         self.synced = asyncio.Event()
+        self.listing = False
+        """Whether what is reported now was found by a list: what became of an object before it went is unknown."""
         self.interruptions: Counter[str] = Counter()
         """How often listing or watching ended, by cause: the error's class, "Ended" or "EndedAtOnce"."""
 
@@ -161,6 +163,7 @@ class Reflector(Generic[T]):
         listing = await self._client.list(self._read, self._namespace, **self._selectors)
         buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
         present = {identity(item).key for item in listing.items} | buried
+        self.listing = True
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
         for key in self._cache.absent(present):
             self._remove(key)
@@ -170,6 +173,7 @@ class Reflector(Generic[T]):
             self._put(item)
         for stone in listing.tombstones:
             self._bury(stone)
+        self.listing = False
         self._upkeep.works()
         self._version = listing.resource_version
         self.synced.set()

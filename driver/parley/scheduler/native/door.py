@@ -72,7 +72,8 @@ class NativeDoor:
         self._other = other
         self._negotiator = negotiator
         self.unconfirmed: set[str] = set()
-        """UIDs of pods that hold something by the record but were not seen yet."""
+        """UIDs of pods that hold something and of which it is not known what became of them: by the record, but
+        not seen yet, or gone between two lists of pods, and perhaps bound before that."""
         self._forced: dict[str, str] = {}
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
@@ -139,16 +140,17 @@ class NativeDoor:
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
                 if pod is not None and pod.metadata.uid == user.uid and not done(pod):
                     continue
-                left.add(user.uid)
                 nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
                 if user.uid in self.unconfirmed:
                     live = await self._live(user)
                     if live is not None and not done(live):
                         continue
                     nodes = () if live is not None else holding.nodes or ()
+                left.add(user.uid)
                 await self._giving_back.give_back(user, [holding], departed=True, prepared_on=nodes)
         for uid in left:
             self._forced.pop(uid, None)
+            self.unconfirmed.discard(uid)
 
     async def _live(self, user: PodReference) -> Pod | None:
         try:
@@ -157,14 +159,17 @@ class NativeDoor:
             return None
         return live if live.metadata.uid == user.uid else None
 
-    def pod_gone(self, pod: PodReference, *, running_on: str = "") -> None:
+    def pod_gone(self, pod: PodReference, *, running_on: str = "", unseen: bool = False) -> None:
         """Forget what was remembered of the pod; `sync` releases what it holds.
 
-        `running_on`: the node whose kubelet has not said that the pod ended.
+        `running_on`: the node whose kubelet has not said that the pod ended. `unseen`: it was not bound when it
+        was seen last, and nobody watched since.
         """
         self.pod_ended(pod.uid)
         if running_on and self._ledger.of_pod(pod):
             self._forced[pod.uid] = running_on
+        if unseen and self._ledger.of_pod(pod):
+            self.unconfirmed.add(pod.uid)
         self._talks.give_up(pod)
         self._pods.gone(pod)
         if self._other is not None:
