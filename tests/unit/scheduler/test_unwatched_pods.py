@@ -117,3 +117,20 @@ def test_a_pod_that_its_scheduler_let_in_is_asked_about(play: Any, expired: bool
         await waits_for_the_node(world, "new")
 
     play(scenario)
+
+
+def test_a_pod_that_was_let_in_and_went_while_nobody_led_is_asked_about(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world, world.server.client())
+        await world.add_pod("first", claims=["common"])
+        await world.settle()
+        await world.crash()
+        await world.add_pod("second", claims=["common"])
+        await runs_and_goes(world, "second")
+        world.start_parley()
+        await asyncio.sleep(5)
+        await world.finish_pod("first")
+        await world.add_pod("new", "one")
+        await waits_for_the_node(world, "new")
+
+    play(scenario)
