@@ -18,15 +18,15 @@ help: ## this list
 
 env: $(STAMP) ## the environment in .venv, from the pinned versions in requirements.lock
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml devcluster/pyproject.toml
 	@test -x $(BIN)/uv || ($(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9')
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable . --editable devcluster
 	@touch $@
 
 lock: ## pin the versions anew
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
-	  --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
+	  --no-header --no-emit-index-url --no-emit-package parley pyproject.toml devcluster/pyproject.toml -o requirements.lock
 
 demo: env ## negotiate examples/ on the embedded control plane, no Kubernetes needed
 	@$(BIN)/parley demo examples/*.yaml
@@ -52,7 +52,7 @@ crowd: machine ## random pods on real nodes, plugins and kubelets killed meanwhi
 	RANDOM_PODS=$(or $(PODS),200) RANDOM_SEED=$(SEED) $(BIN)/pytest -s tests/e2e/test_random_pods.py
 
 machine: env ## what a real cluster needs on this machine: packages (as root), programs (built once, cached)
-	$(BIN)/python -m parley.devcluster
+	$(BIN)/python -m parley_devcluster
 
 integration: machine ## on a real control plane
 	$(PYTEST) tests/integration

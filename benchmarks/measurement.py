@@ -14,7 +14,7 @@ from benchmarks.latency import percentile
 from benchmarks.life import Life
 from benchmarks.stage import DRIVER, OTHERS, Stage
 from benchmarks.workloads import Workload
-from parley.devcluster.parley import CONTROLLER
+from parley_devcluster.parley import CONTROLLER
 
 _SETTLE = 2.0
 """When nothing was written for so many seconds, what is done after the fact (events, statuses) is at its end."""

@@ -25,10 +25,10 @@ from benchmarks.latency import percentile
 from benchmarks.usage import Process
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import NODES, PODS
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN, install
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN, install
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim
 
 NAME = "node-plugin"

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.api import Api, Refused
 from parley.api.resources import LEASES
-from parley.devcluster import Cluster
-from parley.devcluster.second_scheduler import (
+from parley_devcluster import Cluster
+from parley_devcluster.second_scheduler import (
     SCHEDULER_NAME,
     SECOND_SCHEDULER,
     configuration,

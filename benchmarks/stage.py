@@ -21,11 +21,11 @@ from benchmarks.api import Api
 from benchmarks.schedulers import SecondScheduler
 from benchmarks.usage import Process, busy_seconds, cpu_seconds, put_first
 from parley.api.resources import CLASSES, RESOURCE_SLICES
-from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, NAMESPACE, run_parley
-from parley.devcluster.second_scheduler import free_address, grant
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.parley import CONTROLLER, NAMESPACE, run_parley
+from parley_devcluster.second_scheduler import free_address, grant
 
 DRIVER = "bench-driver"
 """The driver outside of the controller: the process, and its account."""

@@ -14,8 +14,8 @@ from benchmarks.objects import NEVER, Body
 from benchmarks.schedulers import EXTENDER
 from benchmarks.stage import ALWAYS, OTHERS, Stage
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
-from parley.devcluster.parley import CONTROLLER
-from parley.devcluster.second_scheduler import SECOND_SCHEDULER
+from parley_devcluster.parley import CONTROLLER
+from parley_devcluster.second_scheduler import SECOND_SCHEDULER
 
 NAME = "extender-waiting-1000"
 

@@ -3,7 +3,7 @@
     parley-kubelet doctor <the options of the plugin>
 
 Each finding is a line, with the remedy where something is wrong. Nothing is changed: it can run beside the plugin.
-What is read of containerd is decided in `containerd`, what a CDI file may say in `cdi_faults`.
+What is read of containerd is decided in `cdi.containerd`, what a CDI file may say in `cdi.faults`.
 """
 
 import os
@@ -19,20 +19,20 @@ from parley.api.names import RELEASING_LABEL
 from parley.api.resources import CLAIMS, NODES, RESOURCE_SLICES
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
-from parley_kubelet import cdi_faults, containerd
-from parley_kubelet.checkpoint import FILE, Checkpoint, CheckpointError, Entries
+from parley_kubelet.cdi import containerd, faults
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.devices import NameTaken, absent
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.devices import NameTaken, absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import LoadError
 from parley_kubelet.plugin import make_drivers
+from parley_kubelet.serving.sockets import SocketRefused, is_served, socket_paths
 from parley_kubelet.settings import Settings
-from parley_kubelet.sockets import SocketRefused, is_served, socket_paths
+from parley_kubelet.state.checkpoint import FILE, Checkpoint, CheckpointError, Entries
+from parley_kubelet.state.durable import Folder
 
-OLDEST_KUBELET = (1, 32)
-"""From here on the kubelet speaks DRA v1beta1; v1 from 1.34."""
+OLDEST_KUBELET = (1, 34)
+"""From here on the kubelet speaks DRA v1; those before know v1beta1 alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: E
                 "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
             )
         try:
-            wrong = cdi_faults.faults(orjson.loads(path.read_bytes()))
+            wrong = faults.faults(orjson.loads(path.read_bytes()))
         except (OSError, orjson.JSONDecodeError) as error:
             wrong = (str(error),)
         for fault in wrong:
@@ -189,5 +189,5 @@ def _kubelet(version: str) -> Finding:
     if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
         return Finding("kubelet", f"version {version!r} is not known", "wait until the node has reported itself")
     if (int(numbers[0]), int(numbers[1])) < OLDEST_KUBELET:
-        return Finding("kubelet", f"version {version}", "update it to 1.32 or later: it does not know DRA v1beta1")
+        return Finding("kubelet", f"version {version}", "update it to 1.34 or later: it does not know DRA v1")
     return Finding("kubelet", f"version {version}")

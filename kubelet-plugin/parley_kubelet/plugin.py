@@ -1,8 +1,8 @@
 """The plugin as a whole: its drivers, each with a registration of its own, and what they share.
 
 Decides which drivers there are; how one is served is decided by `serving`, how the receipts for what was given
-back are written by `releases`. A fault of one driver that it cannot live with ends the process, and with it all
-drivers: the pod is then started anew.
+back are written by `claims.releases`. A fault of one driver that it cannot live with ends the process, and with
+it all drivers: the pod is then started anew.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from typing import Any
 import structlog
 
 from parley.kube.client import Client
+from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.devices import absent
+from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.devices import absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
-from parley_kubelet.releases import Receipts
-from parley_kubelet.serving import Served
+from parley_kubelet.serving.served import Served
 from parley_kubelet.settings import DEVICES, Settings
 
 log = structlog.get_logger(__name__)

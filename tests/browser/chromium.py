@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import debian
+from parley_devcluster import debian
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 

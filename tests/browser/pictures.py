@@ -11,11 +11,11 @@ from tests.unit.scheduler.conftest import World
 
 from parley.cli import logs
 from parley.cli.endpoints import served
-from parley.devcluster import debian
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
 from parley.web.server import application
 from parley.web.worlds import Worlds
+from parley_devcluster import debian
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PICTURES = {

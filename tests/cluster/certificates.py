@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cluster.starting import DEPLOY
 
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 PAGE = (DEPLOY.parent / "docs" / "extender.md").read_text()
 

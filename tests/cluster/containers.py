@@ -8,9 +8,9 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.watching import until_one
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster, machine, processes
-from parley.devcluster.layout import Node
-from parley.devcluster.processes import Identity
+from parley_devcluster import Cluster, machine, processes
+from parley_devcluster.layout import Node
+from parley_devcluster.processes import Identity
 
 LOOK: Final = """
 env > /tmp/looking

@@ -14,9 +14,9 @@ from pathlib import Path
 from tests.cluster import forward, image
 from tests.cluster.starting import DEPLOY, directory
 
-from parley.devcluster import Cluster, NodeOptions
-from parley.devcluster.images import archive
-from parley.devcluster.parley import NAMESPACE
+from parley_devcluster import Cluster, NodeOptions
+from parley_devcluster.images import archive
+from parley_devcluster.parley import NAMESPACE
 
 NODE = "n"
 """Short, as is its folder: the sockets of a plugin in a pod have the pod's UID in their names."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from tests.cluster.nodes import registrations
 
-from parley.devcluster import Cluster
-from parley.devcluster.layout import Node
-from parley.devcluster.parley import NODE_PLUGIN
+from parley_devcluster import Cluster
+from parley_devcluster.layout import Node
+from parley_devcluster.parley import NODE_PLUGIN
 
 _WAYS: Final = (("plugin", "kill"), ("plugin", "kill"), ("plugin", "stop"), ("kubelet", "kill"))
 """Each time that all of them were done, they begin anew in another order."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parley.devcluster.images import Image
+from parley_devcluster.images import Image
 
 CHECKOUT = Path(__file__).parents[2]
 HOME = Path("/opt/parley")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from parley.devcluster import Cluster, machine
+from parley_devcluster import Cluster, machine
 
 _PAUSE: Final = 0.3
 _VARIABLE: Final = b"PARLEY_DEVICE_"

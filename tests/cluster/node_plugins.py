@@ -15,11 +15,11 @@ from tests.cluster.nodes import registrations, wait_for_registration
 from tests.cluster.watching import until
 
 from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
-from parley.devcluster import Cluster
-from parley.devcluster.component import Component
-from parley.devcluster.layout import Node
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client
+from parley_devcluster import Cluster
+from parley_devcluster.component import Component
+from parley_devcluster.layout import Node
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 
 SCRATCH: Final = "scratch.example.com"
 SCRATCH_DRIVER: Final = ("--driver", "scratch_node:ScratchNode")

@@ -14,9 +14,9 @@ from typing import Final
 import orjson
 import yaml
 
-from parley.devcluster import Cluster
-from parley.devcluster.layout import Node
-from parley.devcluster.parley import NODE_PLUGIN
+from parley_devcluster import Cluster
+from parley_devcluster.layout import Node
+from parley_devcluster.parley import NODE_PLUGIN
 
 _ZERO: Final = os.makedev(1, 5)
 """The device that gives zeros, under other names."""

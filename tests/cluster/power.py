@@ -11,8 +11,8 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from parley.devcluster import Cluster, machine, processes
-from parley.devcluster.layout import Node
+from parley_devcluster import Cluster, machine, processes
+from parley_devcluster.layout import Node
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _SHIM: Final = "containerd-shim"

@@ -14,8 +14,8 @@ from typing import Any, Self
 import orjson
 from tests.cluster.watching import LIMIT
 
-from parley.devcluster import Cluster
-from parley.devcluster.processes import MARK
+from parley_devcluster import Cluster
+from parley_devcluster.processes import MARK
 
 _LONGEST_LINE = 1 << 24
 

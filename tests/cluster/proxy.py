@@ -18,8 +18,8 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from parley.devcluster import kubeconfig
 from parley.kube import credentials
+from parley_devcluster import kubeconfig
 
 _HOP: Final = frozenset({"host", "connection", "transfer-encoding", "content-length", "keep-alive"})
 _REFUSALS: Final = {429: "TooManyRequests", 503: "ServiceUnavailable"}

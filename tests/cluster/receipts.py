@@ -11,8 +11,8 @@ from typing import cast
 from tests.cluster.manifests import DRIVER
 
 from parley.kube.client import Client
-from parley_kubelet.preparation import Preparation
-from parley_kubelet.releases import Receipts
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.claims.releases import Receipts
 
 
 class _Nothing:

@@ -13,7 +13,7 @@ from typing import Self
 from tests.cluster.programs import Program
 from tests.cluster.watching import LIMIT
 
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 BRIEF = 8
 """Seconds of a lease: a leader of which nothing is heard gives up after five of them."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import Cluster, ClusterError, clean
-from parley.devcluster.control_plane import CONTROLLER_MANAGER
-from parley.devcluster.parley import install
-from parley.devcluster.requirements import unmet
+from parley_devcluster import Cluster, ClusterError, clean
+from parley_devcluster.control_plane import CONTROLLER_MANAGER
+from parley_devcluster.parley import install
+from parley_devcluster.requirements import unmet
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -15,11 +15,11 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import configure, prepared, specifications, wait_for_registration
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
-from parley.devcluster import Cluster, NodeOptions
-from parley.devcluster.parley import CONTROLLER, NODE_PLUGIN, run_parley
-from parley.devcluster.second_scheduler import free_address
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster, NodeOptions
+from parley_devcluster.parley import CONTROLLER, NODE_PLUGIN, run_parley
+from parley_devcluster.second_scheduler import free_address
 
 DEVICES = {"node-a": ["a-0"], "node-b": ["b-0", "b-1"]}
 

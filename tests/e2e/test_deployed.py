@@ -14,11 +14,11 @@ from tests.cluster.watching import until_one
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS, Resource
-from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, NAMESPACE, NODE_PLUGIN
-from parley.devcluster.second_scheduler import SCHEDULER_NAME, SECOND_SCHEDULER
 from parley.kube.http import HttpClient
 from parley.sdk import Device
+from parley_devcluster import Cluster
+from parley_devcluster.parley import CONTROLLER, NAMESPACE, NODE_PLUGIN
+from parley_devcluster.second_scheduler import SCHEDULER_NAME, SECOND_SCHEDULER
 
 pytestmark = pytest.mark.cluster
 

@@ -8,8 +8,8 @@ from tests.cluster.nodes import prepared, specifications
 
 from parley.api import reasons
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
 from parley.sdk import Device
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -9,9 +9,9 @@ from tests.cluster.manifests import Manifest, pod
 from tests.cluster.namespace import Namespace
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
-from parley.devcluster.second_scheduler import SCHEDULER_NAME
 from parley.sdk import Device
+from parley_devcluster import Cluster
+from parley_devcluster.second_scheduler import SCHEDULER_NAME
 
 pytestmark = pytest.mark.cluster
 

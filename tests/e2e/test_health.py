@@ -28,14 +28,14 @@ from tests.cluster.node_plugins import (
 from tests.cluster.watching import until_one
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
 OLD_KUBELETS = """
 import sys
-from parley_kubelet import registration
-registration.PREPARING, registration.HEALTH = ("v1beta1.DRAPlugin",), ("v1alpha1.DRAResourceHealth",)
+from parley_kubelet.serving import registration
+registration.HEALTH = ("v1alpha1.DRAResourceHealth",)
 from parley_kubelet.main import main
 sys.exit(main())
 """

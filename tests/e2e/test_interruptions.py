@@ -11,9 +11,9 @@ from tests.cluster.nodes import prepared
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER
 from parley.sdk import Device
+from parley_devcluster import Cluster
+from parley_devcluster.parley import CONTROLLER
 
 pytestmark = pytest.mark.cluster
 

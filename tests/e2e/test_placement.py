@@ -11,8 +11,8 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Event
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
 from parley.control.mirror import is_offer
-from parley.devcluster import Cluster
 from parley.sdk import Device
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from tests.cluster.nodes import PREPARED, UNPREPARED, calls, prepared
 from tests.cluster.watching import until_one
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

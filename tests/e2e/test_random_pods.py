@@ -29,11 +29,11 @@ from tests.cluster.nodes import configure, wait_for_registration
 from tests.cluster.patience import PatientClient
 from tests.cluster.starting import DEPLOY, directory, require_machine, settle
 
-from parley.devcluster import Cluster, NodeOptions, machine
-from parley.devcluster.layout import Node
-from parley.devcluster.parley import CONTROLLER, run_parley
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster, NodeOptions, machine
+from parley_devcluster.layout import Node
+from parley_devcluster.parley import CONTROLLER, run_parley
 
 pytestmark = pytest.mark.cluster
 

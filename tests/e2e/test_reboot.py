@@ -24,7 +24,7 @@ from tests.cluster.nodes import prepared, specifications, unprepared
 from tests.cluster.power import in_another_boot, power_off, power_on
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -6,7 +6,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import prepared, registrations, wait_for_registration
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

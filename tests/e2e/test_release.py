@@ -13,9 +13,9 @@ from parley.api import reasons
 from parley.api.models import ResourceClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT, RELEASE_RECORD_LABEL, RELEASING_FROM_ANNOTATION
 from parley.api.resources import CLAIMS, NODES, PODS
-from parley.devcluster import Cluster, Node
-from parley.devcluster.component import Component
 from parley.kube.client import Client
+from parley_devcluster import Cluster, Node
+from parley_devcluster.component import Component
 
 pytestmark = pytest.mark.cluster
 

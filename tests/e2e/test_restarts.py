@@ -26,7 +26,7 @@ from tests.cluster.nodes import (
 )
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster, processes
+from parley_devcluster import Cluster, processes
 
 pytestmark = pytest.mark.cluster
 

@@ -11,9 +11,9 @@ from tests.cluster.node_plugins import offered, own_plugin, plugin, start
 from tests.cluster.nodes import PREPARED, UNPREPARED, calls, prepared
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
-from parley.devcluster.component import Component
-from parley.devcluster.parley import NODE_PLUGIN
+from parley_devcluster import Cluster
+from parley_devcluster.component import Component
+from parley_devcluster.parley import NODE_PLUGIN
 
 pytestmark = pytest.mark.cluster
 

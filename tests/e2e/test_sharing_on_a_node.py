@@ -12,7 +12,7 @@ from tests.cluster.node_plugins import allocated, plugin
 from tests.cluster.nodes import PREPARED, calls, prepared, specifications, unprepared
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -15,10 +15,10 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.starting import DEPLOY, directory, require_machine
 
 from parley.cli.permissions import account_name, permissions
-from parley.devcluster import Cluster
-from parley.devcluster.parley import CONTROLLER, NAMESPACE, install
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.parley import CONTROLLER, NAMESPACE, install
 
 TOKENS = "tokens.parley.dev"
 CRDS = Path(__file__).parents[2] / "crds"

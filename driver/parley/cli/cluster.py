@@ -1,114 +1,23 @@
-"""`parley cluster`: a real control plane and nodes on this machine, with Parley running in it."""
+"""`parley cluster`: the commands of the distribution `parley-devcluster`, which a cluster itself does not need."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from importlib.metadata import entry_points
 
 import typer
 
-if TYPE_CHECKING:
-    from parley.devcluster import Cluster
+GROUP = "parley.commands"
+"""The entry points by which another distribution adds a command."""
 
-# `parley.devcluster` needs an extra that a controller does not have: it is imported where it is used.
-
-app = typer.Typer(help="A real Kubernetes on this machine, to try Parley in.", no_args_is_help=True)
-
-SOURCE = Path(__file__).parents[3]
-"""The checkout, for the manifests that are no part of the package."""
-
-Directory = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where the cluster's files are. Keep the path short: sockets are in it.", show_default=False
-    ),
-]
-Deploy = Annotated[Path, typer.Option(help="The folder with Parley's manifests.", show_default=False)]
-Devices = Annotated[
-    Path, typer.Option(help="A folder with a device configuration <node>.yaml for each node.", show_default=False)
-]
+_MISSING = (
+    "error: `parley cluster` comes with the distribution parley-devcluster, which is not installed:"
+    " run `pip install ./devcluster` in a checkout of Parley"
+)
 
 
-@app.command()
-def up(
-    directory: Directory = None,
-    fake_nodes: Annotated[int, typer.Option(min=0, help="Nodes without a kubelet, besides the real ones.")] = 0,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Use this cluster instead of making one.", show_default=False)
-    ] = None,
-    deploy: Deploy = SOURCE / "deploy",
-    devices: Devices = SOURCE / "examples" / "devices",
-    extender: Annotated[
-        bool, typer.Option("--extender", help="Run a second scheduler too, for pods with schedulerName: parley.")
-    ] = False,
-) -> None:
-    """Start the cluster, and Parley in it. Prints the path of its kubeconfig; all else goes to stderr."""
-    with _failures():
-        from parley import devcluster
-
-        result = devcluster.up(directory, fake_nodes=fake_nodes, kubeconfig=kubeconfig)
-        typer.echo(f"up: {result.how}", err=True)
-        if result.cluster is not None:
-            _run_parley(result.cluster, deploy, devices, extender)
-    typer.echo(result.kubeconfig)
-    for line in _next_steps(result.kubeconfig, parley=result.cluster is not None):
-        typer.echo(line, err=True)
-
-
-@app.command()
-def down(directory: Directory = None) -> None:
-    """Stop the cluster and remove its files. A cluster given by --kubeconfig is never touched."""
-    with _failures():
-        from parley import devcluster
-
-        there_was_one = devcluster.down(directory)
-    typer.echo("the cluster is gone" if there_was_one else "there was no cluster", err=True)
-
-
-@app.command()
-def status(directory: Directory = None) -> None:
-    """Say which parts of the cluster run. Exits with 1 if one does not."""
-    with _failures():
-        from parley import devcluster
-
-        cluster = devcluster.Cluster.attach(directory or devcluster.default_directory())
-    components = [cluster.component(name) for name in cluster.component_names]
-    typer.echo(f"kubeconfig  {cluster.kubeconfig}\nserver      {cluster.server} ({cluster.version})")
-    for component in components:
-        typer.echo(f"{component.name}  {'runs' if component.running else 'does not run'}")
-    raise typer.Exit(0 if all(component.running for component in components) else 1)
-
-
-def _run_parley(cluster: "Cluster", deploy: Path, devices: Path, extender: bool) -> None:
-    from parley.devcluster.parley import CONTROLLER, run_parley
-    from parley.devcluster.second_scheduler import SECOND_SCHEDULER, free_address
-
-    if CONTROLLER not in cluster.component_names:
-        files = {node.name: devices / f"{node.name}.yaml" for node in cluster.nodes}
-        run_parley(cluster, deploy=deploy, devices=files, extender=free_address() if extender else "")
-    elif extender and SECOND_SCHEDULER not in cluster.component_names:
-        raise ValueError(
-            f"the cluster in {cluster.directory} runs without a second scheduler: run `parley cluster down` first"
-        )
-
-
-def _next_steps(kubeconfig: Path, *, parley: bool) -> Iterator[str]:
-    yield "next:"
-    yield f"  export KUBECONFIG={kubeconfig}"
-    if not parley:
-        yield f"  kubectl apply -k {SOURCE / 'deploy' / 'default'}"
-    yield f"  kubectl apply -f {SOURCE / 'examples' / 'gpu.yaml'}"
-    yield "  kubectl get podschedulings,pods"
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """What went wrong as one sentence, as the cluster's code words it."""
-    try:
-        yield
-    except (RuntimeError, ValueError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
-    except ImportError as error:
-        typer.echo(f"error: {error}; install the extra: pip install 'parley[devcluster]'", err=True)
-        raise typer.Exit(1) from None
+def cluster(context: typer.Context) -> None:
+    """A real Kubernetes on this machine, to try Parley in (with parley-devcluster)."""
+    found = entry_points(group=GROUP, name="cluster")
+    if not found:
+        typer.echo(_MISSING, err=True)
+        raise typer.Exit(1)
+    (command,) = found
+    command.load()(context.args, prog_name=context.command_path)

@@ -24,7 +24,11 @@ def version() -> None:
 app.command("demo")(demo.demo)
 app.command("controller")(controller.controller)
 app.add_typer(driver.app, name="driver")
-app.add_typer(cluster.app, name="cluster")
+app.command(
+    "cluster",
+    add_help_option=False,  # all arguments go to the command that parley-devcluster brings
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(cluster.cluster)
 for readers in (app, plugin):
     readers.command("explain")(explain.explain)
     readers.command("get")(get.get)

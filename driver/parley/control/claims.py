@@ -13,7 +13,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
 from parley.control.cluster import Key
 from parley.control.giving_back import GivingBack
-from parley.control.immediate import Immediate, request_for
+from parley.control.immediate import Immediate, check_parameters
 from parley.control.ledger import Holding
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
@@ -145,7 +145,7 @@ class Claims:
         if class_.driver_name not in self._drivers:
             return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
         try:
-            request_for(self._drivers[class_.driver_name], claim, class_)
+            check_parameters(self._drivers, claim, class_)
         except BadParameters as error:
             return reasons.PARAMETERS_INVALID, str(error)
         except DriverFault as fault:

@@ -2,7 +2,7 @@
 
 A named claim carries label and annotations itself. A generated claim goes with its pod, so a record is made that
 exists for the receipt alone; it tells from its creation on what was allocated. Giving the
-receipt is the node plugin's affair (`parley_kubelet.releases`).
+receipt is the node plugin's affair (`parley_kubelet.claims.releases`).
 """
 
 from collections.abc import Iterable

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from parley.api.builtin import Pod
 from parley.control.cluster import reference
+from parley.control.demand import Demand, demand_of
 from parley.control.gathering import gather
 from parley.control.podclaims import PodClaim
 from parley.explain.reading import World
@@ -16,7 +17,6 @@ from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import Amounts, requested
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.scheduler.questions import Question, question
 from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 
@@ -33,9 +33,9 @@ class Judge:
         self.problem = ""
         """Why the drivers can't even be asked."""
         try:
-            self._asked = question(world.state.drivers, reference(pod), self.pending)
+            self._demand = demand_of(world.state.drivers, reference(pod), self.pending)
         except BadParameters as error:
-            self._asked, self.problem = Question({}, {}, (), {}), str(error)
+            self._demand, self.problem = Demand({}, {}, (), {}), str(error)
 
     @property
     def namespace(self) -> str:
@@ -45,17 +45,17 @@ class Judge:
     @property
     def drivers(self) -> frozenset[str]:
         """The drivers of pending claims that can be asked here."""
-        return frozenset(self._asked.requests)
+        return frozenset(self._demand.requests)
 
     @property
     def outside(self) -> Mapping[str, str]:
         """The drivers that can't, by claim entry."""
-        return {claim.entry: self._asked.drivers[claim.entry] for claim in self._asked.outside}
+        return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.outside}
 
     def answers(self, nodes: Sequence[str]) -> Answers:
         """By claim entry, of the drivers that can be asked. One that fails has no node, and says why."""
         found: dict[str, Answer] = {}
-        for name, request in self._asked.requests.items():
+        for name, request in self._demand.requests.items():
             try:
                 found.update(self._world.state.drivers[name].viable(request, nodes))
             except DriverFault as fault:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
 from parley.control.cluster import Key
-from parley.control.suitable import suitable_nodes
+from parley.control.eligible import suitable_nodes
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
 from parley.explain.reading import World

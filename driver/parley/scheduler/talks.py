@@ -12,7 +12,9 @@ from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
-from parley.control.cluster import Key, reference
+from parley.control.cluster import reference
+from parley.control.demand import Demand
+from parley.control.eligible import EligibleNodes
 from parley.control.podclaims import PodClaim, Topic
 from parley.control.podscheduling import Asked
 from parley.control.records import Records
@@ -27,9 +29,8 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
-from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.questions import Question
+from parley.scheduler.result import Wait
 from parley.sdk import PodReference
 
 ANSWER_SECONDS = 30.0
@@ -76,53 +77,57 @@ class Talks:
         self._candidates = candidates
 
     async def hear(
-        self, key: Key, pod: Pod, asked: Question, nodes: CandidateNodes, ask: Ask
-    ) -> Outcome | Failure | None:
-        """How the talk stands: an outcome, a failure on the selected node, or None while drivers think."""
+        self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | Failure | Wait | None:
+        """How the talk stands: an outcome, a failure on the selected node, or what is waited for."""
         attempt = self._pods.attempt(pod)
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
             return None
-        if attempt.talk is None or not asked.wanted_outside <= attempt.talk.wanted:
+        if attempt.talk is None or not demand.wanted_outside <= attempt.talk.wanted:
             self.give_up(reference(pod))
-            attempt.asked = tuple(Asked(c.entry, asked.drivers[c.entry], c.name) for c in asked.outside)
-            attempt.talk = self._begin(pod, asked, nodes)
-        await self._make_stand_ins(key, pod, asked)
+            attempt.asked = tuple(Asked(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside)
+            attempt.talk = self._begin(pod, demand, nodes)
+        await self._make_stand_ins(pod, demand)
         talk = attempt.talk
         if talk.selected:
-            return self._follow(key, pod, talk, asked)
-        return await self._listen(key, pod, talk, asked, nodes, ask)
+            return self._follow(pod, talk, demand)
+        return await self._listen(pod, talk, demand, nodes, ask)
 
-    async def _make_stand_ins(self, key: Key, pod: Pod, asked: Question) -> None:
+    async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
         with its pod, of which nothing is seen yet."""
-        attempt = self._pods.attempt(pod)
-        for claim in asked.outside:
-            if claim.written is not None:
-                continue
-            left = attempt.stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
-            if left > 0:
-                self._pods.again(key, left)
-            else:
+        for claim in demand.outside:
+            if claim.written is None and self._stand_in_due(pod, claim) <= 0:
                 await self._records.stand_in(pod, claim)
-                attempt.stand_ins[claim.name] = now()
+                self._pods.attempt(pod).stand_ins[claim.name] = now()
 
-    def _begin(self, pod: Pod, asked: Question, nodes: CandidateNodes) -> Talk:
+    def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:
+        """In how many seconds the claim's stand-in is to be made, if it is not seen until then."""
+        return self._pods.attempt(pod).stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
+
+    def _waits(self, pod: Pod, demand: Demand, topics: Sequence[Topic], after: float | None) -> Wait:
+        """For the drivers, `after` seconds at most, or until a stand-in should have been seen."""
+        due = [self._stand_in_due(pod, claim) for claim in demand.outside if claim.written is None]
+        limits = [*due, *([] if after is None else [after])]
+        return Wait(pod.metadata.uid, topics, after=max(min(limits), 0.0) if limits else None)
+
+    def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> Talk:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self._scheduling(pod)
         rounds = max(attempt.rounds, before.spec.round if before is not None else 0)
-        talk = Talk(asked.wanted_outside, self._negotiation(pod, nodes, rounds), now())
+        talk = Talk(demand.wanted_outside, self._negotiation(pod, nodes, rounds), now())
         if before is not None and before.spec.selected_node and not attempt.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
-            if all(claim.name in same for claim in asked.outside):
+            if all(claim.name in same for claim in demand.outside):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
-                attempt.drivers = asked.drivers
-                self._selected(pod, talk, asked, before.spec.selected_node, rounds)
+                attempt.drivers = demand.drivers
+                self._selected(pod, talk, demand, before.spec.selected_node, rounds)
         attempt.resumed = True
         return talk
 
     def _negotiation(
-        self, pod: Pod, nodes: CandidateNodes, rounds: int, start: Proposal | None = None
+        self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
     ) -> Negotiation:
         attempt = self._pods.attempt(pod)
         enough = 1 + len(attempt.refused | attempt.left)
@@ -141,24 +146,22 @@ class Talks:
         return found if found is not None and self._scheduling(pod) is None else None
 
     async def _listen(
-        self, key: Key, pod: Pod, talk: Talk, asked: Question, nodes: CandidateNodes, ask: Ask
-    ) -> Outcome | None:
+        self, pod: Pod, talk: Talk, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | Wait:
         attempt = self._pods.attempt(pod)
         while True:
             outcome = talk.negotiation.outcome
             attempt.rounds = outcome.round
-            answers, missing = self._answers(pod, outcome, asked, ask)
-            attempt.outcome, attempt.drivers = replace(outcome, answers=answers), asked.drivers
+            answers, missing = self._answers(pod, outcome, demand, ask)
+            attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
-                classes = {c.class_name for c in asked.outside if asked.drivers[c.entry] in missing}
-                await self._wait(key, pod, talk, missing, sorted(classes))
-                return None
+                return await self._wait(pod, talk, demand, missing)
             ended = self._closed(pod, talk, answers, nodes)
             if ended is not None:
                 return ended
             talk.asked_at = now()
 
-    def _closed(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
+    def _closed(self, pod: Pod, talk: Talk, answers: Answers, nodes: EligibleNodes) -> Outcome | None:
         """What the complete answers to the open round come to; None if another question is open now."""
         negotiation = talk.negotiation
         if negotiation.over:
@@ -171,7 +174,7 @@ class Talks:
         talk.heard = answers
         return negotiation.outcome
 
-    def _reconsidered(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
+    def _reconsidered(self, pod: Pod, talk: Talk, answers: Answers, nodes: EligibleNodes) -> Outcome | None:
         """Everybody was asked about every node; an answer that changed since may help nevertheless."""
         outcome = talk.negotiation.outcome
         changed = replace(
@@ -193,15 +196,15 @@ class Talks:
         return None
 
     def _answers(
-        self, pod: Pod, outcome: Outcome, asked: Question, ask: Ask
+        self, pod: Pod, outcome: Outcome, demand: Demand, ask: Ask
     ) -> tuple[dict[str, Answer], list[str]]:
         """The answers to the open round by entry, and the drivers outside that have not given theirs."""
         entries = {entry.name: entry for entry in self._entries(pod)}
         excluded = self._pods.attempt(pod).excluded
-        answers = dict(ask(outcome.candidates)) if asked.requests else {}
+        answers = dict(ask(outcome.candidates)) if demand.requests else {}
         missing: list[str] = []
-        for claim in asked.outside:
-            entry, driver = entries.get(claim.entry), asked.drivers[claim.entry]
+        for claim in demand.outside:
+            entry, driver = entries.get(claim.entry), demand.drivers[claim.entry]
             if entry is None or entry.driver_name != driver or entry.round != outcome.round:
                 missing.append(driver)
                 continue
@@ -212,37 +215,38 @@ class Talks:
         scheduling = self._scheduling(pod)
         return scheduling.status.claims if scheduling is not None else ()
 
-    async def _wait(self, key: Key, pod: Pod, talk: Talk, missing: Sequence[str], classes: Sequence[str]) -> None:
-        waited = now() - talk.asked_at
+    async def _wait(self, pod: Pod, talk: Talk, demand: Demand, missing: Sequence[str]) -> Wait:
+        classes = sorted({c.class_name for c in demand.outside if demand.drivers[c.entry] in missing})
+        left = talk.asked_at + ANSWER_SECONDS - now()
         code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
-        if waited < ANSWER_SECONDS:
-            self._pods.again(key, ANSWER_SECONDS - waited)
-        else:
+        if left <= 0:
             code = reasons.DRIVER_NOT_ANSWERING
             message = (
                 f"no answer within {ANSWER_SECONDS:g} s from driver {', driver '.join(missing)}, outside of this "
                 f"controller: start it, or correct driverName of class {', '.join(classes)}"
             )
             await self._pods.telling.warn(pod, code, message)
-        self._pods.line_up(key, pod.metadata.uid, [("class", name) for name in classes])
         self._pods.telling.asks(pod, self._pods.attempt(pod), code, message)
+        topics = [("class", name) for name in classes]
+        return self._waits(pod, demand, topics, left if left > 0 else None)
 
-    def scores(self, pod: Pod, outcome: Outcome, asked: Question) -> Mapping[str, Mapping[str, float]]:
+    def scores(self, pod: Pod, outcome: Outcome, demand: Demand) -> Mapping[str, Mapping[str, float]]:
         """The preferences of the drivers outside, from 0 to 1, by driver and node."""
         found: dict[str, dict[str, float]] = {}
         for entry in self._entries(pod):
-            if entry.round == outcome.round and asked.drivers.get(entry.name) == entry.driver_name:
+            if entry.round == outcome.round and demand.drivers.get(entry.name) == entry.driver_name:
                 best = found.setdefault(entry.driver_name, {})
                 for node, score in entry.scores.items():
                     best[node] = max(best.get(node, 0.0), score / 100)
         return found
 
-    def select(self, key: Key, pod: Pod, asked: Question, node: str) -> None:
+    def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """The drivers outside allocate on the node from now on."""
         talk = self._pods.attempt(pod).talk
         assert talk is not None
-        self._selected(pod, talk, asked, node, talk.negotiation.outcome.round)
-        self._follow(key, pod, talk, asked)
+        self._selected(pod, talk, demand, node, talk.negotiation.outcome.round)
+        followed = self._follow(pod, talk, demand)
+        return followed if isinstance(followed, Wait) else None
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
         """An earlier leader selected a node: what drivers outside allocate there is for this pod."""
@@ -253,45 +257,43 @@ class Talks:
                 uid = mirror.metadata.uid if is_stand_in(claim) else claim.metadata.uid
                 self._ledger.expect(reference(pod), claim.metadata.name, uid, claim.spec.resource_class_name)
 
-    def _selected(self, pod: Pod, talk: Talk, asked: Question, node: str, chosen_in: int) -> None:
+    def _selected(self, pod: Pod, talk: Talk, demand: Demand, node: str, chosen_in: int) -> None:
         talk.selected, talk.selected_at, talk.selected_round = node, now(), chosen_in
-        for claim in asked.outside:
+        for claim in demand.outside:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
-    def _follow(self, key: Key, pod: Pod, talk: Talk, asked: Question) -> Failure | None:
+    def _follow(self, pod: Pod, talk: Talk, demand: Demand) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)
             for entry in self._entries(pod)
-            for claim in asked.outside
+            for claim in demand.outside
             if claim.entry == entry.name
-            and asked.drivers[claim.entry] == entry.driver_name
+            and demand.drivers[claim.entry] == entry.driver_name
             and entry.round == talk.selected_round
             and entry.failure is not None
             and entry.failure.node_name == talk.selected
         ]
         if failures:
-            words = "; ".join(sorted({f"driver {asked.drivers[c.entry]}: {f.message}" for c, f in failures}))
+            words = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
             message = f"could not allocate on node {talk.selected}: {words}"
             return Failure(talk.selected, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
-            c.class_.allocation_timeout_seconds for c in asked.outside if c.class_ is not None
+            c.class_.allocation_timeout_seconds for c in demand.outside if c.class_ is not None
         )
         left = talk.selected_at + limit - now()
-        drivers = sorted({asked.drivers[claim.entry] for claim in asked.outside})
+        drivers = sorted({demand.drivers[claim.entry] for claim in demand.outside})
         if left <= 0:
             words = (
                 f"gave up node {talk.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
             )
             return Failure(talk.selected, words, ())
-        self._pods.again(key, left)
-        self._pods.line_up(key, pod.metadata.uid, sorted({("class", c.class_name) for c in asked.outside}))
         attempt = self._pods.attempt(pod)
         work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
         message = f"allocating on node {talk.selected}: {work}"
         self._pods.telling.asks(pod, attempt, reasons.ALLOCATING, message, selected=talk.selected)
-        return None
+        return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.outside}), left)
 
     def give_up(self, pod: PodReference) -> None:
         """The pod waits for no driver outside any more; others may have what it waited for."""

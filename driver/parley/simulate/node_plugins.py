@@ -1,7 +1,7 @@
 """A model of all node plugins' receipts: what is not prepared on its node any more is said to be so.
 
-As `parley_kubelet.releases` does for one node, for every driver. What is prepared the simulated kubelets say;
-publishing devices is left out.
+As `parley_kubelet.claims.releases` does on one node, for every driver. What is prepared the simulated kubelets
+say; publishing devices is left out.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from parley.api.names import CLAIM_UID_ANNOTATION, RELEASING_FROM_ANNOTATION, RE
 from parley.api.resources import CLAIMS
 from parley.control.receipts import is_record, owing, prepared_uids
 from parley.kube.client import Client, Conflict, NotFound
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 from parley.simulate.kubelet import Kubelets
 
 AGAIN = 3.0
@@ -28,7 +28,7 @@ class NodePlugins:
         self._watch = Reflector(
             client,
             CLAIMS,
-            label_selector=f"{RELEASING_LABEL}=true",
+            Selection(label_selector=f"{RELEASING_LABEL}=true"),
             on_change=lambda _old, _new: self._asked.set(),
         )
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 
 @pytest.fixture

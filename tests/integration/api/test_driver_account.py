@@ -14,11 +14,11 @@ import yaml
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, LEASES, POD_SCHEDULINGS, PODS
 from parley.cli.permissions import account_name, lease_name, permissions
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE
-from parley.kube.client import Client, Forbidden, PatchType
+from parley.kube.client import Client, Forbidden
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE
 
 pytestmark = pytest.mark.cluster
 
@@ -78,12 +78,11 @@ class Question:
             "metadata": {"name": "pod", "namespace": self.namespace, "uid": self.uid},
             "status": {"claims": list(entries), **status},
         }
-        return self.driver.patch(
+        return self.driver.apply(
             POD_SCHEDULINGS,
             "pod",
             body,
             self.namespace,
-            patch_type=PatchType.APPLY,
             field_manager=manager,
             force=True,
         )

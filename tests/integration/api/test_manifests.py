@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

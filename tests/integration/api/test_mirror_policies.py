@@ -8,9 +8,9 @@ import pytest
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.devcluster import Cluster, ClusterError
 from parley.kube.client import Forbidden
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
 

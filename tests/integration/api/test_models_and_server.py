@@ -15,10 +15,10 @@ from tests.cluster.mutated import METADATA, mutated
 
 from parley.api.crd import structural_schema
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
-from parley.devcluster import Cluster
-from parley.devcluster.api import ApiError
 from parley.kube.client import ApiError as Refused
 from parley.kube.memory import MemoryServer
+from parley_devcluster import Cluster
+from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from parley.cli.permissions import permissions
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE
 
 pytestmark = pytest.mark.cluster
 

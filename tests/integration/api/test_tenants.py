@@ -11,8 +11,8 @@ from tests.unit.simulate.test_admission_cases import RIGHTS, completed
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS, Resource
-from parley.devcluster import Cluster, ClusterError
 from parley.simulate.admission import Rights, refused
+from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS, TEMPLATES
-from parley.devcluster import Cluster, ClusterError
+from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
 

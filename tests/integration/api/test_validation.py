@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
-from parley.devcluster import Cluster
-from parley.devcluster.api import ApiError
+from parley_devcluster import Cluster
+from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 

@@ -21,9 +21,9 @@ from tests.cluster.starting import fake_nodes
 from tests.integration.corpus.sweeping import sweep
 from tests.integration.corpus.tenant import Tenant, make_tenant
 
-from parley.devcluster import Cluster
-from parley.devcluster.machine import free_ports
 from parley.kube.client import Client
+from parley_devcluster import Cluster
+from parley_devcluster.machine import free_ports
 
 NODES = tuple(f"fake-{number}" for number in range(6))
 DEVICES = 16

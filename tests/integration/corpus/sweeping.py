@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from parley.api.names import DEVICE_CLASS, FINALIZER, GROUP
-from parley.devcluster import Cluster, ClusterError
+from parley_devcluster import Cluster, ClusterError
 
 _LIMIT = 300.0
 _KINDS = (

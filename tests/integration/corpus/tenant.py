@@ -13,8 +13,8 @@ import orjson
 from tests.integration.corpus.corpus import CLAIMS, PODS, Corpus, Known, Request
 from yarl import URL
 
-from parley.devcluster import Cluster
-from parley.devcluster.startup import when_found
+from parley_devcluster import Cluster
+from parley_devcluster.startup import when_found
 
 _NAME = re.compile(rb'"name": ?"([^"]+)"')
 _LOOK_EVERY = 200

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cluster import starting
 
-from parley.devcluster import Cluster, NodeOptions
+from parley_devcluster import Cluster, NodeOptions
 
 
 @pytest.fixture(scope="session")

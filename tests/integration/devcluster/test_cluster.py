@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import Cluster, ClusterError, NodeOptions
-from parley.devcluster.api import ApiError
+from parley_devcluster import Cluster, ClusterError, NodeOptions
+from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.cluster.watching import LIMIT
 
-from parley.devcluster import Cluster, ClusterError
-from parley.devcluster.parley import install, run_parley
+from parley_devcluster import Cluster, ClusterError
+from parley_devcluster.parley import install, run_parley
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cluster import starting
 
-from parley.devcluster import (
+from parley_devcluster import (
     Cluster,
     ClusterError,
     ComponentFailed,
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
 OWNER = """
 import sys, time
 from pathlib import Path
-from parley.devcluster import Cluster, NodeOptions
+from parley_devcluster import Cluster, NodeOptions
 
 cluster = Cluster.start(Path(sys.argv[1]), nodes=[NodeOptions("n1")])
 image = ("--image=parley.dev/busybox:dev", "--image-pull-policy=Never")
@@ -42,7 +42,7 @@ time.sleep(600)
 DETACHED = """
 import sys
 from pathlib import Path
-from parley.devcluster import up
+from parley_devcluster import up
 
 print(up(Path(sys.argv[1]), nodes=(), fake_nodes=1, environment={}).how)
 """

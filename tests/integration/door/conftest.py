@@ -18,11 +18,11 @@ from tests.cluster.starting import fake_nodes
 
 from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS
-from parley.devcluster import Cluster
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 from parley.scheduler.controller import Controller
+from parley_devcluster import Cluster
 
 NODES = ("node-0", "node-1", "node-2")
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from parley.api import reasons
 from parley.cli.main import plugin
-from parley.devcluster import Cluster
 from parley.explain.explaining import explain
 from parley.explain.model import Explanation, wire
 from parley.kube.clock import utc
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -10,11 +10,11 @@ from tests.cluster.namespace import Namespace
 from tests.integration.door.conftest import Devices
 
 from parley.api.resources import PODS, RESOURCE_SLICES
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 from parley.sdk import Device
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 
 pytestmark = pytest.mark.cluster
 

@@ -13,10 +13,10 @@ from tests.integration.door.conftest import Devices
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
-from parley.devcluster import Cluster
-from parley.devcluster.control_plane import CONTROLLER_MANAGER
 from parley.kube.client import ApiError
 from parley.sdk import Device
+from parley_devcluster import Cluster
+from parley_devcluster.control_plane import CONTROLLER_MANAGER
 
 pytestmark = pytest.mark.cluster
 

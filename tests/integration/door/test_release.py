@@ -18,9 +18,9 @@ from parley.api.names import (
 )
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.receipts import is_asked
-from parley.devcluster import Cluster
 from parley.kube.client import Forbidden
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

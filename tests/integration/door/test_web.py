@@ -18,11 +18,11 @@ from tests.integration.door.conftest import Devices, was_refused
 
 from parley.api import reasons
 from parley.cli.web import Place, serving
-from parley.devcluster import Cluster
 from parley.explain.explaining import explain
 from parley.explain.model import wire
 from parley.kube.clock import utc
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes
 
-from parley.devcluster import Cluster
 from parley.kube.client import Client
+from parley_devcluster import Cluster
 
 NODES = 3
 COMMAND = ("controller", "--driver", "device")

@@ -14,7 +14,7 @@ from tests.integration.driver.test_go_driver import NAME, SOURCES, require_go, t
 
 from parley.api import reasons
 from parley.api.resources import CLAIMS, PODS
-from parley.devcluster import Cluster
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

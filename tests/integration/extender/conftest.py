@@ -18,16 +18,16 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.starting import DEPLOY, fake_nodes
 from tests.integration.extender.service import Service
 
-from parley.devcluster import Cluster, Component
-from parley.devcluster.parley import CONTROLLER, NAMESPACE
-from parley.devcluster.second_scheduler import (
+from parley.kube.client import Client
+from parley_devcluster import Cluster, Component
+from parley_devcluster.parley import CONTROLLER, NAMESPACE
+from parley_devcluster.second_scheduler import (
     SCHEDULER_NAME,
     SECOND_SCHEDULER,
     free_address,
     grant,
     start_second_scheduler,
 )
-from parley.kube.client import Client
 
 NODES = ("node-0", "node-1", "node-2")
 CPUS = 32

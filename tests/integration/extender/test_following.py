@@ -9,10 +9,10 @@ from tests.cluster.programs import Program
 from tests.integration.extender.conftest import lead_again
 
 from parley.api.resources import LEASES
-from parley.devcluster import Cluster, Component
-from parley.devcluster.parley import NAMESPACE
-from parley.devcluster.second_scheduler import SECOND_SCHEDULER
 from parley.kube.client import Client
+from parley_devcluster import Cluster, Component
+from parley_devcluster.parley import NAMESPACE
+from parley_devcluster.second_scheduler import SECOND_SCHEDULER
 
 pytestmark = pytest.mark.cluster
 

@@ -17,11 +17,11 @@ import yaml
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import LIMIT
 
-from parley.devcluster import Cluster
-from parley.devcluster.machine import free_ports
-from parley.devcluster.processes import MARK
-from parley.devcluster.second_scheduler import SECOND_SCHEDULER as SCHEDULER
 from parley.kube.following import held_on
+from parley_devcluster import Cluster
+from parley_devcluster.machine import free_ports
+from parley_devcluster.processes import MARK
+from parley_devcluster.second_scheduler import SECOND_SCHEDULER as SCHEDULER
 
 pytestmark = pytest.mark.cluster
 

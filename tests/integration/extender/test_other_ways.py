@@ -19,10 +19,10 @@ from tests.integration.extender.conftest import MANAGED, OPTIONS, Devices, lead_
 from tests.integration.extender.service import Service
 
 from parley.api.builtin import Pod
-from parley.devcluster import Cluster, Component
-from parley.devcluster.parley import NAMESPACE
-from parley.devcluster.second_scheduler import SCHEDULER_NAME, SECOND_SCHEDULER, free_address
 from parley.sdk import Device
+from parley_devcluster import Cluster, Component
+from parley_devcluster.parley import NAMESPACE
+from parley_devcluster.second_scheduler import SCHEDULER_NAME, SECOND_SCHEDULER, free_address
 
 pytestmark = pytest.mark.cluster
 

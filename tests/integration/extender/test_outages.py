@@ -17,8 +17,8 @@ from tests.integration.extender.conftest import Devices, parley_pod
 from tests.integration.extender.service import Service
 
 from parley.api.builtin import Pod
-from parley.devcluster import Cluster, Component
-from parley.devcluster.second_scheduler import SCHEDULER_NAME
+from parley_devcluster import Cluster, Component
+from parley_devcluster.second_scheduler import SCHEDULER_NAME
 
 pytestmark = pytest.mark.cluster
 

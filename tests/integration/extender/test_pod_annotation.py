@@ -8,12 +8,12 @@ import pytest
 from tests.cluster.namespace import Namespace
 
 from parley.api.resources import PODS
-from parley.devcluster import Cluster
 from parley.kube.client import Client, Forbidden
 from parley.kube.clock import utc
 from parley.kube.http import HttpClient
 from parley.scheduler.extender.posting import LOOK_AGAIN, Posting
 from parley.sdk import PodReference
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -18,8 +18,8 @@ from tests.cluster.receipts import receipts_given
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes
 
-from parley.devcluster import Cluster
 from parley.kube.client import Client
+from parley_devcluster import Cluster
 
 NODES = 20
 DEVICES = 12

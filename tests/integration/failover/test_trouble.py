@@ -16,8 +16,8 @@ from tests.cluster.proxy import FAIR, Fate, Proxy
 from tests.cluster.replicas import Replicas
 from tests.integration.failover.conftest import ONE
 
-from parley.devcluster import Cluster
-from parley.devcluster.control_plane import API_SERVER, ETCD
+from parley_devcluster import Cluster
+from parley_devcluster.control_plane import API_SERVER, ETCD
 
 pytestmark = pytest.mark.cluster
 

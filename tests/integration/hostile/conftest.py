@@ -17,10 +17,10 @@ from tests.cluster.receipts import receipts_given
 from tests.cluster.replicas import Replicas
 from tests.cluster.starting import fake_nodes
 
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 
 NODES = ("node-0", "node-1")
 DEVICES = 3

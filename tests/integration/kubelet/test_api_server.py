@@ -10,15 +10,15 @@ from tests.cluster.watching import LIMIT
 
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import NODES, PODS, RESOURCE_SLICES, Resource
-from parley.devcluster import Cluster
 from parley.kube.client import AlreadyExists, Client, EventType
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceDriver
 from parley_kubelet.hooks import Offer
-from parley_kubelet.preparation import ClaimName, Preparation
-from parley_kubelet.slices import SlicePublisher
+from parley_kubelet.serving.slices import SlicePublisher
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim, offered_status
 
 pytestmark = pytest.mark.cluster

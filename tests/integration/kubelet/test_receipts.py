@@ -17,15 +17,15 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS, CLASSES, NODES
-from parley.devcluster import Cluster
-from parley.devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley.kube.client import Client, NotFound
 from parley.kube.http import HttpClient
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
-from parley_kubelet.preparation import Preparation
-from parley_kubelet.releases import Receipts
+from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.state.durable import Folder
 
 pytestmark = pytest.mark.cluster
 

@@ -1,6 +1,8 @@
 """The command's own words: version, help, and what `parley cluster` says where there is no cluster."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,24 @@ def test_version() -> None:
 @pytest.mark.parametrize("command", ["demo", "controller", "cluster", "version"])
 def test_help_lists_every_command(command: str) -> None:
     assert f" {command} " in parley("--help").stdout
+
+
+def test_cluster_without_the_distribution_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parley.cli.cluster.entry_points", lambda **_: ())
+
+    result = parley("cluster", "up")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: `parley cluster` comes with the distribution parley-devcluster, which is not installed:"
+        " run `pip install ./devcluster` in a checkout of Parley\n"
+    )
+
+
+def test_the_development_cluster_is_imported_only_for_its_command() -> None:
+    script = "import sys, parley.cli.main; print([m for m in sys.modules if m.startswith('parley_devcluster')])"
+
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[]\n"
 
 
 def test_status_where_no_cluster_is(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from parley.devcluster import fake_nodes, kubeconfig, processes
-from parley.devcluster.certificates import Authority
-from parley.devcluster.component import Component, ComponentFailed, listening
-from parley.devcluster.control_plane import Command
-from parley.devcluster.processes import Identity
+from parley_devcluster import fake_nodes, kubeconfig, processes
+from parley_devcluster.certificates import Authority
+from parley_devcluster.component import Component, ComponentFailed, listening
+from parley_devcluster.control_plane import Command
+from parley_devcluster.processes import Identity
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

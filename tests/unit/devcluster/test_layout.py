@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import control_plane, images, layout, node_files, state
-from parley.devcluster.control_plane import Command
-from parley.devcluster.layout import Layout, LayoutError, Node, NodeOptions, Ports
-from parley.devcluster.processes import Identity, boot_id
-from parley.devcluster.state import State, StateError
+from parley_devcluster import control_plane, images, layout, node_files, state
+from parley_devcluster.control_plane import Command
+from parley_devcluster.layout import Layout, LayoutError, Node, NodeOptions, Ports
+from parley_devcluster.processes import Identity, boot_id
+from parley_devcluster.state import State, StateError
 
 DIRECTORY = Path("/tmp/c")
 

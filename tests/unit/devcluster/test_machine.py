@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import choice, debian, kind, machine, processes, requirements, startup, teardown
-from parley.devcluster.choice import ChoiceError, Existing, Kind, Local, choose
-from parley.devcluster.layout import Layout, Node, NodeOptions, Ports
-from parley.devcluster.processes import Identity
-from parley.devcluster.startup import ClusterError
-from parley.devcluster.state import State, write
-from parley.devcluster.updown import default_directory, down
+from parley_devcluster import choice, debian, kind, machine, processes, requirements, startup, teardown
+from parley_devcluster.choice import ChoiceError, Existing, Kind, Local, choose
+from parley_devcluster.layout import Layout, Node, NodeOptions, Ports
+from parley_devcluster.processes import Identity
+from parley_devcluster.startup import ClusterError
+from parley_devcluster.state import State, write
+from parley_devcluster.updown import default_directory, down
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from parley.devcluster.second_scheduler import configuration, free_address
-from parley.devcluster.startup import ClusterError
+from parley_devcluster.second_scheduler import configuration, free_address
+from parley_devcluster.startup import ClusterError
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 

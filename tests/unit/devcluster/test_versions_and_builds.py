@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.devcluster import gobuild, versions
-from parley.devcluster.binaries import cache_directory, find
-from parley.devcluster.gobuild import BuildError, build, build_command, go_mod, missing_programs
-from parley.devcluster.versions import GoModule, VersionError, kubernetes_version, modules
+from parley_devcluster import gobuild, versions
+from parley_devcluster.binaries import cache_directory, find
+from parley_devcluster.gobuild import BuildError, build, build_command, go_mod, missing_programs
+from parley_devcluster.versions import GoModule, VersionError, kubernetes_version, modules
 
 KUBERNETES_GO_MOD = """\
 module k8s.io/kubernetes

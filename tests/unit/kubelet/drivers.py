@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from parley.api.builtin import BuiltinClaim
 from parley.kube.client import Client
-from parley_kubelet.durable import Folder
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.edits import Edits
 from parley_kubelet.hooks import Device, Health, Held, NodeClaim, NodeDriver, Prepared, Settings
-from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
 DRIVER = "ports.example.com"

@@ -13,19 +13,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.kubelet.lossy import LossyDisk
 
 from parley.kube.client import Client
-from parley.kube.faults import Call, FaultClient
 from parley.simulate.virtual_time import run
-from parley_kubelet.durable import Disk, Folder
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.hooks import Health, Held, NodeClaim, NodeDriver, Offer, Prepared
-from parley_kubelet.orphans import clean
-from parley_kubelet.preparation import Preparation
-from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.releases import Receipts
-from parley_kubelet.service import DraService
-from parley_kubelet.slices import SlicePublisher
+from parley_kubelet.serving.service import DraService
+from parley_kubelet.serving.slices import SlicePublisher
+from parley_kubelet.state.durable import Disk, Folder
 
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ class Life:
             self.ended.set()
             raise Killed
 
-    def hook(self, what: str) -> Callable[[Call], None]:
+    def hook(self, what: str) -> Callable[[NumberedCall], None]:
         """A step for each write of a client."""
         return lambda call: self.step(f"{what} {call}") if call.write else None
 
@@ -142,7 +141,7 @@ class Plugin:
         }
         for preparation in self.preparations.values():
             preparation.restore()
-        self.services = {name: DraService(preparation, dra) for name, preparation in self.preparations.items()}
+        self.services = {name: DraService(preparation) for name, preparation in self.preparations.items()}
         self._work = [
             Receipts(client, "n1", self.preparations).run(),
             *(clean(preparation, client) for preparation in self.preparations.values()),

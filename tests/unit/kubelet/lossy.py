@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from parley_kubelet.durable import Disk
+from parley_kubelet.state.durable import Disk
 
 
 @dataclass(slots=True)

@@ -22,13 +22,13 @@ from tests.unit.kubelet.test_checkpoint import write_version_1
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import CLAIM_UID_ANNOTATION, RELEASE_RECORD_LABEL, RELEASING_FROM_ANNOTATION, RELEASING_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES
-from parley_kubelet.cdi import specification
-from parley_kubelet.checkpoint import Checkpoint, Entry
+from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceDriver
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.proto import dra_v1_pb2 as v1
+from parley_kubelet.state.checkpoint import Checkpoint, Entry
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
 DEVICES: Final = "device.parley.dev"

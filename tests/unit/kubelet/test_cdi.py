@@ -5,12 +5,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from parley_kubelet.cdi import Specifications, device_ids, specification
-from parley_kubelet.cdi_faults import faults
-from parley_kubelet.checkpoint import Entry, HeldDevice
-from parley_kubelet.devices import NodeDevice, edits_of
-from parley_kubelet.durable import Folder
+from parley_kubelet.cdi.faults import faults
+from parley_kubelet.cdi.specifications import Specifications, device_ids, specification
+from parley_kubelet.driver.devices import NodeDevice, edits_of
 from parley_kubelet.edits import ContainerHook, DeviceNode, Edits, Mount
+from parley_kubelet.state.checkpoint import Entry, HeldDevice
+from parley_kubelet.state.durable import Folder
 
 DRIVER = "device.parley.dev"
 UID = "5f2c7b1e-0000-4000-8000-000000000001"

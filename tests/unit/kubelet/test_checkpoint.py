@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley_kubelet.checkpoint import Checkpoint, CheckpointError, Entry, HeldDevice, Result
-from parley_kubelet.durable import Folder
 from parley_kubelet.edits import DeviceNode, Edits
+from parley_kubelet.state.checkpoint import Checkpoint, CheckpointError, Entry, HeldDevice, Result
+from parley_kubelet.state.durable import Folder
 
 CLAIM = Entry.of(
     uid="u1",

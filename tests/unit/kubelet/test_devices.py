@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.devices import NameTaken, NodeDevice, absent, discover, safe_name
+from parley_kubelet.driver.devices import NameTaken, NodeDevice, absent, discover, safe_name
 
 
 def configured(*entries: dict[str, Any]) -> Configuration:

@@ -13,15 +13,15 @@ import orjson
 import pytest
 
 from parley.api.resources import NODES
-from parley.kube.client import Client, Forbidden
+from parley.kube.client import Call, Client, Forbidden
 from parley.kube.credentials import NoConfiguration
-from parley.kube.memory import MemoryClient, MemoryServer
-from parley_kubelet import containerd
-from parley_kubelet.checkpoint import Checkpoint, Entry, HeldDevice
+from parley.kube.memory import MemoryServer
+from parley_kubelet.cdi import containerd
 from parley_kubelet.doctor import diagnose
-from parley_kubelet.durable import Folder
+from parley_kubelet.serving.sockets import serving
 from parley_kubelet.settings import Settings
-from parley_kubelet.sockets import serving
+from parley_kubelet.state.checkpoint import Checkpoint, Entry, HeldDevice
+from parley_kubelet.state.durable import Folder
 
 VERSIONS = {"kubeletVersion": "v1.37.0", "containerRuntimeVersion": "containerd://2.4.2"}
 DRIVER = "device.parley.dev"
@@ -158,13 +158,13 @@ async def test_sockets(settings: Settings, client: Client) -> None:
     ]
 
 
-class Refusing(MemoryClient):
-    async def get(self, *_: Any, **__: Any) -> Any:
+class Refusing(Client):
+    async def request(self, call: Call) -> bytes:
         raise Forbidden(403, "Forbidden", "not yours")
 
 
 async def test_an_api_server_that_refuses(settings: Settings, server: MemoryServer) -> None:
-    assert await to_mend(settings, Refusing(server, "parley")) == [
+    assert await to_mend(settings, Refusing(server.client())) == [
         "mend  API server: 403 Forbidden: not yours: correct --kubeconfig and --node-name, or apply deploy/base"
         " again"
     ]
@@ -180,7 +180,7 @@ async def test_no_way_to_an_api_server(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("version", "line"),
     [
-        ("v1.31.4", "mend  kubelet: version v1.31.4: update it to 1.32 or later: it does not know DRA v1beta1"),
+        ("v1.33.4", "mend  kubelet: version v1.33.4: update it to 1.34 or later: it does not know DRA v1"),
         ("", "mend  kubelet: version '' is not known: wait until the node has reported itself"),
     ],
 )

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from parley_kubelet.durable import Disk, Folder
+from parley_kubelet.state.durable import Disk, Folder
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_a_name_is_for_one_at_a_time_and_other_names_are_free(tmp_path: Pa
 
 async def test_the_lock_of_a_name_goes_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import asyncio, sys; from pathlib import Path; from parley_kubelet.durable import Folder\n"
+        "import asyncio, sys; from pathlib import Path; from parley_kubelet.state.durable import Folder\n"
         "async def main():\n"
         "    async with Folder(Path(sys.argv[1])).locked_name('a'):\n"
         "        print('has it', flush=True); sys.stdin.read()\n"

@@ -6,10 +6,10 @@ from pathlib import Path
 from tests.unit.kubelet.drivers import name_of
 
 from parley.kube.client import Client
+from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Disk, Folder
-from parley_kubelet.preparation import Preparation
+from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.state.durable import Disk, Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
 MANY = 100

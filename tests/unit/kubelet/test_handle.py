@@ -7,7 +7,7 @@ import pytest
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS
-from parley_kubelet.handle import Granted, granted
+from parley_kubelet.claims.handle import Granted, granted
 from parley_kubelet.hooks import Device, Refused
 from parley_kubelet.testing import allocated_status, claim_body, offered_status
 

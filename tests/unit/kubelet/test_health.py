@@ -16,10 +16,10 @@ from tests.unit.kubelet.drivers import PortNode, TellingPorts, port
 
 from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceClaim, DeviceDriver
-from parley_kubelet.health import HealthMonitor
+from parley_kubelet.driver.device_driver import DeviceClaim, DeviceDriver
+from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.hooks import Condition, Health, Held
-from parley_kubelet.promises import node_claim
+from parley_kubelet.testing.promises import node_claim
 
 WELL = Health(port("port-1"), Condition.HEALTHY)
 ILL = Health(port("port-1"), Condition.UNHEALTHY, "the cable is out")

@@ -18,10 +18,10 @@ from tests.unit.kubelet.drivers import PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.memory import MemoryServer
-from parley_kubelet.checkpoint import Entries
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.hooks import Held, NodeClaim, Prepared, Refused
-from parley_kubelet.orphans import clean
-from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.state.checkpoint import Entries
 
 
 class Switch:

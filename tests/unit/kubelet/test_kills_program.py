@@ -21,7 +21,7 @@ from tests.unit.cli.serving import answers_of, served
 
 from parley.api.builtin import BuiltinClaim
 from parley.kube.memory import MemoryServer
-from parley_kubelet.sockets import is_served
+from parley_kubelet.serving.sockets import is_served
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
 
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,8 @@ from tests.unit.kubelet.test_kills import BIG, SHARE, WHOLE
 
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
-from parley_kubelet.durable import Disk, Folder
-from parley_kubelet.preparation import Preparation
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.state.durable import Disk, Folder
 
 SERVED = (DEVICES, SCRATCH)
 

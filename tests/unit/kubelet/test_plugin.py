@@ -11,17 +11,17 @@ import structlog
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, RESOURCE_SLICES, Resource
 from parley.kube.client import Client
-from parley.kube.memory import MemoryClient, MemoryServer
-from parley_kubelet.checkpoint import CheckpointError
+from parley.kube.memory import MemoryServer
+from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.configuration import Configuration, ConfigurationError
-from parley_kubelet.device_driver import DeviceClaim, DeviceDriver
-from parley_kubelet.durable import Folder
+from parley_kubelet.driver.device_driver import DeviceClaim, DeviceDriver
 from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
-from parley_kubelet.preparation import Preparation
 from parley_kubelet.proto import dra_v1_pb2 as dra
-from parley_kubelet.service import DraService
+from parley_kubelet.serving.service import DraService
 from parley_kubelet.settings import Settings
+from parley_kubelet.state.checkpoint import CheckpointError
+from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
 
 CONFIGURATION = Configuration.model_validate(
@@ -41,15 +41,13 @@ def settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def running(
-    settings: Settings, client: Client, stop: asyncio.Event | None = None, version: str = "v1"
-) -> AsyncIterator[Kubelet]:
+async def running(settings: Settings, client: Client, stop: asyncio.Event | None = None) -> AsyncIterator[Kubelet]:
     """The plugin in operation, registered with a kubelet."""
     stop = stop or asyncio.Event()
     plugin = asyncio.create_task(run_plugin(settings, CONFIGURATION, client, stop))
     try:
         await until(lambda: plugin.done() or registration_sockets(settings) != [])
-        async with Kubelet(registration_sockets(settings)[0], version) as kubelet:
+        async with Kubelet(registration_sockets(settings)[0]) as kubelet:
             yield kubelet
     finally:
         stop.set()
@@ -77,7 +75,6 @@ async def test_the_kubelet_is_told_who_serves_where(settings: Settings, client: 
         assert kubelet.info.endpoint == f"{settings.plugins}/device.parley.dev/dra.sock"
         assert list(kubelet.info.supported_versions) == [
             "v1.DRAPlugin",
-            "v1beta1.DRAPlugin",
             "v1.DRAResourceHealth",
             "v1alpha1.DRAResourceHealth",
         ]
@@ -96,11 +93,10 @@ async def test_a_refused_registration_is_logged_and_the_plugin_stays(settings: S
     } in logs
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_two_claims_in_a_call(settings: Settings, client: Client, version: str) -> None:
+async def test_two_claims_in_a_call(settings: Settings, client: Client) -> None:
     first = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     second = await create_claim(client, "b", offered_status("n1", ["gpu-1"]))
-    async with running(settings, client, version=version) as kubelet:
+    async with running(settings, client) as kubelet:
         answers = await kubelet.prepare(first, second)
         for claim, device in ((first, "gpu-0"), (second, "gpu-1")):
             answer = answers[claim.metadata.name]
@@ -110,7 +106,7 @@ async def test_two_claims_in_a_call(settings: Settings, client: Client, version:
             assert (prepared.pool_name, prepared.device_name) == ("n1", device)
             id_ = f"device.parley.dev/claim={claim.metadata.uid}"
             assert list(prepared.cdi_device_ids) == [f"{id_}_{device}", id_]
-            assert version == "v1beta1" or not prepared.HasField("share_id")
+            assert not prepared.HasField("share_id")
         assert len(specifications(settings)) == 2
         assert await kubelet.unprepare(first, second) == {"a": "", "b": ""}
         assert specifications(settings) == []
@@ -144,7 +140,7 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
     driver.faults = (Refused("the port is down: plug it in"), ZeroDivisionError("a defect"))
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
-    service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"), dra)
+    service = DraService(Preparation(driver, client, state=state, cdi=cdi, boot="b1"))
     meta = claim.metadata
     request = dra.NodePrepareResourcesRequest(
         claims=[dra.Claim(namespace=meta.namespace, name=meta.name, uid=meta.uid)]
@@ -190,11 +186,11 @@ async def test_nothing_is_published_before_the_kubelet_took_the_plugin(
     await plugin
 
 
-class SlowServer(MemoryClient):
+class SlowServer(Client):
     """A client whose reads of claims wait until they may go on."""
 
     def __init__(self, server: MemoryServer) -> None:
-        super().__init__(server, "parley")
+        super().__init__(server.client())
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from parley.kube.memory import MemoryServer
-from parley_kubelet.cdi import specification
-from parley_kubelet.checkpoint import Checkpoint, Entries
+from parley_kubelet.cdi.specifications import specification
+from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.device_driver import DeviceDriver
-from parley_kubelet.durable import Disk, Folder
+from parley_kubelet.driver.device_driver import DeviceDriver
 from parley_kubelet.hooks import Refused
-from parley_kubelet.preparation import ClaimName, Preparation
+from parley_kubelet.state.checkpoint import Checkpoint, Entries
+from parley_kubelet.state.durable import Disk, Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
 DRIVER = "device.parley.dev"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from parley_kubelet.checkpoint import Entries, Entry
-from parley_kubelet.durable import Folder
-from parley_kubelet.records import Records
+from parley_kubelet.state.checkpoint import Entries, Entry
+from parley_kubelet.state.durable import Folder
+from parley_kubelet.state.records import Records
 
 
 class CountingFolder(Folder):

@@ -20,8 +20,8 @@ from parley.api.names import (
 from parley.api.resources import CLAIMS, CLASSES
 from parley.kube.client import Client, NotFound
 from parley.kube.memory import MemoryServer
-from parley_kubelet.preparation import Preparation
-from parley_kubelet.releases import Receipts
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.claims.releases import Receipts
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ async def test_half_an_unprepare_gives_no_receipt(client: Client, node: PortNode
 async def test_what_the_other_plugin_of_an_update_unprepared_gets_it_in_a_moment(
     client: Client, node: PortNode, plugin: Preparation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley_kubelet.releases.AGAIN", 0.05)
+    monkeypatch.setattr("parley_kubelet.claims.releases.AGAIN", 0.05)
     claim = await node.claim("a", 7)
     await plugin.prepare(claim)
     await asked(client, claim.uid)

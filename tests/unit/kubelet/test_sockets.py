@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from parley_kubelet.sockets import SocketRefused, Sockets, is_served, serving, socket_paths
+from parley_kubelet.serving.sockets import SocketRefused, Sockets, is_served, serving, socket_paths
 
 
 def nothing(server: grpc.aio.Server) -> None:

@@ -2,25 +2,22 @@
 prepared what they used, and are asked before it is handed on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
-from parley.api.builtin import Pod
 from parley.api.resources import PODS
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Expired, WatchEvent
+from parley.kube.client import Call, Client, Expired, RawEvent
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
 else:
     World = Any
 
-T = TypeVar("T")
 
-
-class LateNews(AroundClient):
+class LateNews(Client):
     """Tells nothing of pods after `stop` until `go_on`; with `expired` the watch ends then, and pods are listed.
 
     With `until_bound` it stops by itself where it would tell that a pod is bound.
@@ -39,11 +36,9 @@ class LateNews(AroundClient):
     def go_on(self) -> None:
         self._goes_on.set()
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
-        async for event in request():
-            if self._until_bound and isinstance(event.object, Pod) and event.object.spec.node_name:
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
+            if self._until_bound and call.resource == PODS and _is_bound(event):
                 self._until_bound = False
                 self.stop()
             if call.resource == PODS and not self._goes_on.is_set():
@@ -51,6 +46,10 @@ class LateNews(AroundClient):
                 if self._expired:
                     raise Expired(410, "Expired", "too old resource version")
             yield event
+
+
+def _is_bound(event: RawEvent) -> bool:
+    return bool(orjson.loads(event.object).get("spec", {}).get("nodeName"))
 
 
 async def one_device(world: World, client: Client, **class_: Any) -> None:

@@ -9,8 +9,7 @@ from tests.unit.web.refusing import Refusing, forbidden
 
 from parley.api.resources import NODES
 from parley.explain.explaining import explain
-from parley.kube.around import Call
-from parley.kube.client import NotFound, OutcomeUnknown, Unauthorized
+from parley.kube.client import Call, NotFound, OutcomeUnknown, Unauthorized
 from parley.web.pages import page
 from parley.web.worlds import IDLE, Worlds
 
@@ -207,9 +206,9 @@ def test_a_cluster_without_parley_until_it_is_installed(play: Play) -> None:
 
 def test_a_large_cluster_is_still_being_read(play: Play) -> None:
     class Slow(Refusing):
-        async def read(self, call, request):  # type: ignore[no-untyped-def]
+        async def request(self, call: Call) -> bytes:
             await asyncio.sleep(30)
-            return await super().read(call, request)
+            return await super().request(call)
 
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)

@@ -12,6 +12,7 @@ import structlog
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
 from parley.control.cluster import Key, over, reference
+from parley.control.decide import Blocked, admit
 from parley.control.gathering import gather
 from parley.control.podclaims import PodClaim
 from parley.control.state import State
@@ -21,11 +22,10 @@ from parley.scheduler.extender.holds import Holds
 from parley.scheduler.extender.judging import unusable
 from parley.scheduler.extender.news import News
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.placing import Placing
+from parley.scheduler.placing import Failed, Placing
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.questions import excess, question
 from parley.sdk import PodReference
-from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.checks import DriverFault
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,6 @@ class Binder:
         self._state = state
         self._cluster = state.cluster
         self._ledger = state.ledger
-        self._drivers = state.drivers
         self._placing = placing
         self._pods = pods
         self._holds = holds
@@ -148,7 +147,7 @@ class Binder:
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
-            await self._placing.write(key, pod, claims)
+            await self._placing.write(pod, claims)
         return self._recorded(claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
@@ -156,27 +155,24 @@ class Binder:
 
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        try:
-            asked = question(self._drivers, reference(pod), pending)
-        except BadParameters as error:
-            raise Refused(str(error)) from None
         self._holds.uncount(pod.metadata.uid)
-        over_limit = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, pending)
-        if over_limit is not None:
-            raise Refused(over_limit.message)
-        if asked.outside:
+        demand = admit(self._state, reference(pod), pending)
+        if isinstance(demand, Blocked):
+            raise Refused(demand.problem.message)
+        if demand.outside:
             raise Refused("the driver of a class runs outside of the controller")
-        if not await self._placing.allocate(key, pod, claims, asked, node, offered=False):
-            self._pause(key, pod)
+        result = await self._placing.allocate(key, pod, claims, demand, node, offered=False)
+        if isinstance(result, Failed):
+            self._pause(pod)
             raise Refused(f"nothing could be allocated on node {node}")
         self._holds.drop(pod.metadata.uid)
         return self._recorded(claims)
 
-    def _pause(self, key: Key, pod: Pod) -> None:
+    def _pause(self, pod: Pod) -> None:
         """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
         attempt = self._pods.attempt(pod)
         if attempt.left.issuperset(attempt.outcome.viable):
-            self._pods.block(key, pod)
+            attempt.block(now())
 
     def _recorded(self, claims: Sequence[PodClaim]) -> str:
         if any(self._ledger.get(claim.uid) is None for claim in claims):

@@ -10,12 +10,12 @@ from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
 from parley.control.cluster import Key, over
+from parley.control.decide import Blocked
+from parley.control.demand import have_preferences, scores
 from parley.control.metrics import Metrics
 from parley.control.podclaims import PodClaim, Problem
 from parley.control.state import State
-from parley.kube.client import Client
-from parley.kube.clock import Clock
-from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.holds import Holds
@@ -26,34 +26,30 @@ from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejected import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
 from parley.scheduler.extender.unknown import UnknownPods
+from parley.scheduler.negotiating import Negotiator
 from parley.scheduler.placing import Placing
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.questions import have_preferences, scores
+from parley.scheduler.result import Result
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
 BEST_SCORE = 10
 """What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
 
-NegotiateAmong = Callable[[Key, Pod, Sequence[PodClaim], CandidateNodes], Awaitable[None]]
-"""Finds a node among these for the pending claims, as far as it goes now, and lets drivers allocate there."""
-
 _SOON = "Parley: something that the pod needs is just changing"
 
 
 class ExtenderDoor:
-    """Negotiates for the pods in `scope`. `candidates` is how many nodes drivers are asked about at a time."""
+    """Negotiates for the pods in `scope`. The `negotiator` asks standalone drivers for them, in the background."""
 
     def __init__(
         self,
-        client: Client,
         state: State,
         placing: Placing,
         pods: Pods,
         scope: Scope,
-        clock: Clock,
-        candidates: int,
-        negotiate: NegotiateAmong,
+        posting: Posting,
+        negotiator: Negotiator,
         metrics: Metrics,
     ) -> None:
         self._cluster = state.cluster
@@ -64,10 +60,10 @@ class ExtenderDoor:
         self._sets = NodeSets()
         self._holds = Holds(state.ledger.limits, lambda: pods.wake(HELD))
         self._news = News()
-        self._posting = Posting(client, clock)
-        self._judge = Judge(state, pods, self._holds, candidates)
+        self._posting = posting
+        self._judge = Judge(state, pods, self._holds, negotiator.candidates)
         self._binder = Binder(state, placing, pods, self._holds, self._news, self._posting)
-        self._negotiate = negotiate
+        self._negotiator = negotiator
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
         self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
@@ -86,8 +82,11 @@ class ExtenderDoor:
         return tuple(self._verbs)
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod is negotiated for here, and not by the native door."""
-        return self._scope.owns(pod)
+        """Whether the pod is negotiated for here: until it is bound."""
+        return not pod.spec.node_name and self._scope.owns(pod)
+
+    def terminal(self, pod: Pod) -> None:
+        """Its scheduler asks no more."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """What an extender of these bytes says to a scheduler's call. Raises wire.BadCall."""
@@ -139,14 +138,14 @@ class ExtenderDoor:
         return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
     def _reject(self, pod: Pod, names: Sequence[str], verdict: Verdict) -> bytes:
-        problem = verdict.problem
-        assert problem is not None
+        assert verdict.blocked is not None
+        problem, line = verdict.blocked.problem, verdict.blocked.line
         self._holds.drop(pod.metadata.uid)
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
-        line = (verdict.line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else verdict.line
+        line = (line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else line
         if not verdict.outside and not self._unknown.is_another(pod):
-            self._pods.line_up(_key(pod), line, problem.topics, verdict.helps)
+            self._pods.line_up(_key(pod), line, problem.topics, verdict.blocked.helps)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
         rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, line)
@@ -183,13 +182,13 @@ class ExtenderDoor:
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
         hold = self._holds.of(asked.uid)
-        if hold is None or not have_preferences(self._drivers, hold.asked):
+        if hold is None or not have_preferences(self._drivers, hold.demand):
             return wire.scores({})
         try:
-            said = scores(self._drivers, hold.asked, asked.nodes(), {})
+            said = scores(self._drivers, hold.demand, asked.nodes(), {})
         except DriverFault:
             return wire.scores({})  # the filter was answered, and any of its nodes will do
-        most = sum(hold.asked.weights.values())
+        most = sum(hold.demand.weights.values())
         return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
 
     async def _preempt(self, body: bytes) -> bytes:
@@ -204,7 +203,7 @@ class ExtenderDoor:
     def _of_no_use(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
         """Evicting others would not help the pod now; once it would, its scheduler is made to try it again."""
         verdict = self._judge.judge(pod, nodes, choosy=False)
-        if verdict.problem is not None:
+        if verdict.blocked is not None:
             self._reject(pod, nodes, verdict)
         return ()
 
@@ -230,21 +229,21 @@ class ExtenderDoor:
         self._news.tell(_key(pod))
         return True
 
-    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Something about the unbound pod may have changed. Never called twice at a time for the same pod."""
-        await self._rejections.look(key, pod, claims)
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Something about the unbound pod may have changed."""
+        return await self._rejections.look(key, pod, claims)
 
     async def _free(self, pod: PodReference) -> None:
         await self._binder.give_back(pod, doubtful=True)
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> None:
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
         proposed = self._judge.nodes(pod, claims, common_nodes(claims), sorted(nodes))
-        await self._negotiate(key, pod, claims, proposed)
+        return await self._negotiator.negotiate(key, pod, claims, proposed)
 
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader."""
         for pod in self._cluster.pods():
-            if pod.spec.resource_claims and not pod.spec.node_name and self.owns(pod) and not over(pod):
+            if pod.spec.resource_claims and self.owns(pod) and not over(pod):
                 self._rejections.unasked(pod)
 
     @property
@@ -270,7 +269,7 @@ def _key(pod: Pod) -> Key:
 
 def _unbacked(names: Set[str]) -> Verdict:
     why = unbacked(names)
-    return Verdict(problem=Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), line=why)
+    return Verdict(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), why))
 
 
 def _message(problem: Problem) -> str:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from parley.control.demand import Demand
 from parley.control.limits import Limits
-from parley.scheduler.questions import Question
 from parley.sdk import PodReference
 
 HOLD_SECONDS = 1.0
@@ -19,14 +19,14 @@ HOLD_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What one pod was told: `asked` is what it wants on one of the nodes.
+    """What one pod was told: `demand` is what it wants on one of the nodes.
 
     `units` are what its pending claims take up of their classes' limits, by class and claim UID; `named` the UIDs
     of named claims that are to be allocated for it.
     """
 
     pod: PodReference
-    asked: Question
+    demand: Demand
     nodes: frozenset[str]
     units: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     named: frozenset[str] = frozenset()

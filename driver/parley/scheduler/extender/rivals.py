@@ -13,12 +13,12 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
 from parley.control.cluster import Cluster
-from parley.control.suitable import spread
+from parley.control.demand import Demand
+from parley.control.eligible import spread
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.rounds import Ask
 from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.holds import Hold, Holds
-from parley.scheduler.questions import Question
 from parley.sdk import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -46,7 +46,7 @@ class LeastPromised(ProposedNodes):
 
     def __iter__(self) -> Iterator[str]:
         promised: list[str] = []
-        for name in spread(self._names(), self._uid):
+        for name in spread(self._names(), self.uid):
             if self._holds.on(name):
                 promised.append(name)
             elif self.fits(name):
@@ -56,13 +56,13 @@ class LeastPromised(ProposedNodes):
 
 
 def beside(
-    drivers: Mapping[str, EmbeddedDriver], holds: Holds, pod: PodReference, asked: Question, ask: Ask
+    drivers: Mapping[str, EmbeddedDriver], holds: Holds, pod: PodReference, demand: Demand, ask: Ask
 ) -> Ask:
     """The same question, with answers that stay true whatever the other pods take."""
 
     def answers(nodes: Sequence[str]) -> Answers:
         found = ask(nodes)
-        lost = _lost(drivers, holds, pod, asked, viable_for_all(nodes, found))
+        lost = _lost(drivers, holds, pod, demand, viable_for_all(nodes, found))
         return {entry: _without(answer, lost) for entry, answer in found.items()} if lost else found
 
     return answers
@@ -72,34 +72,34 @@ def _lost(
     drivers: Mapping[str, EmbeddedDriver],
     holds: Holds,
     pod: PodReference,
-    asked: Question,
+    demand: Demand,
     viable: Sequence[str],
 ) -> frozenset[str]:
     """The nodes that may be full once the other pods have what they were told."""
     groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     known: dict[str, Hold] = {}
     for node in viable:
-        rivals = {uid: h for uid, h in holds.on(node).items() if uid != pod.uid and _compete(h.asked, asked)}
+        rivals = {uid: h for uid, h in holds.on(node).items() if uid != pod.uid and _compete(h.demand, demand)}
         known.update(rivals)
         if rivals:
             groups[tuple(rivals)].append(node)
     lost: set[str] = set()
     for uids, nodes in groups.items():
-        lost.update(_full(drivers, [known[uid].asked for uid in uids], asked, nodes))
+        lost.update(_full(drivers, [known[uid].demand for uid in uids], demand, nodes))
     return frozenset(lost)
 
 
-def _compete(one: Question, other: Question) -> bool:
+def _compete(one: Demand, other: Demand) -> bool:
     return not one.requests.keys().isdisjoint(other.requests)
 
 
 def _full(
-    drivers: Mapping[str, EmbeddedDriver], rivals: Sequence[Question], asked: Question, nodes: Sequence[str]
+    drivers: Mapping[str, EmbeddedDriver], rivals: Sequence[Demand], demand: Demand, nodes: Sequence[str]
 ) -> frozenset[str]:
     if sum(len(request.claims) for each in rivals for request in each.requests.values()) > MOST_CLAIMS:
         return frozenset(nodes)
     left = frozenset(nodes)
-    for name, request in asked.requests.items():
+    for name, request in demand.requests.items():
         together = _together(request, [r.requests[name] for r in rivals if name in r.requests])
         left = left.intersection(viable_for_all(nodes, drivers[name].viable(together, nodes)))
     return frozenset(nodes) - left

@@ -13,12 +13,12 @@ import pytest
 import structlog.testing
 
 from parley.control.connections import allow_many_files
-from parley.devcluster.certificates import Authority
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.certificates import Certificates
 from parley.scheduler.extender.server import serving
 from parley.scheduler.extender.wire import BadCall
 from parley.sdk.checks import DriverFault
+from parley_devcluster.certificates import Authority
 
 
 class Echo:

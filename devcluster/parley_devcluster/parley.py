@@ -1,0 +1,97 @@
+"""Runs Parley in a local cluster as it runs at a user's: the same manifests, accounts and programs.
+
+The workloads alone differ. There are no container images here, so that the controller and each node's plugin
+are child processes with the service accounts' tokens, a plugin's bound to its node; the kustomization
+`deploy/devcluster` has everything but the workloads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from parley_devcluster.cluster import Cluster
+from parley_devcluster.layout import Node
+from parley_devcluster.second_scheduler import SCHEDULER_NAME, grant, start_second_scheduler
+from parley_devcluster.startup import ClusterError
+
+NAMESPACE = "parley-system"
+CONTROLLER = "parley-controller"
+NODE_PLUGIN = "parley-kubelet"
+
+_CONTROLLER_PROGRAM = (sys.executable, "-m", "parley", "controller")
+_NODE_PROGRAM = (sys.executable, "-m", "parley_kubelet")
+
+
+def run_parley(
+    cluster: Cluster,
+    *,
+    deploy: Path,
+    devices: Mapping[str, Path] | None = None,
+    controller: Sequence[str] = _CONTROLLER_PROGRAM,
+    node_plugin: Sequence[str] = _NODE_PROGRAM,
+    controller_arguments: Sequence[str] = (),
+    node_arguments: Sequence[str] = (),
+    extender: str = "",
+) -> None:
+    """Install Parley's objects and start the controller and one node plugin per real node.
+
+    With `extender`, an address (`second_scheduler.free_address()`), a second scheduler runs too, for pods with
+    `schedulerName: parley`, and the controller answers it there.
+
+    `deploy` is the folder that has `devcluster/kustomization.yaml`; `devices` gives each real node's device
+    configuration file. The components are called `parley-controller` and `parley-kubelet-<node>`; they are
+    restarted and killed like all others. Raises `ClusterError` where a manifest is refused or a node has no
+    file.
+    """
+    install(cluster, deploy)
+    files = {node.name: _devices_of(node, devices or {}) for node in cluster.nodes}
+    account = cluster.kubeconfig_for_service_account(NAMESPACE, CONTROLLER)
+    door = _extender(cluster, deploy, extender) if extender else ()
+    cluster.add_program(CONTROLLER, [*controller, "--kubeconfig", str(account), *door, *controller_arguments])
+    for node in cluster.nodes:
+        account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
+        arguments = node_plugin_arguments(node, account, files[node.name])
+        cluster.add_program(f"{NODE_PLUGIN}-{node.name}", [*node_plugin, *arguments, *node_arguments])
+
+
+def install(cluster: Cluster, deploy: Path) -> None:
+    """Apply the manifests and wait until the API server serves the new kinds."""
+    folder = deploy / "devcluster"
+    if not folder.is_dir():
+        raise ClusterError(f"{deploy} has no folder 'devcluster': name the folder that holds Parley's manifests")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder))
+    if cluster.kubectl("get", "customresourcedefinitions", "--output=name").strip():
+        wait = ("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
+        cluster.kubectl(*wait)
+
+
+def _extender(cluster: Cluster, deploy: Path, address: str) -> Sequence[str]:
+    """Start the second scheduler; returns what the controller has to be told about it."""
+    grant(cluster, deploy)
+    start_second_scheduler(cluster, deploy, address)
+    return ("--extender-address", address, "--scheduler-name", SCHEDULER_NAME)
+
+
+def node_plugin_arguments(node: Node, kubeconfig: Path, devices: Path) -> list[str]:
+    """The command line of one node's plugin, after the program."""
+    return [
+        *("--kubeconfig", str(kubeconfig)),
+        *("--node-name", node.name),
+        *("--config", str(devices)),
+        *("--plugins-dir", str(node.plugins_dir)),
+        *("--plugins-registry-dir", str(node.plugins_registry_dir)),
+        *("--cdi-dir", str(node.cdi_dir)),
+        *("--state-dir", str(node.parley_dir)),
+    ]
+
+
+def _devices_of(node: Node, devices: Mapping[str, Path]) -> Path:
+    try:
+        return devices[node.name].resolve(strict=True)
+    except KeyError:
+        raise ClusterError(f"node {node.name!r} has no device configuration file: give it in `devices`") from None
+    except FileNotFoundError:
+        path = devices[node.name]
+        raise ClusterError(f"node {node.name!r}: its device configuration file {path} does not exist") from None

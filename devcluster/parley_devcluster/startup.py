@@ -1,0 +1,144 @@
+"""The order in which a cluster comes up, and what has to be true of the machine before.
+
+Container runtimes start beside etcd and are ready when the API server is; scheduler, controller-manager and
+kubelets start together.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from parley_devcluster import debian, machine, prepare, processes, state, teardown
+from parley_devcluster.api import ApiError, ApiServer
+from parley_devcluster.component import Component
+from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from parley_devcluster.layout import Layout, Node
+
+_NODE_LIMIT = 90.0  # seconds until a node is ready
+_IMPORT_LIMIT = 300.0  # seconds for unpacking images: Parley's own has ten thousand files
+
+
+class ClusterError(RuntimeError):
+    """A cluster cannot be started here, or does not do what was asked; the message says what to change."""
+
+
+def check_machine(layout: Layout) -> None:
+    """Real nodes change the machine: they need root, Debian's packages, and no other kubelet beside them."""
+    if not layout.nodes:
+        return
+    if os.geteuid() != 0:
+        raise ClusterError("real nodes need root: run as root, or start the cluster with fake nodes only")
+    foreign = processes.unmarked("kubelet")
+    if foreign:
+        raise ClusterError(
+            f"a kubelet of another cluster runs on this machine (process {foreign[0]}), with which real nodes"
+            " would share the device plugins' folder: start the cluster with fake nodes only, or use another"
+            " machine"
+        )
+    debian.install_missing()
+    machine.allow_file_watches()
+
+
+def make_empty(directory: Path) -> None:
+    """Take down and delete what an earlier cluster left; any other content is not ours to delete."""
+    ours = state.read(directory) is not None or (directory / prepare.MARKER).is_file()
+    teardown.clean(directory)
+    if ours:
+        teardown.remove_directory(directory)
+    elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ClusterError(f"cluster directory {directory} holds other files: name an empty or a new one")
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if directory.stat().st_uid != os.geteuid():
+        raise ClusterError(f"cluster directory {directory} belongs to another user: name one of your own")
+    (directory / prepare.MARKER).touch()
+
+
+def bring_up(layout: Layout, components: Mapping[str, Component], api: ApiServer) -> None:
+    """Start every component and wait until all serve and the nodes are ready.
+
+    Raises `ComponentFailed` or `ClusterError` with the end of the log of what failed.
+    """
+    _launch_runtimes(layout, components)
+    for name in (ETCD, API_SERVER):
+        components[name].start()
+    followers = [components[name] for name in (CONTROLLER_MANAGER, SCHEDULER)]
+    for component in followers:
+        component.launch()
+    _launch_kubelets(layout, components)
+    for component in followers:
+        component.wait_ready()
+    when_found(lambda: api.get("/api/v1/namespaces/default"))
+    _wait_for_nodes(layout, components, api)
+
+
+def when_found(request: Callable[[], Any], limit: float = 5.0) -> Any:
+    """The answer, once the object exists: some are made by a controller shortly after their cause."""
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            return request()
+        except ApiError as error:
+            if error.status != 404 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
+def _launch_runtimes(layout: Layout, components: Mapping[str, Component]) -> None:
+    if layout.nodes:
+        prepare.write_images(layout)
+    for node in layout.nodes:
+        prepare.write_node(layout, node, datetime.now(UTC))
+        prepare.make_node_parts(node)
+        components[node.containerd].launch()
+
+
+def _launch_kubelets(layout: Layout, components: Mapping[str, Component]) -> None:
+    for node in layout.nodes:
+        components[node.containerd].wait_ready()
+        import_images(layout, node, layout.directory / prepare.IMAGES)
+        components[node.kubelet].launch()
+
+
+def import_images(layout: Layout, node: Node, archive: Path) -> None:
+    """Let pods on the node use these images. Raises `ClusterError`."""
+    client = (str(layout.binaries / "ctr"), "--address", str(node.containerd_socket), "--namespace", "k8s.io")
+    command = [*client, "images", "import", str(archive)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_LIMIT, check=False)
+    if done.returncode != 0:
+        raise ClusterError(f"node {node.name!r}: the images could not be imported: {done.stderr.strip()}")
+
+
+def _wait_for_nodes(layout: Layout, components: Mapping[str, Component], api: ApiServer) -> None:
+    deadline = time.monotonic() + _NODE_LIMIT
+    for node in layout.nodes:
+        kubelet = components[node.kubelet]
+        kubelet.wait_ready()
+        path = f"/api/v1/nodes/{node.name}"
+        while not _ready(api, path, free_of_taints=layout.node_lifecycle):
+            if time.monotonic() > deadline or not kubelet.running:
+                last = kubelet.last_lines()
+                raise ClusterError(
+                    f"node {node.name!r} did not become ready; the end of its kubelet's log:\n{last}"
+                )
+            time.sleep(0.1)
+        if not layout.node_lifecycle:
+            api.patch(path, {"spec": {"taints": None}})
+
+
+def _ready(api: ApiServer, path: str, *, free_of_taints: bool) -> bool:
+    """Whether the node says so and, where a controller takes them away, has no not-ready taint left."""
+    try:
+        node = api.get(path)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    conditions = {entry["type"]: entry["status"] for entry in node["status"].get("conditions", ())}
+    tainted = free_of_taints and bool(node["spec"].get("taints"))
+    return conditions.get("Ready") == "True" and not tainted

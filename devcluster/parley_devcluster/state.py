@@ -1,0 +1,108 @@
+"""What is recorded of a running cluster in `state.json`, so that any later process can find it and take it
+down.
+
+The layout, from which the names of bridges, cgroups and mounts follow, is written before any of them exists;
+each process right after it was started.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from parley_devcluster import layout as layouts
+from parley_devcluster.control_plane import Command
+from parley_devcluster.layout import Layout
+from parley_devcluster.processes import Identity, boot_id
+
+FILE = "state.json"
+
+
+class StateError(RuntimeError):
+    """A state file that this version cannot read."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A cluster as recorded: its layout, the processes by component name and the programs added to it."""
+
+    layout: Layout
+    boot: str
+    processes: dict[str, Identity] = field(default_factory=dict)
+    programs: tuple[Command, ...] = ()
+
+    def with_process(self, name: str, process: Identity) -> State:
+        return replace(self, processes={**self.processes, name: process})
+
+    def without_process(self, name: str) -> State:
+        return replace(self, processes={key: value for key, value in self.processes.items() if key != name})
+
+    def with_program(self, program: Command) -> State:
+        others = tuple(command for command in self.programs if command.name != program.name)
+        return replace(self, programs=(*others, program))
+
+
+def read(directory: Path) -> State | None:
+    """The recorded state; None where the directory has none. Raises `StateError` where it cannot be
+    understood.
+
+    Processes recorded before the machine was last started are left out: their ids mean nothing any more.
+    """
+    path = directory / FILE
+    try:
+        text = path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        plain = json.loads(text)
+        state = _load(plain)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"{path} is not a state file of this version ({error!r}): end the processes that carry"
+            f" PARLEY_DEVCLUSTER={directory} in their environment, then remove {directory}"
+        ) from error
+    return state if state.boot == boot_id() else replace(state, processes={})
+
+
+def write(state: State) -> None:
+    """Record the state, renamed into place."""
+    directory = state.layout.directory
+    partial = directory / f".{FILE}.partial"
+    partial.write_text(json.dumps(_dump(state), indent=2))
+    partial.rename(directory / FILE)
+
+
+def forget(directory: Path) -> None:
+    """Remove the record of a cluster that is down."""
+    (directory / FILE).unlink(missing_ok=True)
+
+
+def _dump(state: State) -> dict[str, Any]:
+    return {
+        "layout": layouts.dump(state.layout),
+        "boot": state.boot,
+        "processes": {name: [process.pid, process.started] for name, process in state.processes.items()},
+        "programs": [
+            {
+                "name": program.name,
+                "argv": list(program.argv),
+                "health": program.health,
+                "environment": dict(program.environment),
+            }
+            for program in state.programs
+        ],
+    }
+
+
+def _load(plain: dict[str, Any]) -> State:
+    return State(
+        layouts.load(plain["layout"]),
+        plain["boot"],
+        {name: Identity(pid, started) for name, (pid, started) in plain["processes"].items()},
+        tuple(
+            Command(program["name"], tuple(program["argv"]), program["health"], program["environment"])
+            for program in plain["programs"]
+        ),
+    )

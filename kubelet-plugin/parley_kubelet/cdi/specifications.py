@@ -1,0 +1,106 @@
+"""What the container runtime adds to a container that uses a claim, as a CDI specification.
+
+One file per claim. Its first CDI device stands for the whole claim and has all edits; one more for each device of
+the claim has nothing but that device's variable: by its id the kubelet tells the devices' health apart. So the
+file can be made from the checkpoint alone and removed with the claim. The folder is usually on a memory disk and
+shared with other vendors: files are told apart by a prefix, and written again after a restart of the machine.
+
+Source of the format: Container Device Interface specification, version 0.6.0, which containerd 1.7 reads too.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+import orjson
+
+from parley_kubelet.edits import Edits
+from parley_kubelet.names import device_variable
+from parley_kubelet.state.checkpoint import Entry, HeldDevice
+from parley_kubelet.state.durable import Folder
+
+VERSION: Final = "0.6.0"
+CLASS: Final = "claim"
+
+_ENDING: Final = ".json"
+
+
+def device_ids(driver: str, entry: Entry, device: HeldDevice | None = None) -> tuple[str, ...]:
+    """The names by which the kubelet passes on what belongs to one device of the claim, or to the claim alone.
+
+    The first is the device's own; container runtimes add the claim's once.
+    """
+    names = [] if device is None else [_names(entry)[device]]
+    return tuple(f"{driver}/{CLASS}={name}" for name in (*names, entry.uid)) if _has_edits(entry) else ()
+
+
+def specification(driver: str, entry: Entry) -> dict[str, Any] | None:
+    """The CDI specification of one claim; None if a container gets nothing."""
+    if not _has_edits(entry):
+        return None
+    variables = {device: {device_variable(device.name): device.name} for device in entry.devices}
+    told = {name: value for variable in variables.values() for name, value in variable.items()}
+    edits = entry.edits
+    whole = edits.model_copy(update={"env": {**_missing(told, edits), **edits.env}})
+    devices = [{"name": entry.uid, "containerEdits": whole.cdi()}]
+    for device, name in _names(entry).items():
+        env = {variable: whole.env[variable] for variable in variables[device]}
+        devices.append({"name": name, "containerEdits": Edits(env=env).cdi()})
+    return {"cdiVersion": VERSION, "kind": f"{driver}/{CLASS}", "devices": devices}
+
+
+def _has_edits(entry: Entry) -> bool:
+    """CDI knows no device without edits."""
+    return bool(entry.devices or entry.edits.cdi())
+
+
+def _missing(told: dict[str, str], edits: Edits) -> dict[str, str]:
+    return {name: value for name, value in told.items() if name not in edits.env}
+
+
+def _names(entry: Entry) -> dict[HeldDevice, str]:
+    """The name of each device's own CDI device: of letters, digits, '.', '-' and '_', as CDI wants it."""
+    count = Counter(device.name for device in entry.devices)
+    return {
+        device: f"{entry.uid}_{device.name if count[device.name] == 1 else _with_pool(device)}"
+        for device in entry.devices
+    }
+
+
+def _with_pool(device: HeldDevice) -> str:
+    return f"{device.pool.replace('/', '_')}_{device.name}"
+
+
+class Specifications:
+    """The files of one driver in the folder that the container runtime reads."""
+
+    def __init__(self, folder: Folder, driver: str) -> None:
+        self._folder = folder
+        self._driver = driver
+        self._prefix = f"parley.dev-{driver}-claim-"
+
+    def write(self, entry: Entry) -> None:
+        """Make the claim's file what it should be; no write if it is. Raises OSError."""
+        wanted = specification(self._driver, entry)
+        if wanted is None:
+            self.remove(entry.uid)
+            return
+        content = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
+        if self._folder.read(self._file(entry.uid)) != content:
+            # not flushed: what a power cut takes is made again at the start
+            self._folder.write(self._file(entry.uid), content, mode=0o644, flush=False)
+
+    def remove(self, uid: str) -> None:
+        """Remove the claim's file; it is no error if it is gone. Raises OSError."""
+        self._folder.remove(self._file(uid))
+
+    def claims(self) -> frozenset[str]:
+        """The UIDs of the claims that have a file. Raises OSError."""
+        names = self._folder.names(self._prefix)
+        return frozenset(name.removeprefix(self._prefix).removesuffix(_ENDING) for name in names)
+
+    def sweep(self) -> None:
+        """Remove what a crash in the middle of a write left. Raises OSError."""
+        self._folder.sweep()
+
+    def _file(self, uid: str) -> str:
+        return f"{self._prefix}{uid}{_ENDING}"

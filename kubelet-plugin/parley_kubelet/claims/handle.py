@@ -1,0 +1,152 @@
+"""What was allocated for a built-in claim, read from the claim and nothing else.
+
+Decides whether the claim is this driver's on this node, and which devices and handle it has, or says in a sentence
+why not. Whether the handle suits the driver is left to `preparation`, whether the devices exist to the driver.
+
+The controller writes results and a handle. Either each result names a device and the handle is an opaque
+configuration; or the one result is a placeholder, because the devices were found after the allocation was written
+or there are none to name, and the handle may be in the `data` of that result's entry in `status.devices`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim, DeviceResult, NodeSelector, NodeSelectorTerm
+from parley.api.opaque import read
+from parley_kubelet.hooks import Device, Refused
+from parley_kubelet.names import PLACEHOLDER
+from parley_kubelet.state.checkpoint import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What this driver granted: devices, each once; what the kubelet is told, by request; the handle and the field
+    that it was found in."""
+
+    results: tuple[Result, ...]
+    devices: tuple[Device, ...]
+    handle: Any
+    field: str
+
+
+def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted:
+    """What this driver granted to the claim on this node.
+
+    Raises Refused if the claim is another one of the same name, is not allocated by this driver and for this node,
+    or is reserved for nobody.
+    """
+    full = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    if claim.metadata.uid != uid:
+        raise Refused(
+            f"claim {full}: uid={claim.metadata.uid!r} is another claim of that name, the pod was given {uid!r}:"
+            " delete the pod, so that it is made again with the new claim"
+        )
+    results = _results(claim, driver, full)
+    _check_place(claim, node, full)
+    if not claim.status.reserved_for:
+        raise Refused(
+            f"claim {full}: status.reservedFor is empty, no pod may use the claim: wait until parley-controller"
+            " has reserved it, or delete the pod"
+        )
+    field, handle = _handle(claim, results, driver, full)
+    named = _named(results) or _of_handle(results, handle)
+    devices = tuple(dict.fromkeys(Device(result.pool, result.device) for result in named))
+    told = named or tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in results)
+    return Granted(told, devices, handle, field)
+
+
+def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult, ...]:
+    allocation = claim.status.allocation
+    if allocation is None:
+        raise Refused(f"claim {full}: status.allocation is not set: wait until parley-controller has allocated it")
+    results = tuple(result for result in allocation.devices.results if result.driver == driver)
+    if not results:
+        others = ", ".join(sorted({result.driver for result in allocation.devices.results})) or "no driver"
+        raise Refused(
+            f"claim {full}: status.allocation names {others}, not {driver}: start this plugin with --driver-name"
+            " of the driver that allocates for the claim's class"
+        )
+    return results
+
+
+def _check_place(claim: BuiltinClaim, node: str, full: str) -> None:
+    allocation = claim.status.allocation
+    selector = allocation.node_selector if allocation else None
+    if selector is not None and not _names_node(selector, node):
+        names = ", ".join(dict.fromkeys(_node_names(selector))) or "no node by its name"
+        raise Refused(
+            f"claim {full}: status.allocation.nodeSelector names {names}, and this is node {node!r}:"
+            " delete the pod, so that its claim is negotiated again"
+        )
+
+
+def _names_node(selector: NodeSelector, node: str) -> bool:
+    """By name: Parley writes no other selector, and so does whoever allocates a device of one node."""
+    return any(node in _term_names(term) for term in selector.node_selector_terms)
+
+
+def _node_names(selector: NodeSelector) -> Iterator[str]:
+    for term in selector.node_selector_terms:
+        yield from _term_names(term)
+
+
+def _term_names(term: NodeSelectorTerm) -> list[str]:
+    """The nodes of a term that says nothing else than their names."""
+    if term.match_expressions or len(term.match_fields) != 1:
+        return []
+    (field,) = term.match_fields
+    return field.values if (field.key, field.operator) == ("metadata.name", "In") else []
+
+
+def _handle(claim: BuiltinClaim, results: tuple[DeviceResult, ...], driver: str, full: str) -> tuple[str, Any]:
+    field, data = next(_handles(claim, results, driver), ("", None))
+    if data is None:
+        raise Refused(
+            f"claim {full}: nodes are offered, but no device of {driver} is allocated yet:"
+            " wait until parley-controller has allocated it"
+        )
+    return field, data
+
+
+def _handles(
+    claim: BuiltinClaim, results: tuple[DeviceResult, ...], driver: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The field and content of each handle, the one that counts first."""
+    if any(_is_placeholder(result) for result in results):
+        for status in claim.status.devices:
+            placeholder = (status.driver, status.pool, status.device) == (driver, *PLACEHOLDER)
+            if placeholder and (data := read(status.data)) is not None:
+                yield "status.devices.data", data
+    allocation = claim.status.allocation
+    for config in allocation.devices.config if allocation else ():
+        if config.opaque is not None and config.opaque.driver == driver:
+            yield "status.allocation.devices.config.opaque.parameters", read(config.opaque.parameters)
+
+
+def _is_placeholder(result: DeviceResult) -> bool:
+    return (result.pool, result.device) == PLACEHOLDER
+
+
+def _named(results: tuple[DeviceResult, ...]) -> tuple[Result, ...]:
+    return tuple(
+        Result(request=result.request, pool=result.pool, device=result.device)
+        for result in results
+        if not _is_placeholder(result)
+    )
+
+
+def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[Result, ...]:
+    """The devices behind a placeholder, if the handle lists any: the kubelet is told of them, not of the
+    placeholder, so that their health is theirs."""
+    listed = handle.get("devices") if isinstance(handle, dict) else None
+    found = [_device(item) for item in listed] if isinstance(listed, list) else []
+    devices = dict.fromkeys(device for device in found if device is not None)
+    return tuple(Result(request=results[0].request, pool=d.pool, device=d.device) for d in devices)
+
+
+def _device(item: Any) -> Device | None:
+    if not isinstance(item, dict):
+        return None
+    pool, device = item.get("pool"), item.get("device")
+    return Device(pool, device) if isinstance(pool, str) and isinstance(device, str) else None

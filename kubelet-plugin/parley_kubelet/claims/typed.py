@@ -1,0 +1,70 @@
+"""Entries of the checkpoint as a driver's hooks get them: with the driver's own type of handle.
+
+Which other claims a new one competes with is found here, too; whether it may is the driver's affair.
+"""
+
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Refused
+from parley_kubelet.state.checkpoint import Entries, Entry
+
+log = structlog.get_logger(__name__)
+
+
+class TypedEntries:
+    """Converts the entries of one driver."""
+
+    def __init__(self, driver: NodeDriver[Any, Any]) -> None:
+        self._driver = driver
+
+    def check(self, entry: Entry, field: str) -> None:
+        """Raises Refused, naming the field of the claim, if the handle does not pass the driver's schema."""
+        self._held(
+            entry,
+            field,
+            "run versions of the driver in the controller and in parley-kubelet that belong together",
+        )
+
+    def held(self, entry: Entry) -> Held[Any]:
+        """What the hooks get. Raises Refused if a newer driver does not understand the handle any more."""
+        return self._held(
+            entry,
+            "the handle in the checkpoint: handle",
+            "start the version of the driver again that prepared the claim",
+        )
+
+    def all(self, entries: Entries) -> tuple[Held[Any], ...]:
+        """All that can be converted."""
+        found = []
+        for entry in entries.values():
+            try:
+                found.append(self.held(entry))
+            except Refused as refusal:
+                log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
+        return tuple(found)
+
+    def rivals(self, entry: Entry, entries: Entries) -> tuple[Held[Any], ...]:
+        """What is held of the entry's devices for other claims."""
+        devices = frozenset((device.pool, device.name) for device in entry.devices)
+        found = [
+            other
+            for uid, other in entries.items()
+            if uid != entry.uid and any((device.pool, device.name) in devices for device in other.devices)
+        ]
+        return tuple(self.held(other) for other in found)
+
+    def _held(self, entry: Entry, field: str, remedy: str) -> Held[Any]:
+        try:
+            handle = self._driver.handle.model_validate(entry.handle)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join((field, *map(str, first["loc"])))
+            raise Refused(
+                f"claim {entry.full_name}: {where}={first['input']!r}: {first['msg']}: {remedy}"
+            ) from None
+        devices = tuple(Device(device.pool, device.name) for device in entry.devices)
+        claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
+        return Held(claim, entry.state)

@@ -1,0 +1,102 @@
+"""Runs the check commands of devices, each when it is due, and remembers what they said.
+
+A command that ends with another status than 0, is killed by its limit, or cannot be started, is a fault; its last
+line of output tells why. What follows from a fault is left to `device_driver`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from parley_kubelet.configuration import Configuration, HealthCheck
+from parley_kubelet.driver.devices import NodeDevice, checks
+from parley_kubelet.hooks import Condition, Device, Health
+
+AT_ONCE: Final = 8
+"""So many checks run at the same time."""
+
+_LONGEST: Final = 500
+"""Characters of a command's output that are told."""
+
+
+class Checks:
+    """The checks of one configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._checks = checks(configuration)
+        self._due: dict[str, float] = {}
+        self._faults: dict[str, tuple[str | None, float]] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    def has(self, device: str) -> bool:
+        """Whether the device has a check."""
+        return device in self._checks
+
+    def fault(self, device: str) -> str | None:
+        """What the last check found; None if nothing, or if there was none yet."""
+        return self._faults[device][0] if device in self._faults else None
+
+    def health(self, device: Device) -> Health:
+        """The last check as the device's health."""
+        if device.device not in self._faults:
+            return Health(device, Condition.UNKNOWN, "not checked yet")
+        fault, at = self._faults[device.device]
+        return Health(device, Condition.HEALTHY if fault is None else Condition.UNHEALTHY, fault or "", at)
+
+    async def run(self, devices: Iterable[NodeDevice]) -> None:
+        """Run the checks of these devices that are due; returns when they are done."""
+        self._checks = checks(self._configuration)  # a device that a glob matches may have come
+        now = asyncio.get_running_loop().time()
+        due = [device for device in devices if self.has(device.name) and self._due.get(device.name, 0.0) <= now]
+        for device in due:
+            self._due[device.name] = now + self._checks[device.name].interval_seconds
+        await asyncio.gather(*(self._run(device, self._checks[device.name]) for device in due))
+
+    async def _run(self, device: NodeDevice, check: HealthCheck) -> None:
+        async with self._room:
+            fault = await _fault(device, check)
+        self._faults[device.name] = (fault, time.time())
+
+
+async def _fault(device: NodeDevice, check: HealthCheck) -> str | None:
+    environment = {
+        **os.environ,
+        "PARLEY_DEVICE": device.name,
+        "PARLEY_DEVICE_NODES": " ".join(device.device_nodes),
+    }
+    program = check.command[0]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *check.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"check {program} cannot be started: {error.strerror}"
+    try:
+        async with asyncio.timeout(check.timeout_seconds):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return f"check {program} was not done after {check.timeout_seconds:g} s"
+    finally:
+        await _end(process)
+    if process.returncode == 0:
+        return None
+    told = output.decode(errors="replace").strip().splitlines()
+    return f"check {program} ended with status {process.returncode}" + (f": {told[-1][:_LONGEST]}" if told else "")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the check with all that it started, if it still runs."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,158 @@
+"""The plugin's own node driver: devices of this node, handed out whole or by share.
+
+Decides whether a claim may have the devices that its handle names. Which devices there are is found by `devices`,
+whether a check finds them well is left to `checks`. Preparing has no effects: what a container gets is all there
+is, so that repeating it changes nothing.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import Field
+
+from parley.api.meta import Model
+from parley_kubelet.configuration import DEFAULT_DRIVER, Configuration
+from parley_kubelet.driver.checks import Checks
+from parley_kubelet.driver.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named, present
+from parley_kubelet.hooks import Condition, Device, Health, Held, NodeClaim, NodeDriver, Offer, Prepared, Refused
+
+
+class HandleDevice(Model):
+    """A device by its pool, which is named as its node, and its name."""
+
+    pool: str
+    device: str
+
+
+class DeviceHandle(Model):
+    """What the device driver hands over: its devices, and whether the claim has a share of each or the whole."""
+
+    devices: Annotated[tuple[HandleDevice, ...], Field(min_length=1)]
+    shared: bool = False
+
+
+DeviceClaim = NodeClaim[DeviceHandle]
+HeldDevices = Held[DeviceHandle]
+
+
+class DeviceDriver(NodeDriver[DeviceHandle, Configuration]):
+    """Devices from the configuration file."""
+
+    name: str = DEFAULT_DRIVER
+    handle = DeviceHandle
+    settings = Configuration
+
+    def __init__(self, node: str, settings: Configuration, name: str | None = None) -> None:
+        super().__init__(node, settings)
+        self.name = name or settings.driver or DEFAULT_DRIVER
+        self._checks = Checks(settings)
+
+    def found(self) -> tuple[NodeDevice, ...]:
+        """The node's devices as they are now. Raises NameTaken."""
+        return discover(self.configured)
+
+    def devices(self) -> Sequence[Offer]:
+        """Those that no check finds faulty: what is faulty is not offered to further pods."""
+        return tuple(_offer(index, device) for index, device in enumerate(self.found()) if self._is_well(device))
+
+    def _is_well(self, device: NodeDevice) -> bool:
+        return self._checks.fault(device.name) is None
+
+    def admit(self, claim: DeviceClaim, rivals: Sequence[HeldDevices]) -> None:
+        """Raises Refused if a device is not of this node, is not there, or is not free."""
+        for handed in claim.handle.devices:
+            if handed.pool != self.node:
+                raise Refused(
+                    f"claim {claim}: pool={handed.pool!r} of device {handed.device!r} is not of this node,"
+                    f" {self.node!r}: delete the pod, so that its claim is negotiated again"
+                )
+        _check_agreement(claim)
+        known = self._known(claim)
+        for device in claim.devices:
+            _check_free(claim, known[device.device], [r for r in rivals if device in r.claim.devices])
+
+    async def prepare(self, claim: DeviceClaim) -> Prepared:
+        """A container gets what the devices have now, and keeps it."""
+        known = self._known(claim)
+        devices = [known[device.device] for device in claim.devices]
+        state = {"devices": [msgspec.to_builtins(device) for device in devices]}
+        return Prepared(edits_of(devices), state)
+
+    async def unprepare(self, held: HeldDevices) -> None:
+        """There is nothing to undo."""
+
+    async def health(self, held: Sequence[HeldDevices]) -> Sequence[Health]:
+        """Every device that is there, that the file names, or that a claim holds."""
+        devices = {device.name: device for claim in held for device in _kept(claim.state)}
+        devices |= {device.name: device for device in (*named(self.configured), *self.found())}
+        await self._checks.run(devices.values())
+        return [self._judged(device) for device in devices.values()]
+
+    def _judged(self, device: NodeDevice) -> Health:
+        where = Device(self.node, device.name)
+        if (node := missing_node(device)) is not None:
+            return Health(where, Condition.UNHEALTHY, f"device node {node} is missing", time.time())
+        if self._checks.has(device.name):
+            return self._checks.health(where)
+        if device.device_nodes:
+            return Health(where, Condition.HEALTHY, "", time.time())
+        return Health(where, Condition.UNKNOWN, "no device node and no check tell of it", time.time())
+
+    def _known(self, claim: DeviceClaim) -> Mapping[str, NodeDevice]:
+        try:
+            known = present(self.configured, {device.device for device in claim.devices})
+            for device in claim.devices:
+                if device.device not in known:
+                    names = ", ".join(found.name for found in self.found())
+                    raise Refused(
+                        f"claim {claim}: device={device.device!r} is not a device of node {self.node!r}, which has"
+                        f" {names or 'none'}: bring the device back, or delete the pod"
+                    )
+        except NameTaken as error:
+            raise Refused(f"claim {claim}: {error}") from None
+        return known
+
+
+def _offer(index: int, device: NodeDevice) -> Offer:
+    memory = {} if device.memory is None else {"memory": device.memory}
+    return Offer(
+        device.name,
+        {"model": device.model, "index": index},
+        {"slices": str(device.shares), **memory},
+    )
+
+
+def _kept(state: Any) -> list[NodeDevice]:
+    return [msgspec.convert(device, NodeDevice) for device in (state or {}).get("devices", ())]
+
+
+def _check_agreement(claim: DeviceClaim) -> None:
+    """Built-in Kubernetes shows the results to everybody: what is handed out must not be something else."""
+    handed = {Device(device.pool, device.device) for device in claim.handle.devices}
+    if set(claim.devices) != handed:
+        raise Refused(
+            f"claim {claim}: the allocation's results are {_listed(claim.devices)}, its handle has"
+            f" {_listed(handed)}: delete the pod, so that its claim is negotiated again"
+        )
+
+
+def _listed(devices: set[Device] | tuple[Device, ...]) -> str:
+    return ", ".join(f"{device.pool}/{device.device}" for device in sorted(devices))
+
+
+def _check_free(claim: DeviceClaim, device: NodeDevice, holders: Sequence[HeldDevices]) -> None:
+    if not holders:
+        return
+    names = ", ".join(str(holder.claim) for holder in holders)
+    if not claim.handle.shared or not all(holder.claim.handle.shared for holder in holders):
+        raise Refused(
+            f"claim {claim}: device={device.name!r} is still prepared for claim {names}:"
+            " wait until the pods that use it are gone from this node"
+        )
+    if len(holders) >= device.shares:
+        raise Refused(
+            f"claim {claim}: device={device.name!r} has {device.shares} shares, and claims {names} have them"
+            " all: wait until a pod that uses it is gone from this node"
+        )

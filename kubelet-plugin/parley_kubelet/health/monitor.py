@@ -1,0 +1,104 @@
+"""How the devices of one driver are, for the kubelet, which shows it in the status of the pods that use them.
+
+The driver is asked every few seconds; that is how a device that vanished is noticed. The kubelet hears the whole
+list when it connects, at every change, and again before what it knows expires; when a plugin of a rolling update
+leaves, it forgets everything, and the other plugin's next list puts that right. A driver that cannot tell makes
+its devices' health unknown.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from parley_kubelet.claims.preparation import Preparation
+from parley_kubelet.hooks import Condition, Health
+
+REPEAT: Final = 5.0
+"""Seconds after which the kubelet is told again."""
+
+LIMIT: Final = 25.0
+"""Seconds for the driver's answer."""
+
+log = structlog.get_logger(__name__)
+
+
+class HealthMonitor:
+    """Asks one driver; `on_change` is called when the answer differs from the one before."""
+
+    def __init__(self, preparation: Preparation, on_change: Callable[[], None] = lambda: None) -> None:
+        self._preparation = preparation
+        self._driver = preparation.driver
+        self._on_change = on_change
+        self._report: tuple[Health, ...] | None = None
+        self._news = asyncio.Condition()
+        self._ended = False
+        self._fault = ""
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(self._driver.health_seconds)
+
+    async def ask(self) -> None:
+        """Ask once, and tell all streams if something changed."""
+        report = await self._asked()
+        changed = report != self._report
+        if changed:
+            self._log(report)
+        async with self._news:
+            self._report = report
+            if changed:
+                self._news.notify_all()
+        if changed:
+            self._on_change()
+
+    async def end(self) -> None:
+        """End all streams."""
+        async with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    async def reports(self) -> AsyncIterator[Sequence[Health]]:
+        """What the kubelet is to be told, as it becomes due, until `end`."""
+        while not self._ended:
+            if self._report is not None:
+                yield self._report
+            async with self._news:
+                if self._ended:
+                    return
+                try:
+                    await asyncio.wait_for(self._news.wait(), REPEAT)
+                except TimeoutError:
+                    continue
+
+    async def _asked(self) -> tuple[Health, ...]:
+        try:
+            async with asyncio.timeout(LIMIT):
+                found = await self._driver.health(await self._preparation.held())
+        except Exception as error:
+            self._cannot_tell(str(error) or f"no answer within {LIMIT:g} s", error)
+            message = f"{self._driver.name} cannot tell: {self._fault}"
+            return tuple(Health(health.device, Condition.UNKNOWN, message) for health in self._report or ())
+        self._fault = ""
+        return tuple(sorted(found, key=lambda health: health.device))
+
+    def _cannot_tell(self, why: str, error: Exception) -> None:
+        if why != self._fault:
+            log.warning("health is not known", driver=self._driver.name, reason=why, kind=type(error).__name__)
+        self._fault = why
+
+    def _log(self, report: Sequence[Health]) -> None:
+        before = {health.device: health.condition for health in self._report or ()}
+        for health in report:
+            was = before.get(health.device)
+            if health.condition is not was and (was or health.condition is Condition.UNHEALTHY):
+                log.warning(
+                    "health of a device changed",
+                    driver=self._driver.name,
+                    device=f"{health.device.pool}/{health.device.device}",
+                    health=health.condition.name.lower(),
+                    reason=health.message,
+                )

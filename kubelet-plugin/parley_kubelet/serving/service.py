@@ -1,0 +1,108 @@
+# ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
+"""The gRPC edge to the kubelet: NodePrepareResources and NodeUnprepareResources of DRA v1.
+
+Translates between messages and `claims.preparation`, and sees that every claim of a call gets its own answer: the
+kubelet treats a missing one as a failure of all.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+import structlog
+
+from parley_kubelet.cdi.specifications import device_ids
+from parley_kubelet.claims.preparation import ClaimName, Preparation
+from parley_kubelet.hooks import Refused
+from parley_kubelet.proto import dra_v1_pb2 as dra
+from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer
+from parley_kubelet.state.checkpoint import CheckpointError, Entry, HeldDevice
+
+log = structlog.get_logger(__name__)
+
+
+class DraService(DRAPluginServicer):
+    """Answers by claim UID."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        self._preparation = preparation
+
+    async def NodePrepareResources(
+        self, request: dra.NodePrepareResourcesRequest, context: Any
+    ) -> dra.NodePrepareResourcesResponse:
+        """Prepare each claim; one that cannot be prepared does not hinder the others."""
+        answers = await asyncio.gather(*map(self._prepare, _names(request.claims)))
+        return dra.NodePrepareResourcesResponse(claims=dict(answers))
+
+    async def NodeUnprepareResources(
+        self, request: dra.NodeUnprepareResourcesRequest, context: Any
+    ) -> dra.NodeUnprepareResourcesResponse:
+        """Unprepare each claim."""
+        answers = await asyncio.gather(*map(self._unprepare, _names(request.claims)))
+        return dra.NodeUnprepareResourcesResponse(claims=dict(answers))
+
+    async def _prepare(self, claim: ClaimName) -> tuple[str, dra.NodePrepareResourceResponse]:
+        answer = dra.NodePrepareResourceResponse()
+        answer.error, entry = await self._attempt("prepare", claim, self._preparation.prepare(claim))
+        if entry is not None:
+            answer.devices.extend(self._devices(entry))
+            told = [device.name for device in entry.devices]
+            log.info("claim prepared", driver=self._driver, claim=str(claim), uid=claim.uid, devices=told)
+        return claim.uid, answer
+
+    async def _unprepare(self, claim: ClaimName) -> tuple[str, dra.NodeUnprepareResourceResponse]:
+        error, _ = await self._attempt("unprepare", claim, self._preparation.unprepare(claim))
+        if not error:
+            log.info("claim unprepared", driver=self._driver, claim=str(claim), uid=claim.uid)
+        return claim.uid, dra.NodeUnprepareResourceResponse(error=error)
+
+    def _devices(self, entry: Entry) -> Iterable[dra.Device]:
+        for result in entry.results:
+            held = HeldDevice(pool=result.pool, name=result.device)
+            yield dra.Device(
+                request_names=[result.request],
+                pool_name=result.pool,
+                device_name=result.device,
+                cdi_device_ids=device_ids(self._driver, entry, held if held in entry.devices else None),
+            )
+
+    @property
+    def _driver(self) -> str:
+        return self._preparation.driver.name
+
+    async def _attempt(
+        self, action: str, claim: ClaimName, work: Awaitable[Entry | None]
+    ) -> tuple[str, Entry | None]:
+        """The error for the kubelet, "" if there was none, and what the work returned."""
+        try:
+            return "", await work
+        except Refused as error:
+            message = _with_claim(claim, str(error))
+        except CheckpointError as error:
+            message = f"claim {claim}: {error}"
+        except OSError as error:
+            path = f"{error.filename}: " if error.filename else ""
+            message = f"claim {claim}: {path}{error.strerror}: see to the node's disk, the kubelet will try again"
+        except Exception as error:
+            log.exception("unexpected error", driver=self._driver, action=action, claim=str(claim), uid=claim.uid)
+            message = (
+                f"claim {claim}: unexpected {type(error).__name__}: see the log of parley-kubelet on this node"
+            )
+        log.warning(
+            "claim refused",
+            driver=self._driver,
+            action=action,
+            claim=str(claim),
+            uid=claim.uid,
+            reason=message,
+        )
+        return message, None
+
+
+def _with_claim(claim: ClaimName, message: str) -> str:
+    """Authors of drivers need not name the claim."""
+    return message if str(claim) in message else f"claim {claim}: {message}"
+
+
+def _names(claims: Iterable[dra.Claim]) -> tuple[ClaimName, ...]:
+    return tuple(ClaimName(claim.namespace, claim.name, claim.uid) for claim in claims)

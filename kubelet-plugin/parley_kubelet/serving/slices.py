@@ -1,0 +1,226 @@
+"""Publishes the devices of a driver on this node as ResourceSlices, and keeps them published.
+
+Decides what the slices say and when they are written: whenever those in the API differ from the devices that
+are there, be it that a device came or went, that somebody changed or deleted a slice, or that the kubelet
+wiped them, as it does at its own start. Who uses the devices is not its affair.
+
+The node has one pool of its own name. All its slices are of one generation, which rises with each change, so
+that a reader in the middle of it knows that the pool is incomplete. Also a driver without devices has a slice: it
+is the sign that the driver serves on this node, and the kubelet removes it when the driver is gone for a while.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from parley.api.builtin import ResourceSlice, ResourceSliceSpec
+from parley.api.names import NEGOTIATED_TAINT
+from parley.api.quantity import parse
+from parley.api.resources import NODES, RESOURCE_SLICES
+from parley.kube.backoff import Backoff
+from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
+from parley.kube.reflector import Reflector, Selection
+from parley_kubelet.hooks import Offer
+
+DEVICES_PER_SLICE: Final = 64
+"""The API server's limit for slices whose devices have taints (128 without)."""
+
+RESYNC: Final = 60.0
+"""Seconds after which devices are looked for again; nobody tells that a device node came."""
+
+PAUSE: Final = 2.0
+"""Seconds between two writings at least, so that two plugins that disagree (a rolling update with another
+configuration) do not chase each other."""
+
+RETRIES: Final = Backoff(first=1.0, longest=60.0, jitter=0.3)
+
+log = structlog.get_logger(__name__)
+
+
+def slice_specs(driver: str, node: str, devices: Sequence[Offer], generation: int) -> tuple[dict[str, Any], ...]:
+    """The `spec` of each slice of the pool. Without devices there is one empty slice: known to have none."""
+    bodies = [_device(driver, device) for device in devices]
+    chunks = [bodies[at : at + DEVICES_PER_SLICE] for at in range(0, len(bodies), DEVICES_PER_SLICE)] or [[]]
+    pool = {"name": node, "generation": generation, "resourceSliceCount": len(chunks)}
+    return tuple({"driver": driver, "nodeName": node, "pool": pool, "devices": chunk} for chunk in chunks)
+
+
+def _device(driver: str, offer: Offer) -> dict[str, Any]:
+    return {
+        "name": offer.name,
+        "attributes": {name: _attribute(value) for name, value in offer.attributes.items()},
+        "capacity": {name: {"value": value} for name, value in offer.capacity.items()},
+        "taints": [{"key": NEGOTIATED_TAINT, "value": driver, "effect": "NoSchedule"}],
+    }
+
+
+def _attribute(value: str | int | bool) -> dict[str, str | int | bool]:
+    if isinstance(value, bool):
+        return {"bool": value}
+    return {"int": value} if isinstance(value, int) else {"string": value}
+
+
+class CannotTell(Exception):
+    """Raised when the driver failed to say which devices there are."""
+
+
+class SlicePublisher:
+    """Keeps the slices of one driver and node.
+
+    `devices` returns the devices as they are now.
+    """
+
+    def __init__(self, client: Client, *, driver: str, node: str, devices: Callable[[], Sequence[Offer]]) -> None:
+        self._client = client
+        self._driver = driver
+        self._node = node
+        self._devices = devices
+        self._selector = f"spec.driver={driver},spec.nodeName={node}"
+        self._written: frozenset[tuple[str, str]] = frozenset()
+        self._wanted: object = None
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Publish, and publish again whenever it is needed, until cancelled."""
+        watch = Reflector(
+            self._client,
+            RESOURCE_SLICES.read_through(_without_devices),
+            Selection(field_selector=self._selector),
+            on_change=lambda _old, _new: self._changed.set(),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watch.run())
+            group.create_task(self._keep())
+
+    def look_again(self) -> None:
+        """The devices may have changed."""
+        self._changed.set()
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            self._changed.clear()
+            try:
+                await self.publish()
+                failures = 0
+            except (ApiError, OutcomeUnknown, CannotTell) as error:
+                failures += 1
+                log.warning(
+                    "devices are not published",
+                    driver=self._driver,
+                    node=self._node,
+                    failures=failures,
+                    error=str(error),
+                )
+            await asyncio.sleep(RETRIES.delay(failures) if failures else PAUSE)
+            if not failures:
+                await self._change_or_resync()
+
+    async def _change_or_resync(self) -> None:
+        try:
+            async with asyncio.timeout(RESYNC):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def publish(self) -> bool:
+        """Write the slices if they are not as they should be; returns whether that was so.
+
+        Raises ApiError, OutcomeUnknown, and CannotTell if the driver does not know its devices.
+        """
+        devices = self._told()
+        listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
+        present = sorted(listing.items, key=lambda item: item.metadata.name)
+        if self._as_written(present, devices) or self._as_wanted(present, devices):
+            return False
+        generation = 1 + max((item.spec.pool.generation for item in present), default=0)
+        written = await self._write(present, slice_specs(self._driver, self._node, devices, generation))
+        self._written, self._wanted = _versions(written), devices
+        log.info(
+            "devices published", driver=self._driver, node=self._node, devices=len(devices), generation=generation
+        )
+        return True
+
+    def _told(self) -> Sequence[Offer]:
+        try:
+            return self._devices()
+        except Exception as error:
+            raise CannotTell(f"{type(error).__name__}: {error}") from error
+
+    def _as_written(self, present: Sequence[ResourceSlice], devices: Sequence[Offer]) -> bool:
+        """Nothing changed since this plugin wrote. An API server that drops the taints (feature gate
+        DRADeviceTaints) never shows what is wanted: comparing alone would write for ever."""
+        return bool(present) and _versions(present) == self._written and devices == self._wanted
+
+    def _as_wanted(self, present: Sequence[ResourceSlice], devices: Sequence[Offer]) -> bool:
+        generation = max((item.spec.pool.generation for item in present), default=0)
+        wanted = slice_specs(self._driver, self._node, devices, generation)
+        shown = [_comparable(item.spec) for item in present]
+        planned = [_comparable(msgspec.convert(spec, ResourceSliceSpec)) for spec in wanted]
+        return sorted(shown, key=repr) == sorted(planned, key=repr)
+
+    async def _write(
+        self, present: Sequence[ResourceSlice], specs: Sequence[dict[str, Any]]
+    ) -> tuple[ResourceSlice, ...]:
+        written = []
+        for item, spec in zip(present, specs, strict=False):
+            body = {"metadata": {"resourceVersion": item.metadata.resource_version}, "spec": spec}
+            written.append(await self._client.patch(RESOURCE_SLICES, item.metadata.name, body))
+        for surplus in present[len(specs) :]:
+            await self._remove(surplus)
+        if missing := specs[len(present) :]:
+            owner = await self._owner()
+            for spec in missing:
+                written.append(await self._client.create(RESOURCE_SLICES, self._body(spec, owner)))
+        return tuple(written)
+
+    async def _remove(self, surplus: ResourceSlice) -> None:
+        try:
+            await self._client.delete(RESOURCE_SLICES, surplus.metadata.name, uid=surplus.metadata.uid)
+        except NotFound:
+            return
+
+    async def _owner(self) -> dict[str, Any]:
+        """The Node: its slices go with it."""
+        node = await self._client.get(NODES, self._node)
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._node,
+            "uid": node.metadata.uid,
+            "controller": True,
+        }
+
+    def _body(self, spec: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": RESOURCE_SLICES.api_version,
+            "kind": RESOURCE_SLICES.kind,
+            "metadata": {"generateName": f"{self._node}-{self._driver}-", "ownerReferences": [owner]},
+            "spec": spec,
+        }
+
+
+def _without_devices(item: ResourceSlice) -> ResourceSlice:
+    """That one changed is all that is to be known; what is published is read anew."""
+    return msgspec.structs.replace(item, spec=ResourceSliceSpec())
+
+
+def _versions(slices: Sequence[ResourceSlice]) -> frozenset[tuple[str, str]]:
+    return frozenset((item.metadata.uid, item.metadata.resource_version) for item in slices)
+
+
+def _comparable(spec: ResourceSliceSpec) -> tuple[object, ...]:
+    """With quantities as numbers: the API server writes 1024Mi as 1Gi."""
+    devices = [
+        (
+            device.name,
+            device.attributes,
+            {name: parse(capacity.value) for name, capacity in device.capacity.items()},
+            device.taints,
+        )
+        for device in spec.devices
+    ]
+    return spec.pool, devices

@@ -1,0 +1,161 @@
+"""Checks that a node driver keeps the promises of `parley_kubelet.hooks`. Imported from `parley_kubelet.testing`.
+
+Every check calls the hooks as the plugin would, over restarts and interruptions, and raises AssertionError with
+the promise that was broken.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from parley_kubelet.cdi.faults import faults
+from parley_kubelet.cdi.specifications import specification
+from parley_kubelet.configuration import label
+from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Prepared
+from parley_kubelet.state.checkpoint import Entry, HeldDevice, Result
+
+INTERRUPTIONS: Final = 25
+"""After so many steps of the event loop, at most, `prepare` is interrupted."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`make` gives a driver as it is after a start of the plugin, over what earlier ones left. The claims can be
+    prepared all at the same time. `left` tells what the driver has outside of itself (files, attachments), in
+    anything that can be compared."""
+
+    make: Callable[[], NodeDriver[Any, Any]]
+    claims: Sequence[NodeClaim[Any]]
+    left: Callable[[], object]
+
+
+def node_claim(
+    driver: type[NodeDriver[Any, Any]], name: str, data: Mapping[str, Any], *devices: Device
+) -> NodeClaim[Any]:
+    """A claim as the hooks get it: `data` is what the controller's side put into `Allocation.data`."""
+    untyped: type[Any] = driver
+    return NodeClaim("team", name, f"uid-of-{name}", devices, untyped.handle.model_validate(dict(data)))
+
+
+async def check_node_driver(scenario: Scenario) -> None:
+    """All checks. What the driver has outside of itself is as before, afterwards."""
+    check_devices(scenario)
+    await check_prepared_together(scenario)
+    for claim in scenario.claims:
+        await check_nothing_to_undo(scenario, claim)
+        await check_repeated(scenario, claim)
+        await check_undone_without_state(scenario, claim)
+        await check_interrupted(scenario, claim)
+
+
+def check_devices(scenario: Scenario) -> None:
+    """What `devices` offers can be published."""
+    offers = scenario.make().devices()
+    for offer in offers:
+        label(offer.name)
+    assert len({offer.name for offer in offers}) == len(offers), "devices() has two devices of one name"
+
+
+async def check_prepared_together(scenario: Scenario) -> None:
+    """All claims at the same time are admitted, prepared, told of in `health`, and undone."""
+    before, driver = scenario.left(), scenario.make()
+    held: list[Held[Any]] = []
+    for claim in scenario.claims:
+        driver.admit(claim, [other for other in held if set(other.claim.devices) & set(claim.devices)])
+        held.append(Held(claim, None))
+    prepared = await asyncio.gather(*(driver.prepare(claim) for claim in scenario.claims))
+    held = [Held(claim, _checked(driver, claim, p)) for claim, p in zip(scenario.claims, prepared, strict=True)]
+    if driver.tells_health():
+        told = {health.device for health in await driver.health(held)}
+        for claim in scenario.claims:
+            assert set(claim.devices) <= told, f"health() leaves out devices of claim {claim}, which holds them"
+    await asyncio.gather(*(driver.unprepare(one) for one in held))
+    assert scenario.left() == before, "unprepare() left something of claims that were prepared together"
+
+
+async def check_nothing_to_undo(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+    """A claim that was never prepared can be unprepared: the plugin may have died before it called `prepare`."""
+    before = scenario.left()
+    await scenario.make().unprepare(Held(claim, None))
+    assert scenario.left() == before, f"unprepare() of claim {claim}, which was never prepared, changed something"
+
+
+async def check_repeated(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+    """Prepared again, also by the next process, a claim is the same; unprepared again, there is nothing to do."""
+    before, driver = scenario.left(), scenario.make()
+    first = await driver.prepare(claim)
+    state = _checked(driver, claim, first)
+    once = scenario.left()
+    for again in (driver, scenario.make()):
+        repeated = await again.prepare(claim)
+        assert repeated.edits == first.edits, f"prepare() of claim {claim} gave something else the second time"
+        assert scenario.left() == once, f"prepare() of claim {claim} left more the second time"
+        state = _checked(driver, claim, repeated)
+    for last in (scenario.make(), scenario.make()):
+        await last.unprepare(Held(claim, state))
+        assert scenario.left() == before, f"unprepare() of claim {claim} left something"
+
+
+async def check_undone_without_state(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+    """What `prepare` returned may be lost with the process."""
+    before = scenario.left()
+    await scenario.make().prepare(claim)
+    await scenario.make().unprepare(Held(claim, None))
+    assert scenario.left() == before, f"unprepare() without the state of claim {claim} left something"
+
+
+async def check_interrupted(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+    """Interrupted where it waits, `prepare` can be undone, or done again and then undone."""
+    before = scenario.left()
+    for steps in range(1, INTERRUPTIONS):
+        for repeat in (False, True):
+            done = await _interrupted(scenario.make(), claim, steps)
+            if repeat:
+                await scenario.make().prepare(claim)
+            await scenario.make().unprepare(Held(claim, None))
+            assert scenario.left() == before, f"prepare() of claim {claim}, interrupted, left something"
+        if done:
+            return
+
+
+async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], steps: int) -> bool:
+    """Whether it was done before."""
+    work = asyncio.create_task(driver.prepare(claim))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    done = work.done()
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    return done
+
+
+def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prepared) -> Any:
+    """The state as it comes back from the checkpoint."""
+    entry = Entry.of(
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        phase="prepared",
+        boot="",
+        results=tuple(Result(request="", pool=d.pool, device=d.device) for d in claim.devices),
+        devices=tuple(HeldDevice(pool=d.pool, name=d.device) for d in claim.devices),
+        handle=claim.handle.model_dump(mode="json", by_alias=True),
+        edits=prepared.edits,
+        state=dict(prepared.state),
+    )
+    wrong = _wrong(driver, entry)
+    assert not wrong, f"prepare() of claim {claim} gave edits that containers cannot have: {wrong[0]}"
+    assert type(claim.handle).model_validate(entry.handle) == claim.handle, "the handle is not the same as JSON"
+    return entry.state
+
+
+def _wrong(driver: NodeDriver[Any, Any], entry: Entry) -> tuple[str, ...]:
+    try:
+        content = specification(driver.name, entry)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return tuple(f"{'.'.join(map(str, e['loc']))}={e['input']!r}: {e['msg']}" for e in found)
+    return () if content is None else faults(content)
