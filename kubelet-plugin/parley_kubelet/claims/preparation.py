@@ -34,7 +34,7 @@ from parley_kubelet.claims.typed import TypedEntries
 from parley_kubelet.hooks import Held, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import Entries, Entry, HeldDevice
 from parley_kubelet.state.durable import Folder
-from parley_kubelet.state.records import Records
+from parley_kubelet.state.records import CheckpointRecords
 
 LIMIT: Final = 40.0
 """Seconds for a call, waiting for another one of the same claim included; the kubelet gives it up after 45."""
@@ -84,7 +84,7 @@ class Preparation:
         self.driver = driver
         self._client = client
         self._state = state
-        self._records = Records(state, driver.node)
+        self._records = CheckpointRecords(state, driver.node)
         self._specifications = Specifications(cdi, driver.name)
         self.boot = boot
         self._limit = limit

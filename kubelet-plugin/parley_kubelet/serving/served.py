@@ -22,7 +22,7 @@ import structlog
 from parley.kube.client import Client
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import Preparation, boot_id
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.health.service import HealthService
 from parley_kubelet.hooks import NodeDriver
@@ -38,7 +38,7 @@ from parley_kubelet.serving.registration import RegistrationService
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
-from parley_kubelet.settings import Settings
+from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.durable import Folder
 
 GRACE = 10.0
@@ -56,14 +56,14 @@ log = structlog.get_logger(__name__)
 class Served:
     """One driver of this process. Raises SocketRefused or OSError if it cannot be."""
 
-    def __init__(self, driver: NodeDriver[Any, Any], settings: Settings, client: Client) -> None:
+    def __init__(self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client) -> None:
         self._client = client
         self._driver = driver
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
         self.preparation = Preparation(
             driver,
             client,
-            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceDriver))),
+            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver))),
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
         )

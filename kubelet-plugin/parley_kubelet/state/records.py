@@ -28,7 +28,7 @@ class _Change:
     done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Records:
+class CheckpointRecords:
     """The entries of one driver on one node."""
 
     def __init__(self, folder: Folder, node: str) -> None:

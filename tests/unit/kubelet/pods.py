@@ -24,7 +24,7 @@ from parley.api.names import CLAIM_UID_ANNOTATION, RELEASE_RECORD_LABEL, RELEASI
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES
 from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.proto import dra_v1_pb2 as v1
 from parley_kubelet.state.checkpoint import Checkpoint, Entry
@@ -76,7 +76,7 @@ def drivers(machine: Callable[[], Machine], *names: str) -> Sequence[NodeDriver[
     """As they are after a start of the plugin."""
     place = Place(folder=machine().folder / "scratch", size_mib=100)
     made: Mapping[str, NodeDriver[Any, Any]] = {
-        DEVICES: DeviceDriver("n1", _CONFIGURATION),
+        DEVICES: DeviceNodeDriver("n1", _CONFIGURATION),
         SCRATCH: ScratchNode("n1", place),
     }
     return [made[name] for name in names]
