@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 from parley.cli import logs
-from parley.cli.demo import SECOND_SCHEDULER, SchedulerNames, outcome
+from parley.cli.demo import SchedulerNames, outcome
+from parley.cli.extender import PARLEY
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
@@ -51,7 +52,7 @@ def simulate(
             metavar="NODE", help="Cordon it, and make its pods anew; can be repeated.", show_default=False
         ),
     ] = None,
-    scheduler_name: SchedulerNames = [SECOND_SCHEDULER],  # noqa: B006 - typer copies it
+    scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:
     """Tell what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
