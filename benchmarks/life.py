@@ -16,7 +16,7 @@ from benchmarks.stage import ALWAYS, WHEN_WAITING, Stage
 from benchmarks.workloads import Workload
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, POD_SCHEDULINGS, PODS, TEMPLATES, Resource
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 
 _CONNECTIONS = 8
 """Pods are created and ended over so many."""
@@ -128,7 +128,10 @@ class Life:
         """Note when each pod is told to be bound; the server keeps unbound ones from this watch."""
         bound = "spec.nodeName!="
         pods = Reflector(
-            self._stage.watcher, PODS, self.namespace, field_selector=bound, on_change=self._note_binding
+            self._stage.watcher,
+            PODS,
+            Selection(self.namespace, field_selector=bound),
+            on_change=self._note_binding,
         )
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(pods.run())

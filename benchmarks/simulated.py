@@ -25,7 +25,7 @@ from parley.control.mirror import nodes_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
-from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.reconciler import Reconciler
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.virtual_time import run
@@ -92,7 +92,7 @@ class Decisions:
         """A handler for the timer's signal."""
         codes = list(callers(frame))
         written = any(_API_SERVER in code.co_filename for code in codes)
-        self.taken += NativeDoor.sync.__code__ in codes and not written
+        self.taken += Reconciler.sync.__code__ in codes and not written
 
     def milliseconds(self) -> float:
         """CPU time since the last call."""

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from parley.kube.credentials import NoConfiguration
-from parley.kube.http import HttpClient
+from parley.kube.http import HttpClient, HttpOptions
 from parley_kubelet.configuration import ConfigurationError, load
 from parley_kubelet.driver.devices import NameTaken
 from parley_kubelet.loading import LoadError
@@ -21,6 +21,7 @@ from parley_kubelet.settings import DOCTOR, Settings, parse_arguments
 from parley_kubelet.state.checkpoint import CheckpointError
 
 _THREADS = 8
+_REQUESTS = HttpOptions(user_agent="parley-kubelet")
 
 _CANNOT_START = (
     ConfigurationError,
@@ -85,5 +86,5 @@ async def _diagnose(settings: Settings) -> int:
 
 def _client(settings: Settings) -> HttpClient:
     if settings.kubeconfig is None:
-        return HttpClient.in_cluster(user_agent="parley-kubelet")
-    return HttpClient.from_kubeconfig(str(settings.kubeconfig), user_agent="parley-kubelet")
+        return HttpClient.in_cluster(_REQUESTS)
+    return HttpClient.from_kubeconfig(str(settings.kubeconfig), options=_REQUESTS)

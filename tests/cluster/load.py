@@ -20,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
 from parley.control.mirror import owner_pod_uid
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Bindings:
         self._present: set[str] = set()
         self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
         quick = Backoff(first=0.1, longest=0.5)
-        self._reflector = Reflector(client, PODS, namespace, on_change=self._changed, backoff=quick)
+        self._reflector = Reflector(client, PODS, Selection(namespace), on_change=self._changed, backoff=quick)
         self.interruptions = self._reflector.interruptions
         """How often watching was interrupted, by cause."""
 

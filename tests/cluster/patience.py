@@ -5,18 +5,19 @@ then is there already, or gone already, is the test's own. What a watch loses is
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator
+from typing import TypeVar
 
-from parley.kube.around import AroundClient, Call
 from parley.kube.client import (
     AlreadyExists,
+    Call,
+    Client,
     Forbidden,
     NotFound,
     OutcomeUnknown,
+    RawEvent,
     ServerError,
     TooManyRequests,
-    WatchEvent,
 )
 
 T = TypeVar("T")
@@ -25,42 +26,33 @@ _PAUSE = 0.2
 _STARTING = "not yet ready to handle request"  # what admission says until its caches are filled
 
 
-class PatientClient(AroundClient):
+class PatientClient(Client):
     """Raises only what the server refused for good."""
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                return await request()
-            except (OutcomeUnknown, ServerError, TooManyRequests):
-                await asyncio.sleep(_PAUSE)
-
-    async def write(self, call: Call, request: Callable[[], Awaitable[Any]]) -> Any:
+    async def request(self, call: Call) -> bytes:
         repeated = False
         while True:
             try:
-                return await request()
+                return await super().request(call)
             except (OutcomeUnknown, ServerError, TooManyRequests):
                 await asyncio.sleep(_PAUSE)
             except Forbidden as error:
-                if _STARTING not in error.message:
+                if not call.writes or _STARTING not in error.message:
                     raise
                 await asyncio.sleep(_PAUSE)
             except AlreadyExists:
                 if not repeated:
                     raise
-                return await self.get(call.resource, call.name, call.namespace)
+                return await self.request(Call("get", call.resource, call.namespace, call.name))
             except NotFound:
                 if not repeated or call.verb != "delete":
                     raise
-                return None
+                return b""
             repeated = True
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         try:
-            async for event in request():
+            async for event in super().stream(call):
                 yield event
         except (ServerError, TooManyRequests) as error:
             raise OutcomeUnknown(f"{call}: {error}") from error

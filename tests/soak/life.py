@@ -25,8 +25,9 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.kube.client import ApiError, PatchType
+from parley.kube.client import ApiError
 from parley.kube.memory.history import Stored
+from parley.kube.memory.ownership import UPDATE, Manager
 
 Json = dict[str, Any]
 MOST_PODS = 14
@@ -293,7 +294,7 @@ class Life:
         """Where the object is gone or does not admit the change, nothing happens."""
         namespace = NAMESPACE if resource.namespaced else None
         try:
-            self._server.patch(resource, name, body, namespace, PatchType.MERGE, subresource, "user", False)
+            self._server.patch(resource, name, body, namespace, Manager("user", UPDATE, subresource))
         except ApiError:
             pass
 

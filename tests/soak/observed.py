@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.soak.mirrors import nodes_of
 from tests.soak.processes import WHO
+from tests.support.trouble import LATE_WRITE
 
 from parley.api.resources import LEASES, Resource
 from parley.kube.client import OutcomeUnknown
 from parley.kube.memory import MemoryServer
 from parley.kube.memory.history import Change, Stored
 from parley.kube.memory.store import Collection, Store
-from parley.kube.trouble import LATE_WRITE
 
 HISTORY = 1000
 MOST_CHARACTERS = 300

@@ -37,7 +37,7 @@ from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.posting import Posting
-from parley.scheduler.extender.rejected import Rejections
+from parley.scheduler.extender.rejections import Rejections
 from parley.scheduler.native import door
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate import admission

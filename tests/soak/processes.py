@@ -11,7 +11,8 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from parley.kube.trouble import LATE_WRITE
+from tests.support.trouble import LATE_WRITE
+
 from parley.simulate.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from tests.soak.planted import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
 from tests.soak.unheard import UNHEARD
 from tests.soak.world import CALM, Plan
-
-from parley.kube.trouble import Rates
+from tests.support.trouble import Rates
 
 Outcome = Played | str
 """What became of a world: played, or the message of its failure."""

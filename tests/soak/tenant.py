@@ -24,9 +24,10 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, Resource
-from parley.kube.client import ApiError, PatchType
+from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer
 from parley.kube.memory.history import Stored
+from parley.kube.memory.ownership import UPDATE, Manager
 from parley.kube.memory.patches import merge_patch
 from parley.simulate import admission
 
@@ -91,7 +92,7 @@ class Tenant:
             name, owners = found.meta["name"], self._owners_of.get(found.meta["uid"], [])
             if owners and owners[0]["uid"] in pods:
                 body = {"metadata": {"ownerReferences": owners}}
-                self._server.patch(BUILTIN_CLAIMS, name, body, NAMESPACE, PatchType.MERGE, "", WHO, False)
+                self._server.patch(BUILTIN_CLAIMS, name, body, NAMESPACE, Manager(WHO, UPDATE, ""))
             elif owners:
                 self._server.delete(BUILTIN_CLAIMS, name, NAMESPACE)
         self._owners_of.clear()
@@ -264,7 +265,7 @@ class Tenant:
         if not admission.refused(resource, found.body, merge_patch(found.body, patch), RIGHTS):
             name = found.meta["name"]
             try:
-                self._server.patch(resource, name, dict(patch), NAMESPACE, PatchType.MERGE, "", WHO, False)
+                self._server.patch(resource, name, dict(patch), NAMESPACE, Manager(WHO, UPDATE, ""))
             except ApiError:
                 pass  # it is gone, or being deleted
 

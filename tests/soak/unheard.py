@@ -8,9 +8,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, OutcomeUnknown
-from parley.kube.trouble import Rates, TroubleClient
+from tests.support.trouble import Rates, TroubleClient
+
+from parley.kube.client import Call, Client, OutcomeUnknown
 from parley.simulate.extender_calls import ExtenderUnavailable
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ LONGEST = 3.0
 """Seconds until a scheduler gives up waiting for the answer."""
 
 
-class BindingClient(AroundClient):
+class BindingClient(Client):
     """A scheduler's client that has trouble with bindings alone, as the rates of `trouble` say."""
 
     def __init__(self, client: Client, chance: random.Random, rates: Rates) -> None:
@@ -28,11 +28,11 @@ class BindingClient(AroundClient):
         self.trouble = TroubleClient(client, chance, rates)
         self._chance = chance
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if call.subresource != "binding":
-            return await request()
+            return await super().request(call)
         try:
-            return await self.trouble.write(call, request)
+            return await self.trouble.request(call)
         except OutcomeUnknown:
             await asyncio.sleep(self._chance.uniform(0, LONGEST))
             raise

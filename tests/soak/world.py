@@ -17,12 +17,13 @@ from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.unheard import UNHEARD, BindingClient
+from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.drivers.device import DeviceDriver
-from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.leased import LeasedClient
-from parley.kube.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
-from parley.scheduler.controller import Controller, Settings
+from parley.kube.fencing import LeasedClient
+from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
+from parley.scheduler.controller import Controller
+from parley.scheduler.settings import Settings
 from parley.sdk import Allocation, Device
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
@@ -119,9 +120,7 @@ class Process:
             "parley-controller",
             self.name,
             TIMES,
-            clock=self._world.clock,
-            monotonic=asyncio.get_running_loop().time,
-            jitter=self._world.chance.random,
+            LeaseClock(self._world.clock, asyncio.get_running_loop().time, self._world.chance.random),
         )
 
     def _may_send(self) -> bool:

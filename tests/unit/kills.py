@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
+from tests.support.faults import FaultClient, NumberedCall
+
 from parley.kube.client import Client
-from parley.kube.faults import Call, FaultClient
 from parley.kube.memory import MemoryServer
 
 
@@ -72,11 +73,11 @@ class Executioner:
         self._running.cancel()
         assert kind is not None or self._died == bool(self._death.write)
 
-    def _before(self, call: Call) -> None:
+    def _before(self, call: NumberedCall) -> None:
         if self._death.write and call.write and call.write + (not self._death.after) > self._death.write:
             raise Killed
 
-    def _after(self, call: Call) -> None:
+    def _after(self, call: NumberedCall) -> None:
         if self._death.write and self._death.after and call.write == self._death.write:
             raise Killed
 

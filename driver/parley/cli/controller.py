@@ -30,9 +30,10 @@ from parley.control.metrics import Metrics
 from parley.drivers import BUILT_IN
 from parley.kube.client import Client
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, MAX_CANDIDATES
-from parley.scheduler.controller import Controller, Settings
+from parley.scheduler.controller import Controller
 from parley.scheduler.extender.door import ExtenderDoor
-from parley.scheduler.telling import PodSchedulings
+from parley.scheduler.reporting import PodSchedulings
+from parley.scheduler.settings import Settings
 
 
 def controller(

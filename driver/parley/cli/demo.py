@@ -1,6 +1,6 @@
 """`parley demo`: negotiate the pods of some manifests in a simulated cluster, and tell how it went."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +13,24 @@ from parley.cli import logs
 from parley.cli.logs import LogFormat
 from parley.cli.timeline import story, summary
 from parley.simulate import virtual_time
-from parley.simulate.cluster import SimulatedCluster
+from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import BadManifests, Manifest, read
 from parley.simulate.recording import PodRecord
 
 WRONG_INPUT = 2
 
+SECOND_SCHEDULER = "parley"
+"""The `schedulerName` of the second scheduler as `deploy/extender` installs it."""
+
+SchedulerNames = Annotated[
+    list[str],
+    typer.Option(help="A schedulerName whose pods a second scheduler places, with Parley as its extender."),
+]
+
 
 def demo(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML files, as for kubectl apply -f.")],
+    scheduler_name: SchedulerNames = [SECOND_SCHEDULER],  # noqa: B006 - typer copies it
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the controller's log, too.")] = False,
 ) -> None:
@@ -36,7 +45,7 @@ def demo(
         for fault in error.faults:
             typer.echo(f"error: {fault}", err=True)
         raise typer.Exit(WRONG_INPUT) from None
-    records = virtual_time.run(negotiated(manifests))
+    records = virtual_time.run(negotiated(manifests, scheduler_name))
     if json:
         typer.echo(orjson.dumps(outcome(records), option=orjson.OPT_INDENT_2).decode())
         return
@@ -47,9 +56,11 @@ def demo(
     console.print(summary(records))
 
 
-async def negotiated(manifests: Sequence[Manifest]) -> list[PodRecord]:
+async def negotiated(
+    manifests: Sequence[Manifest], scheduler_names: Collection[str] = (SECOND_SCHEDULER,)
+) -> list[PodRecord]:
     """What became of the pods, once nothing moves any more, or after an hour of the cluster's time."""
-    async with SimulatedCluster() as cluster:
+    async with SimulatedCluster(settings=second_schedulers(manifests, scheduler_names)) as cluster:
         await cluster.apply(manifests)
         await cluster.settle()
         return cluster.recording.pods

@@ -28,10 +28,10 @@ from parley.control.measured import MeasuredClient
 from parley.control.metrics import Metrics, label
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
+from parley.kube.fencing import LeasedClient
 from parley.kube.following import Following
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.leased import LeasedClient
 from parley.kube.reflector import Reflector
 
 log = structlog.get_logger(__name__)

@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 
 from parley.cli import logs
-from parley.cli.demo import outcome
+from parley.cli.demo import SECOND_SCHEDULER, SchedulerNames, outcome
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
-from parley.simulate.cluster import SimulatedCluster
+from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import BadManifests, Manifest, read_dump
 from parley.simulate.recording import PodRecord, Recording
 from parley.simulate.taking_over import pods_of, take_over
@@ -51,6 +51,7 @@ def simulate(
             metavar="NODE", help="Cordon it, and make its pods anew; can be repeated.", show_default=False
         ),
     ] = None,
+    scheduler_name: SchedulerNames = [SECOND_SCHEDULER],  # noqa: B006 - typer copies it
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:
     """Tell what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
@@ -67,7 +68,7 @@ def simulate(
             typer.echo(f"error: {fault}", err=True)
         raise typer.Exit(WRONG_INPUT) from None
     with _rare_collections():
-        records = virtual_time.run(_simulated(manifests))
+        records = virtual_time.run(_simulated(manifests, scheduler_name))
     if json:
         typer.echo(orjson.dumps(outcome(records), option=orjson.OPT_INDENT_2).decode())
     else:
@@ -88,8 +89,8 @@ def _tell_left_out(left_out: Mapping[str, int]) -> None:
         typer.echo(f"left out, as nothing depends on it here: {kinds}", err=True)
 
 
-async def _simulated(manifests: Sequence[Manifest]) -> list[PodRecord]:
-    cluster = SimulatedCluster()
+async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> list[PodRecord]:
+    cluster = SimulatedCluster(settings=second_schedulers(manifests, scheduler_names))
     with _progress(cluster.recording, pods_of(manifests)):
         await take_over(cluster.client, manifests)
         async with cluster:

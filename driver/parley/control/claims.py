@@ -4,8 +4,6 @@ A Parley claim and its mirror both carry a finalizer: neither goes while a pod u
 claim's condition `Accepted` tells whether it can be negotiated at all, and what to change if not.
 """
 
-from collections.abc import Mapping
-
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import Said
@@ -13,10 +11,10 @@ from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster, Key
+from parley.control.cluster import Key
 from parley.control.giving_back import GivingBack
-from parley.control.immediate import Immediate, request_for
-from parley.control.ledger import Holding, Ledger
+from parley.control.immediate import Immediate, check_parameters
+from parley.control.ledger import Holding
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
 from parley.control.receipts import is_record, released
@@ -24,10 +22,10 @@ from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.state import State
 from parley.kube.cache import identity
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 
 class Claims:
@@ -36,18 +34,16 @@ class Claims:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         giving_back: GivingBack,
         releases: Releases,
         records: Records,
         immediate: Immediate,
     ) -> None:
         self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._giving_back = giving_back
         self._releases = releases
         self._records = records
@@ -149,7 +145,7 @@ class Claims:
         if class_.driver_name not in self._drivers:
             return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
         try:
-            request_for(self._drivers[class_.driver_name], claim, class_)
+            check_parameters(self._drivers, claim, class_)
         except BadParameters as error:
             return reasons.PARAMETERS_INVALID, str(error)
         except DriverFault as fault:

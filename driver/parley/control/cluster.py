@@ -32,7 +32,7 @@ from parley.control.refusals import Mirrored, Refusals
 from parley.control.standin import owner_uid
 from parley.control.usage import Usage
 from parley.kube.client import Client, Tombstone
-from parley.kube.reflector import OnChange, Reflector
+from parley.kube.reflector import OnChange, Reflector, Selection
 from parley.negotiation.fit import Amounts, amounts, requested
 from parley.sdk import PodReference
 
@@ -141,7 +141,7 @@ class Cluster:
         return Reflector(
             self._client,
             resource,
-            label_selector=label_selector,
+            Selection(label_selector=label_selector),
             on_change=on_change,
             on_tombstone=lambda stone: self._on_tombstone(resource, stone),
             transform=transform,

@@ -17,27 +17,26 @@ from parley.control.podclaims import PodClaim, blocked, soon
 from parley.control.receipts import is_record
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, stand_in_taken, too_large
 from parley.control.standin import being_given_back, stands_for
+from parley.control.state import State
 from parley.sdk.checks import parameters_unreadable
 
 
-def gather(cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod) -> tuple[PodClaim, ...]:
+def gather(state: State, pod: Pod) -> tuple[PodClaim, ...]:
     """The pod's claims that are Parley's, in the pod's order; those of other DRA drivers are left out."""
-    found = (_gather_one(cluster, ledger, drivers, pod, entry) for entry in pod.spec.resource_claims)
+    found = (_gather_one(state, pod, entry) for entry in pod.spec.resource_claims)
     return tuple(claim for claim in found if claim is not None)
 
 
-def _gather_one(
-    cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod, entry: PodResourceClaim
-) -> PodClaim | None:
+def _gather_one(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     if entry.resource_claim_template_name:
-        found = _generated(cluster, ledger, pod, entry)
+        found = _generated(state.cluster, state.ledger, pod, entry)
     elif entry.resource_claim_name:
-        found = named(cluster, ledger, drivers, pod, entry)
+        found = named(state, pod, entry)
     else:
         return None
     if found is None or found.problem is not None or found.holding is not None:
         return found
-    return with_class(cluster, drivers, found)
+    return with_class(state.cluster, state.drivers, found)
 
 
 def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:

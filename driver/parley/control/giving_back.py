@@ -5,45 +5,47 @@ itself; until its record says so, the holding stays in the ledger without users,
 holds for what a pod used that was deleted by force, until its node says that it is not prepared there any more.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
 
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster, Key, over, reference
-from parley.control.ledger import Holding, Ledger
+from parley.control.cluster import Key, over, reference
+from parley.control.ledger import Holding
 from parley.control.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
 from parley.control.releasing import Releases
+from parley.control.state import State
+from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
+from parley.kube.queue import WorkQueue
 from parley.sdk import PodReference
-from parley.sdk.embedded import EmbeddedDriver
 
 log = structlog.get_logger(__name__)
 
 
 class GivingBack:
-    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more, `left`
-    is called with each holding that a pod has left: it is free, or waits for a receipt (`releasing`)."""
+    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more; named
+    claims that a pod has left go into the queue `claims`."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         records: Records,
         releases: Releases,
         close: Callable[[PodReference], Awaitable[None]],
-        left: Callable[[Holding], None],
+        wakeups: Wakeups,
+        claims: WorkQueue[Key],
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._records = records
         self._releases = releases
         self._close = close
-        self._left = left
+        self._wakeups = wakeups
+        self._claims = claims
 
     async def give_back(
         self,
@@ -65,6 +67,16 @@ class GivingBack:
             was_cleared = any(holding is other for other in cleared)
             if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on, cleared=was_cleared):
                 self._left(holding)
+
+    def _left(self, holding: Holding) -> None:
+        """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again."""
+        if not holding.releasing:
+            driver = self._drivers.get(holding.driver)
+            local = driver is not None and driver.node_local
+            self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
+        if holding.named:
+            self._wakeups.wake(("claim", holding.namespace, holding.claim))
+            self._claims.add((holding.namespace, holding.claim))
 
     async def _leave(
         self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str], cleared: bool
@@ -222,3 +234,9 @@ class GivingBack:
         if gone or claim.status.allocation is None:
             self._drop(holding)
             self._left(holding)
+
+
+def _nodes_of(holding: Holding) -> set[str]:
+    """The nodes whose devices it held, if its driver deals with each node by itself."""
+    pools = {device.pool for device in holding.allocation.devices}
+    return {holding.node, *pools, *(holding.nodes or ())}

@@ -10,32 +10,34 @@ controller, which allocate such claims by themselves.
 """
 
 import asyncio
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from parley.api import reasons
 from parley.api.conditions import Said
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Cluster, Key
+from parley.control.cluster import Key
+from parley.control.decide import Blocked, Search, admit, none_viable, survey
+from parley.control.demand import demand_of, scores
+from parley.control.eligible import SuitableNodes
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Holding, Ledger
-from parley.control.limits import topic as limit_topic
-from parley.control.nowhere import nowhere, where
-from parley.control.podclaims import NODES, Topic
+from parley.control.ledger import Holding
+from parley.control.mirror import Asked
+from parley.control.nowhere import where
+from parley.control.podclaims import PodClaim, Topic
 from parley.control.records import Records
-from parley.control.suitable import SuitableNodes
+from parley.control.state import State
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
-from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Outcome, negotiate
+from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import select
-from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
 from parley.sdk import PermanentError, PodReference, Request
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""
@@ -63,18 +65,17 @@ class Immediate:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
         queue: WorkQueue[Key],
         candidates: int = DEFAULT_CANDIDATES,
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back
@@ -133,57 +134,33 @@ class Immediate:
         return left > 0
 
     async def _negotiate(self, claim: ResourceClaim, class_: ResourceClass) -> None:
-        driver, attempt = self._drivers[class_.driver_name], self._attempt(claim)
-        request = request_for(driver, claim, class_)
-        if not await self._within_limits(claim, class_, driver.units(request.claims[0])):
+        attempt, pending = self._attempt(claim), without_pod(claim, class_)
+        demand = admit(self._state, _nobody(claim), (pending,))
+        if isinstance(demand, Blocked):
+            await self._wait(claim, demand)
             return
-        nodes = SuitableNodes(self._cluster, class_, claim.metadata.uid, attempt.excluded)
-        outcome = self._ask(driver, request, nodes, attempt)
-        if not outcome.viable:
-            asked = bool(outcome.candidates or attempt.excluded)
-            total = len(self._cluster.node_names())
-            code, message = nowhere(total, nodes.misfits, outcome.refused, asked=asked)
-            alike = (class_.metadata.name, repr(claim.spec.parameters))
-            line = claim.metadata.uid if attempt.excluded else alike
-            topics = [("driver", driver.name), NODES]
-            await self._wait(claim, code, message, line, topics, partial(_helps, driver, request, nodes.anew()))
-            return
-        node = select(outcome.viable, driver.score(request, outcome.viable), attempt.failed)
-        assert node is not None
-        await self._allocate(claim, class_, request, node)
-
-    async def _within_limits(self, claim: ResourceClaim, class_: ResourceClass, units: int) -> bool:
-        """Whether the claim's namespace may hold that much more; if not, the claim waits."""
-        meta = claim.metadata
-        excess = self._ledger.limits.excess(class_, meta.namespace, {meta.uid: units})
-        if excess:
-            topics = [limit_topic(class_.metadata.name, meta.namespace), ("class", class_.metadata.name)]
-            await self._wait(claim, reasons.LIMIT_REACHED, excess, (reasons.LIMIT_REACHED, *topics, units), topics)
-        return not excess
-
-    def _ask(
-        self, driver: EmbeddedDriver, request: Request[Any, Any], nodes: SuitableNodes, attempt: _Attempt
-    ) -> Outcome:
-        return negotiate(
-            nodes,
-            lambda candidates: driver.viable(request, candidates),
-            first=self._candidates if driver.has_preferences else FIRST_CANDIDATES,
+        search = Search(
+            SuitableNodes(self._cluster, class_, claim.metadata.uid),
+            attempt.excluded,
+            alike=None if attempt.excluded else (),
             limit=self._candidates,
             enough=1 + len(attempt.failed),
         )
+        outcome = survey(self._state, demand, search)
+        if not outcome.viable:
+            await self._wait(claim, none_viable(self._state, (pending,), demand, search, outcome))
+            return
+        preferences = scores(self._state.drivers, demand, outcome.viable, {})
+        node = select(outcome.viable, preferences, attempt.failed)
+        assert node is not None
+        await self._allocate(claim, class_, demand.requests[class_.driver_name], node)
 
-    async def _wait(
-        self,
-        claim: ResourceClaim,
-        code: str,
-        message: str,
-        line: Hashable,
-        topics: Sequence[Topic],
-        helps: Helps | None = None,
-    ) -> None:
-        if (following := self._lines.wait(_key(claim), line, topics, helps=helps)) is not None:
+    async def _wait(self, claim: ResourceClaim, blocked: Blocked) -> None:
+        problem = blocked.problem
+        following = self._lines.wait(_key(claim), blocked.line, problem.topics, helps=blocked.helps)
+        if following is not None:
             self._queue.add(following)
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
+        await self._records.tell(claim, Said(reasons.ALLOCATED, False, problem.code, problem.message))
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
@@ -230,26 +207,19 @@ class Immediate:
             await self._failed(claim, holding.node, f"the API server refused the allocation: {error.message}")
 
 
-def _helps(
-    driver: EmbeddedDriver, request: Request[Any, Any], nodes: SuitableNodes, changed: Collection[str]
-) -> bool:
-    """Whether one of the changed nodes may do for a claim for which none did before."""
-    return any(not nodes.misfit(node) and driver.has_room(request, node) for node in changed)
+def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
+    """A named claim as it is before any pod names it."""
+    asked = Asked(claim.spec.resource_class_name, claim.spec.parameters)
+    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)
 
 
-def request_for(driver: EmbeddedDriver, claim: ResourceClaim, class_: ResourceClass) -> Request[Any, Any]:
-    """The driver's typed request for a named claim without a pod. Raises BadParameters."""
-    meta = claim.metadata
-    raw = RawClaim(
-        name=meta.name,
-        uid=meta.uid,
-        namespace=meta.namespace,
-        claim=meta.name,
-        class_name=class_.metadata.name,
-        parameters=claim.spec.parameters,
-        class_parameters=class_.parameters,
-    )
-    return driver.request(PodReference(meta.namespace, "", ""), (raw,))
+def _nobody(claim: ResourceClaim) -> PodReference:
+    return PodReference(claim.metadata.namespace, "", "")
+
+
+def check_parameters(drivers: Mapping[str, EmbeddedDriver], claim: ResourceClaim, class_: ResourceClass) -> None:
+    """Raises BadParameters if the claim's driver does not understand them, DriverFault if it fails over them."""
+    demand_of(drivers, _nobody(claim), (without_pod(claim, class_),))
 
 
 def _key(claim: ResourceClaim) -> Key:

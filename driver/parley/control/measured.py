@@ -1,19 +1,17 @@
 """Drivers and API writes with a watch beside them: what they do stays the same, how long it took is counted."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from parley.control.metrics import Metrics, label
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client
+from parley.kube.client import Call, Client
+from parley.kube.transport import Transport
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Driver, PermanentError, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
-
-T = TypeVar("T")
 
 
 class MeasuredDriver(EmbeddedDriver):
@@ -70,19 +68,22 @@ def kind_of(failure: BaseException) -> str:
     return "fault" if isinstance(failure, DriverFault) else "temporary"
 
 
-class MeasuredClient(AroundClient):
-    """A client whose writes are timed and counted by what became of them."""
+class MeasuredClient(Client):
+    """A client around another one, whose writes are timed and counted by what became of them."""
 
-    def __init__(self, client: Client, metrics: Metrics) -> None:
-        super().__init__(client)
+    def __init__(self, transport: Transport, metrics: Metrics) -> None:
+        super().__init__(transport)
         self._metrics = metrics
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
+        """Pass it on."""
+        if not call.writes:
+            return await super().request(call)
         resource = label(call.resource, call.subresource)
         started = self._metrics.monotonic()
         result = "ok"
         try:
-            return await request()
+            return await super().request(call)
         except BaseException as error:
             result = type(error).__name__
             raise

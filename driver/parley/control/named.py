@@ -10,21 +10,20 @@ from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
 from parley.control.cluster import Cluster
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.mirror import MAX_USERS, Asked, is_mirror, is_shareable, owned_by, parameters_too_large
 from parley.control.podclaims import PodClaim, Problem, Topic, blocked, soon
 from parley.control.receipts import waits_for
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import being_given_back, is_stand_in
+from parley.control.state import State
 from parley.sdk import PodReference
 
 
-def named(
-    cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod, entry: PodResourceClaim
-) -> PodClaim | None:
+def named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     """What the pod's entry names; None if it is a claim of other DRA drivers."""
     namespace, name = pod.metadata.namespace, entry.resource_claim_name or ""
-    claim, mirror = cluster.claim((namespace, name)), cluster.mirror((namespace, name))
+    claim, mirror = state.cluster.claim((namespace, name)), state.cluster.mirror((namespace, name))
     topic = ("claim", namespace, name)
     if claim is None or is_stand_in(claim):
         if mirror is not None:
@@ -34,29 +33,29 @@ def named(
             f"create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name"
         )
         return blocked(entry.name, name, reasons.CLAIM_NOT_FOUND, message, topic)
-    holding = ledger.get(claim.metadata.uid)
-    if mirror is None and (words := cluster.refusals.of("ResourceClaim", (namespace, name))):
+    holding = state.ledger.get(claim.metadata.uid)
+    if mirror is None and (words := state.cluster.refusals.of("ResourceClaim", (namespace, name))):
         message = mirror_refused("ResourceClaim", namespace, name, words)
         return blocked(entry.name, name, reasons.WRITE_REFUSED, message, topic)
-    if mirror is None and mirror_follows(cluster, claim):
+    if mirror is None and mirror_follows(state.cluster, claim):
         return soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
     if holding is not None and holding.releasing:
         return blocked(entry.name, name, reasons.RELEASING, _releasing(claim, holding), topic)
     if holding.leaving if holding is not None else being_given_back(claim):
         return soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     mine = holding is not None and pod.metadata.uid in holding.pods
-    if mirror is not None and holding is None and is_outdated(cluster, claim, mirror):
+    if mirror is not None and holding is None and is_outdated(state.cluster, claim, mirror):
         return soon(entry.name, f"the built-in claim {namespace}/{name} is being made anew for its class", topic)
     if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
         return soon(entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic)
-    if problem := _named_problem(pod, claim, mirror, holding, ledger.expected_for(namespace, name)):
+    if problem := _named_problem(pod, claim, mirror, holding, state.ledger.expected_for(namespace, name)):
         code, message = problem
         return blocked(entry.name, name, code, message, topic)
     if claim.spec.allocation_mode == "Immediate" and not mine and not (holding and claim.status.allocation):
-        return PodClaim(entry.name, name, problem=_unallocated(cluster, drivers, claim, topic))
+        return PodClaim(entry.name, name, problem=_unallocated(state.cluster, state.drivers, claim, topic))
     request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
     return PodClaim(
-        entry.name, name, mirror, claim, claim, asked=request, holding=holding, own_writes=cluster.own_writes
+        entry.name, name, mirror, claim, claim, asked=request, holding=holding, own_writes=state.cluster.own_writes
     )
 
 

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from parley.api.names import API_VERSION, DRIVERS_LABEL, FIELD_MANAGER, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.backoff import Backoff
-from parley.kube.client import AlreadyExists, Client, NotFound, PatchType
+from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
@@ -198,7 +198,6 @@ class Publisher:
                 pod.name,
                 wanted,
                 pod.namespace,
-                patch_type=PatchType.MERGE,
                 field_manager=FIELD_MANAGER,
             )
         except NotFound:
@@ -206,12 +205,6 @@ class Publisher:
 
     async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> None:
         """Beside the drivers outside, who own their entries: whatever is missing is theirs."""
-        await self._client.patch(
-            POD_SCHEDULINGS,
-            pod.name,
-            wanted,
-            pod.namespace,
-            patch_type=PatchType.APPLY,
-            field_manager=FIELD_MANAGER,
-            force=True,
+        await self._client.apply(
+            POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER, force=True
         )

@@ -10,7 +10,7 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.cluster import Cluster, done, reference
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.mirror import (
     asked,
     counted,
@@ -25,6 +25,7 @@ from parley.control.mirror import (
 )
 from parley.control.receipts import is_record, owing, prepared_uid, prepared_uids, released, with_allocation
 from parley.control.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
@@ -33,21 +34,21 @@ from parley.sdk.recorded import recorded
 Drivers = Mapping[str, EmbeddedDriver]
 
 
-def restore(cluster: Cluster, ledger: Ledger, drivers: Drivers) -> set[str]:
+def restore(state: State) -> set[str]:
     """Take over everything that is recorded. Returns the UIDs of users that the pod cache does not have."""
-    mirrors = [mirror for mirror in cluster.mirrors() if is_mirror(mirror)]
-    for mirror in cluster.mirrors():
+    mirrors = [mirror for mirror in state.cluster.mirrors() if is_mirror(mirror)]
+    for mirror in state.cluster.mirrors():
         if not is_mirror(mirror):
-            count_foreign(drivers, mirror)
+            count_foreign(state.drivers, mirror)
         elif owner_pod(mirror) is not None:
-            adopt(cluster, ledger, drivers, mirror)
-    for claim in cluster.claims():
-        adopt_record(cluster, ledger, drivers, claim)
+            adopt(state, mirror)
+    for claim in state.cluster.claims():
+        adopt_record(state, claim)
     for mirror in mirrors:
-        if ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
-            adopt(cluster, ledger, drivers, mirror)
-    users = {user for holding in ledger for user in holding.pods.values()}
-    return {user.uid for user in users if not _cached(cluster, user)}
+        if state.ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
+            adopt(state, mirror)
+    users = {user for holding in state.ledger for user in holding.pods.values()}
+    return {user.uid for user in users if not _cached(state.cluster, user)}
 
 
 def _cached(cluster: Cluster, user: PodReference) -> bool:
@@ -55,9 +56,7 @@ def _cached(cluster: Cluster, user: PodReference) -> bool:
     return pod is not None and pod.metadata.uid == user.uid
 
 
-def adopt(
-    cluster: Cluster, ledger: Ledger, drivers: Drivers, mirror: BuiltinClaim, *, outside: bool = False
-) -> None:
+def adopt(state: State, mirror: BuiltinClaim, *, outside: bool = False) -> None:
     """Remember what a mirror holds by its own record, if it is definite and the driver runs here.
 
     It does so for whom it is reserved, and for the pod that it belongs to: also if it lost its owner, or its
@@ -66,14 +65,14 @@ def adopt(
     allocation = mirror.status.allocation
     if allocation is None:
         return
-    driver, owner = driver_of(allocation), _named_by(cluster, mirror)
+    driver, owner = driver_of(allocation), _named_by(state.cluster, mirror)
     uid = owner.metadata.uid if owner is not None else mirror.metadata.uid
     found, asks = counted(mirror, driver), asked(mirror)
-    if (driver not in drivers and not outside) or found is None or ledger.get(uid) is not None:
+    if (driver not in state.drivers and not outside) or found is None or state.ledger.get(uid) is not None:
         return
-    users = _users(cluster, mirror)
+    users = _users(state.cluster, mirror)
     class_name = asks.class_name if asks is not None else ""
-    class_ = cluster.class_(class_name)
+    class_ = state.cluster.class_(class_name)
     holding = Holding(
         uid=uid,
         namespace=mirror.metadata.namespace,
@@ -81,12 +80,12 @@ def adopt(
         entry=mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
         named=owner is not None,
         driver=driver,
-        node=_node_of(cluster, users, mirror),
+        node=_node_of(state.cluster, users, mirror),
         allocation=found,
         pods={user.uid: user for user in users},
         class_name=class_name,
         shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
-        outside=driver not in drivers,
+        outside=driver not in state.drivers,
         node_part=bool(allocation.devices.results),
         recorded=True,
         offered=is_offer(allocation),
@@ -95,7 +94,7 @@ def adopt(
         # Whose it was nobody can tell, nor whether that pod was seen to end.
         holding.owed = list(holding.nodes or ())
         holding.releasing = holding.leaving = bool(holding.owed)
-    _take_over(cluster, ledger, drivers, holding)
+    _take_over(state, holding)
 
 
 def _named_by(cluster: Cluster, mirror: BuiltinClaim) -> ResourceClaim | None:
@@ -131,23 +130,27 @@ def _node_of(cluster: Cluster, users: Sequence[PodReference], mirror: BuiltinCla
     return next((pod.spec.node_name or pod.status.nominated_node_name for pod in pods), "")
 
 
-def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:
+def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
     """Remember what a claim holds by its own record, which its driver wrote, unless that is on its way out.
 
     Returns the holding if it is new. Without users it is one that nobody joined yet.
     """
     if is_record(claim):
-        return _adopt_release(cluster, ledger, drivers, with_allocation(claim))
+        return _adopt_release(state, with_allocation(claim))
     meta, driver = claim.metadata, driver_of_record(claim)
-    found = recorded(claim, cluster.nodes())
-    if found is None or ledger.of_claim(meta.namespace, meta.name) is not None or _ends(claim, drivers):
+    found = recorded(claim, state.cluster.nodes())
+    if (
+        found is None
+        or state.ledger.of_claim(meta.namespace, meta.name) is not None
+        or _ends(claim, state.drivers)
+    ):
         return None
-    mirror = cluster.mirror((meta.namespace, meta.name))
-    users = _owner(cluster, claim) if is_stand_in(claim) else _reserved(claim)
+    mirror = state.cluster.mirror((meta.namespace, meta.name))
+    users = _owner(state.cluster, claim) if is_stand_in(claim) else _reserved(claim)
     if is_stand_in(claim) and (mirror is None or not users or not _stands_for(claim, mirror)):
         return None
     node, allocation = found
-    class_ = cluster.class_(claim.spec.resource_class_name)
+    class_ = state.cluster.class_(claim.spec.resource_class_name)
     shown = mirror is not None and mirror.status.allocation is not None
     holding = Holding(
         uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
@@ -162,7 +165,7 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         class_name=claim.spec.resource_class_name,
         shareable=_shareable(claim, mirror, class_),
         immediate=claim.spec.allocation_mode == "Immediate",
-        outside=driver not in drivers,
+        outside=driver not in state.drivers,
         node_part=_node_part(mirror, class_),
         recorded=shown,
         # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
@@ -172,15 +175,19 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         holding.owed = [owing(claim)] if owing(claim) else []
         waited = bool(holding.owed) or claim.status.state == "releasing"
         holding.releasing = holding.leaving = waited and not users
-    _take_over(cluster, ledger, drivers, holding)
+    _take_over(state, holding)
     return holding
 
 
-def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:
+def _adopt_release(state: State, claim: ResourceClaim) -> Holding | None:
     """Remember what a pod used that is gone, and what its node may still have prepared."""
     meta, driver = claim.metadata, driver_of_record(claim)
-    found = recorded(claim, cluster.nodes())
-    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, released(claim)) is not None:
+    found = recorded(claim, state.cluster.nodes())
+    if (
+        found is None
+        or driver not in state.drivers
+        or state.ledger.of_claim(meta.namespace, released(claim)) is not None
+    ):
         return None
     node, allocation = found
     holding = Holding(
@@ -199,7 +206,7 @@ def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Re
         owed=[owing(claim)],
         shown_by=prepared_uids(claim),
     )
-    _take_over(cluster, ledger, drivers, holding)
+    _take_over(state, holding)
     return holding
 
 
@@ -240,20 +247,20 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
     return mirror is not None and is_shareable(mirror) and class_ is not None and class_.shareable
 
 
-def _take_over(cluster: Cluster, ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
-    holding.units = _units(cluster, drivers, holding)
+def _take_over(state: State, holding: Holding) -> None:
+    holding.units = _units(state.cluster, state.drivers, holding)
     if not holding.outside:
         held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
-        drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
-    ledger.add(holding)
+        state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
+    state.ledger.add(holding)
 
 
-def count_again(cluster: Cluster, ledger: Ledger, drivers: Drivers, class_name: str) -> None:
+def count_again(state: State, class_name: str) -> None:
     """A class is there that was not when its claims were taken over: only now their units can be told."""
-    for holding in ledger:
+    for holding in state.ledger:
         if holding.class_name == class_name:
-            holding.units = _units(cluster, drivers, holding)
-            ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
+            holding.units = _units(state.cluster, state.drivers, holding)
+            state.ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
 
 
 def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:

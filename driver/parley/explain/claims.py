@@ -34,10 +34,10 @@ def ours(world: World, pod: Pod, claims: Sequence[PodClaim]) -> bool:
 def _facts(world: World, pod: Pod, entry: PodResourceClaim, claim: PodClaim) -> ClaimFacts:
     namespace = pod.metadata.namespace
     mirror = claim.mirror or world.mirrors.get((namespace, claim.name))
-    record = claim.written or world.cluster.claim((namespace, claim.name))
+    record = claim.written or world.state.cluster.claim((namespace, claim.name))
     wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
     class_name = claim.class_name or (wanted.class_name if wanted else "") or _class_of(record)
-    class_ = claim.class_ or world.cluster.class_(class_name)
+    class_ = claim.class_ or world.state.cluster.class_(class_name)
     state, words = _state(world, claim, mirror, record)
     allocation = mirror.status.allocation if mirror is not None else None
     return ClaimFacts(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from parley.api.builtin import Pod
 from parley.control.cluster import reference
+from parley.control.demand import Demand, demand_of
 from parley.control.gathering import gather
 from parley.control.podclaims import PodClaim
 from parley.explain.reading import World
@@ -16,7 +17,6 @@ from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import Amounts, requested
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.scheduler.questions import Question, question
 from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 
@@ -27,15 +27,15 @@ class Judge:
     def __init__(self, world: World, pod: Pod) -> None:
         self._world = world
         self._pod = pod
-        self.claims: Sequence[PodClaim] = gather(world.cluster, world.ledger, world.drivers, pod)
+        self.claims: Sequence[PodClaim] = gather(world.state, pod)
         self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
         self._by_node: dict[str, list[PodReference]] | None = None
         self.problem = ""
         """Why the drivers can't even be asked."""
         try:
-            self._asked = question(world.drivers, reference(pod), self.pending)
+            self._demand = demand_of(world.state.drivers, reference(pod), self.pending)
         except BadParameters as error:
-            self._asked, self.problem = Question({}, {}, (), {}), str(error)
+            self._demand, self.problem = Demand({}, {}, (), {}), str(error)
 
     @property
     def namespace(self) -> str:
@@ -45,19 +45,19 @@ class Judge:
     @property
     def drivers(self) -> frozenset[str]:
         """The drivers of pending claims that can be asked here."""
-        return frozenset(self._asked.requests)
+        return frozenset(self._demand.requests)
 
     @property
     def outside(self) -> Mapping[str, str]:
         """The drivers that can't, by claim entry."""
-        return {claim.entry: self._asked.drivers[claim.entry] for claim in self._asked.outside}
+        return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.outside}
 
     def answers(self, nodes: Sequence[str]) -> Answers:
         """By claim entry, of the drivers that can be asked. One that fails has no node, and says why."""
         found: dict[str, Answer] = {}
-        for name, request in self._asked.requests.items():
+        for name, request in self._demand.requests.items():
             try:
-                found.update(self._world.drivers[name].viable(request, nodes))
+                found.update(self._world.state.drivers[name].viable(request, nodes))
             except DriverFault as fault:
                 failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
                 found.update({claim.name: failed for claim in request.claims})
@@ -66,7 +66,7 @@ class Judge:
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
         """Why nodes do not come into question before any driver is asked; those that do are left out."""
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
-        fitting = CandidateNodes(self._world.cluster, self._pod, classes, common_nodes(self.claims))
+        fitting = CandidateNodes(self._world.state.cluster, self._pod, classes, common_nodes(self.claims))
         for node in nodes:
             fitting.fits(node)
         return fitting.misfits
@@ -103,7 +103,7 @@ class Judge:
         """Who holds something of the drivers, by the nodes where it is of use; "" is everywhere."""
         if self._by_node is None:
             self._by_node = {}
-            for holding in self._world.ledger:
+            for holding in self._world.state.ledger:
                 if holding.driver in self.drivers:
                     for node in ("",) if holding.nodes is None else holding.nodes:
                         self._by_node.setdefault(node, []).extend(holding.pods.values())
@@ -116,23 +116,23 @@ class Judge:
         freed = {
             holding.uid: holding
             for pod in pods
-            for holding in self._world.ledger.of_pod_name(pod.namespace, pod.name)
+            for holding in self._world.state.ledger.of_pod_name(pod.namespace, pod.name)
             if set(holding.pods) <= uids and not holding.immediate and holding.driver in self.drivers
         }
         used = self._leave(pods)
         for holding in freed.values():
-            self._world.drivers[holding.driver].forget(holding.uid)
+            self._world.state.drivers[holding.driver].forget(holding.uid)
         try:
             yield
         finally:
             for holding in freed.values():
                 held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
-                self._world.drivers[holding.driver].restore(held)
+                self._world.state.drivers[holding.driver].restore(held)
             for uid, (node, amounts) in used.items():
-                self._world.cluster.usage.put(uid, node, amounts)
+                self._world.state.cluster.usage.put(uid, node, amounts)
 
     def _leave(self, pods: Collection[PodReference]) -> dict[str, tuple[str, Amounts]]:
-        usage = self._world.cluster.usage
+        usage = self._world.state.cluster.usage
         used: dict[str, tuple[str, Amounts]] = {}
         for reference_ in pods:
             pod = self._world.pods.get((reference_.namespace, reference_.name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
 from parley.control.cluster import Key
-from parley.control.suitable import suitable_nodes
+from parley.control.eligible import suitable_nodes
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
 from parley.explain.reading import World
@@ -79,7 +79,7 @@ def _class_row(world: World, class_: ResourceClass, line: Sequence[Waiting]) -> 
         total=there.total if there else None,
         free=there.free if there else None,
         partly_free=there.partly if there else None,
-        claims=sum(1 for holding in world.ledger if holding.class_name == name),
+        claims=sum(1 for holding in world.state.ledger if holding.class_name == name),
         waiting=sum(1 for pod in line if name in pod.classes),
     )
 
@@ -91,7 +91,7 @@ def uses(world: World, namespace: str | None) -> list[UseRow]:
 
 
 def _uses(world: World) -> Iterator[UseRow]:
-    for holding in world.ledger:
+    for holding in world.state.ledger:
         for pod in [pod.name for pod in holding.pods.values()] or [""]:
             key: Key = (holding.namespace, pod)
             known = world.pods.get(key)

@@ -6,15 +6,15 @@ only, and is told what is missing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from parley.api import meta
 from parley.api.builtin import BuiltinClaim, Node, Pod, ResourceSlice
 from parley.api.models import PodScheduling, ResourceClass
-from parley.api.names import GROUP
+from parley.api.names import DRIVERS_LABEL, GROUP, STANDALONE
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
@@ -31,11 +31,11 @@ from parley.api.selectors import selector_of
 from parley.control.cluster import Cluster, Key, done
 from parley.control.ledger import Ledger
 from parley.control.restoring import restore
+from parley.control.state import State
 from parley.drivers import built_in
 from parley.explain.faults import Unanswerable
 from parley.explain.times import moment
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone, WatchEvent
+from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
 from parley.negotiation.fit import matches
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -67,9 +67,7 @@ class World:
     says what could not be read, and `blind` are the kinds of which nothing was."""
 
     now: datetime
-    cluster: Cluster
-    ledger: Ledger
-    drivers: Mapping[str, EmbeddedDriver]
+    state: State
     pods: Mapping[Key, Pod]
     nodes: Sequence[Node]
     classes: Sequence[ResourceClass]
@@ -106,18 +104,17 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         *(reader.list(resource, None) for resource in _EVERYWHERE),
         *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
     )
-    cluster = await _filled(Listed(client, reader.listings))
+    cluster = _filled(client, reader.listings)
     ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver) for driver in built_in()}
     for slice_ in reader.items(RESOURCE_SLICES):
         for driver in drivers.values():
             if RESOURCE_SLICES in driver.driver.watches:
                 driver.observe(None, slice_)
-    restore(cluster, ledger, drivers)
+    state = State(cluster, ledger, drivers)
+    restore(state)
     return World(
         now,
-        cluster,
-        ledger,
-        drivers,
+        state,
         pods={_key(pod): pod for pod in reader.items(PODS)},
         nodes=reader.items(NODES),
         classes=reader.items(CLASSES),
@@ -180,48 +177,17 @@ def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterat
         yield f"{len(stones) - _SHOWN} more of {resource.kind} can't be read"
 
 
-class Listed(AroundClient):
-    """Shows what was listed before, and no change ever."""
-
-    def __init__(self, client: Client, listings: Mapping[tuple[str, str], Listing[Any]]) -> None:
-        super().__init__(client)
-        self._listings = listings
-
-    async def list(
-        self,
-        resource: Resource[T],
-        namespace: str | None = None,  # noqa: ARG002 - whoever listed chose the namespace
-        *,
-        label_selector: str = "",
-        field_selector: str = "",  # noqa: ARG002 - the caches use none
-    ) -> Listing[T]:
-        found = self._listings[resource.group, resource.plural]
-        if not label_selector:
-            return found
-        label, _, value = label_selector.partition("=")
-        chosen = tuple(item for item in found.items if item.metadata.labels.get(label) == value)
-        return Listing(chosen, found.resource_version)
-
-    def follow(
-        self,
-        call: Call,  # noqa: ARG002 - as the interface has it
-        request: Callable[[], AsyncIterator[WatchEvent[T]]],  # noqa: ARG002
-    ) -> AsyncIterator[WatchEvent[T]]:
-        return _silence()
-
-
-async def _silence() -> AsyncIterator[Any]:
-    await asyncio.Event().wait()
-    yield
-
-
-async def _filled(client: Client) -> Cluster:
-    """The controller's caches, filled once."""
+def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]]) -> Cluster:
+    """The controller's caches with what was listed, which are never run."""
     cluster = Cluster(client)
-    running = asyncio.create_task(cluster.run())
-    try:
-        await cluster.synced()
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+    for cache in cluster.caches:
+        found = listings[cache.resource.group, cache.resource.plural]
+        if cache.resource == POD_SCHEDULINGS:
+            found = replace(found, items=tuple(filter(_asks_outside, found.items)))
+        cache.replace(found)
     return cluster
+
+
+def _asks_outside(scheduling: PodScheduling) -> bool:
+    """Whether drivers outside of the controller are asked with it; the controller watches no others."""
+    return scheduling.metadata.labels.get(DRIVERS_LABEL) == STANDALONE

@@ -74,7 +74,7 @@ def _in_use(world: World, judge: Judge) -> Iterator[Remedy]:
         if claim.problem is None or claim.problem.code not in (reasons.CLAIM_IN_USE, reasons.CLAIM_FULL):
             continue
         namespace = claim.problem.topics[0][1]
-        holding = world.ledger.of_claim(namespace, claim.name)
+        holding = world.state.ledger.of_claim(namespace, claim.name)
         for pod in list(holding.pods.values())[:MOST] if holding is not None else ():
             yield Remedy("podEnds", f"claim {claim.name} is free when pod {_name(pod)} ends", (_name(pod),))
 
@@ -85,7 +85,7 @@ def _within_limit(world: World, judge: Judge, code: str) -> Iterator[Remedy]:
         return
     classes = {claim.class_name for claim in judge.pending}
     namespace = judge.namespace
-    for holding in world.ledger:
+    for holding in world.state.ledger:
         if holding.class_name in classes and holding.namespace == namespace:
             for pod in holding.pods.values():
                 text = f"pod {_name(pod)} holds {holding.units} of class {holding.class_name}: room when it ends"
@@ -182,7 +182,7 @@ def _if_others_agree(judge: Judge, node: str, said: Said) -> Iterator[str]:
 
 
 def _holds(world: World, judge: Judge, pod: PodReference) -> str:
-    held = [h for h in world.ledger.of_pod_name(pod.namespace, pod.name) if h.driver in judge.drivers]
+    held = [h for h in world.state.ledger.of_pod_name(pod.namespace, pod.name) if h.driver in judge.drivers]
     devices = [device.device for holding in held for device in holding.allocation.devices]
     others = [
         f"{holding.units} of class {holding.class_name}" for holding in held if not holding.allocation.devices
@@ -223,7 +223,7 @@ def _another_node(
 
 
 def _holds_everywhere(world: World, judge: Judge, pod: PodReference) -> bool:
-    held = world.ledger.of_pod_name(pod.namespace, pod.name)
+    held = world.state.ledger.of_pod_name(pod.namespace, pod.name)
     return any(holding.nodes is None and holding.driver in judge.drivers for holding in held)
 
 

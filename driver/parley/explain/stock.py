@@ -48,7 +48,7 @@ def _inventory(world: World) -> Inventory:
     inventory = Inventory(DeviceDriver.name)
     for slice_ in world.slices:
         inventory.publish(None, slice_)
-    for holding in world.ledger:
+    for holding in world.state.ledger:
         if holding.driver == DeviceDriver.name:
             shared = bool(holding.allocation.data.get("shared"))
             inventory.hold(holding.uid, holding.allocation.devices, shared=shared)
@@ -65,7 +65,7 @@ def _tokens(world: World, class_: ResourceClass, nodes: Collection[str]) -> Stoc
         pool = Pool.model_validate(class_.parameters or {})
     except ValidationError:
         return None
-    data = [h.allocation.data for h in world.ledger if h.driver == TokensDriver.name]
+    data = [h.allocation.data for h in world.state.ledger if h.driver == TokensDriver.name]
     used = sum(int(one["count"]) for one in data if one.get("pool") == class_.metadata.name)
     total = pool.pool * (len(nodes) if pool.scope == "Node" else 1)
     return Stock("tokens", total, max(0, total - used))

@@ -1,4 +1,5 @@
-"""What an answer of an API server means: which error a refusal is, which event a line of a watch is.
+"""What an answer of an API server means: which list a page of it is, which error a refusal, which event a line of
+a watch.
 
 Each object is decoded by itself, also where the decoder can't even tell one from the next: one that fails is a
 tombstone, and the others are as they are.
@@ -6,32 +7,62 @@ tombstone, and the others are as they are.
 Source of the codes and reasons: the Status object of the Kubernetes API (meta/v1).
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from parley.api.resources import Resource
 from parley.api.scanning import elements, members
-from parley.kube.client import (
+from parley.kube.errors import (
     AlreadyExists,
     ApiError,
     BadRequest,
     Conflict,
-    EventType,
     Expired,
     Forbidden,
     Invalid,
-    Listing,
     NotFound,
+    OutcomeUnknown,
     ServerError,
-    Tombstone,
     TooManyRequests,
     Unauthorized,
-    WatchEvent,
 )
+from parley.kube.transport import Call, EventType, RawEvent
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An object that is there and can't be decoded: which one it is, in which state, and what is wrong with it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One change. `object` is the last state for DELETED and None for BOOKMARK, and where there is a tombstone."""
+
+    type: EventType
+    object: T | None
+    resource_version: str
+    tombstone: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A consistent list, and the resourceVersion to watch from. `tombstones` stand for what can't be decoded."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    tombstones: tuple[Tombstone, ...] = ()
+
 
 _BY_CODE: dict[int, type[ApiError]] = {
     400: BadRequest,
@@ -114,17 +145,17 @@ def leaves_write_open(error: ApiError) -> bool:
     return error.status in (502, 504) or (error.status >= 500 and "etcdserver:" in error.message)
 
 
+def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
+    """What is raised where an answer does not fit the type that was asked for."""
+    return OutcomeUnknown(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
+
+
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
     """A list answer, and with what to ask for the rest of the list, "" at its end.
 
     Raises ValueError when it is none. An item that does not fit the type is a tombstone.
     """
     about, contents = _opened(content)
-    return listing(resource, contents, about.resource_version), about.continue_
-
-
-def listing(resource: Resource[T], contents: Iterable[bytes], resource_version: str) -> Listing[T]:
-    """A list of the objects in `contents`; one that does not fit the type is a tombstone."""
     items: list[T] = []
     tombstones: list[Tombstone] = []
     decode = resource.decode
@@ -133,7 +164,7 @@ def listing(resource: Resource[T], contents: Iterable[bytes], resource_version: 
             items.append(decode(item))
         except ValueError as error:
             tombstones.append(_tombstone(item, error))
-    return Listing(tuple(items), resource_version, tuple(tombstones))
+    return Listing(tuple(items), about.resource_version, tuple(tombstones)), about.continue_
 
 
 def _opened(content: bytes) -> tuple[_Metadata, Iterable[bytes]]:
@@ -165,28 +196,22 @@ def _tombstone(item: bytes, why: Exception) -> Tombstone:
     return Tombstone(told.get("namespace", ""), told["name"], told["uid"], told["resourceVersion"], str(why))
 
 
-def event_decoder(resource: Resource[T]) -> Callable[[bytes], WatchEvent[T]]:
-    """Turns a line of a watch into its event. An object that does not fit the type is a tombstone.
-
-    That raises what the server reported in an ERROR event (Expired and others), and ValueError for a line that
-    is no event of this kind.
-    """
-
-    def event(line: bytes) -> WatchEvent[T]:
-        type_, content = _unwrapped(line)
-        if type_ == "ERROR":
-            status = _status.decode(content)
-            raise refusal(status.code or 500, "Unknown", content)
-        kind = EventType(type_)
-        if kind is EventType.BOOKMARK:
-            return WatchEvent(kind, None, _version.decode(content).metadata.resource_version)
-        return change(resource, kind, content)
-
-    return event
+def raw_event(line: bytes) -> RawEvent:
+    """A line of a watch. Raises what the server reported in an ERROR event (Expired and others), and ValueError
+    for a line that is no event."""
+    type_, content = _unwrapped(line)
+    if type_ == "ERROR":
+        status = _status.decode(content)
+        raise refusal(status.code or 500, "Unknown", content)
+    return RawEvent(EventType(type_), content)
 
 
-def change(resource: Resource[T], kind: EventType, content: bytes) -> WatchEvent[T]:
-    """The event of an object that was added, modified or deleted. Raises ValueError if it has no name."""
+def event(resource: Resource[T], raw: RawEvent) -> WatchEvent[T]:
+    """The event, decoded; an object that does not fit the type is a tombstone. Raises ValueError if it has no
+    name."""
+    kind, content = raw
+    if kind is EventType.BOOKMARK:
+        return WatchEvent(kind, None, _version.decode(content).metadata.resource_version)
     try:
         return WatchEvent(kind, item := resource.decode(content), _resource_version(item))
     except ValueError as error:
@@ -212,7 +237,7 @@ def _resource_version(item: Any) -> str:
     return str(item.metadata.resource_version)
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of chunks into lines at newlines only, however long a line is.
 
     Text readers would also split at U+0085 and its like inside a value, and limit a line's length.

@@ -12,7 +12,7 @@ IndexKeys = Callable[[T], Iterable[Hashable]]
 """The keys under which an index finds an object; none leaves it out."""
 
 
-class Identity(NamedTuple):
+class ObjectState(NamedTuple):
     """Which object this is, and in which state."""
 
     key: Key
@@ -20,14 +20,14 @@ class Identity(NamedTuple):
     resource_version: str
 
 
-def identity(item: Any) -> Identity:
+def identity(item: Any) -> ObjectState:
     """Of a struct, a model or a plain dictionary with `metadata`."""
     if isinstance(item, dict):
         meta = item.get("metadata", {})
         key = (meta.get("namespace", ""), meta.get("name", ""))
-        return Identity(key, meta.get("uid", ""), meta.get("resourceVersion", ""))
+        return ObjectState(key, meta.get("uid", ""), meta.get("resourceVersion", ""))
     meta = item.metadata
-    return Identity((meta.namespace, meta.name), meta.uid, meta.resource_version)
+    return ObjectState((meta.namespace, meta.name), meta.uid, meta.resource_version)
 
 
 class _Index(Generic[T]):

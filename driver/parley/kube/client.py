@@ -1,140 +1,93 @@
-"""The one interface through which Parley talks to an API server, and the errors it raises.
+"""A client of an API server: the verbs of the API, typed, above a transport.
 
-Two implementations pass the same conformance tests: `http` (a real server) and `memory`. Reads are typed
-(`Resource.type`), writes are plain JSON so that nothing the server knows and we do not can get lost.
+Reads give objects of `Resource.type`. Writes are plain JSON, so that nothing the server knows and we do not can
+get lost. Each object is decoded by itself (`answers`): one that can't be is a tombstone among the others.
 
-    ApiError                  the server answered, and refused
-      BadRequest (400)  Unauthorized (401)  Forbidden (403)  NotFound (404)
-      AlreadyExists, Conflict (409)   Expired (410)   Invalid (422)
-      TooManyRequests (429)   ServerError (500 and above)
-    OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
+A client is itself a transport, so clients nest: one around another sees each request as a `Call` on its way.
+
+    class SlowBindings(Client):
+        async def request(self, call: Call) -> bytes:
+            if call.subresource == "binding":
+                await asyncio.sleep(3)
+            return await super().request(call)
+
+    client = SlowBindings(HttpClient.from_kubeconfig())
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from parley.api.resources import Resource
+from parley.kube import answers
+from parley.kube.answers import Listing, Tombstone, WatchEvent
+from parley.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from parley.kube.transport import APPLY_PATCH, MERGE_PATCH, Call, EventType, RawEvent, Transport
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "Body",
+    "Call",
+    "Client",
+    "Conflict",
+    "EventType",
+    "Expired",
+    "Forbidden",
+    "Invalid",
+    "Listing",
+    "NotFound",
+    "OutcomeUnknown",
+    "RawEvent",
+    "ServerError",
+    "Tombstone",
+    "TooManyRequests",
+    "Unauthorized",
+    "WatchEvent",
+]
 
 T = TypeVar("T")
 Body = Mapping[str, Any]
 
-
-class ApiError(Exception):
-    """Raised when the API server refused a request.
-
-    `status` is the HTTP code, `reason` the API's own word ("NotFound"), `message` the server's sentence,
-    `retry_after` the seconds that the server asked to wait, if it did.
-    """
-
-    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.retry_after = retry_after
+PAGE = 500
+"""Objects of a list that come in one answer; all pages together are as consistent as one."""
 
 
-class BadRequest(ApiError):
-    """Raised when the request itself is malformed (400)."""
-
-
-class Unauthorized(ApiError):
-    """Raised when the server does not know who is asking (401)."""
-
-
-class Forbidden(ApiError):
-    """Raised when the account lacks the permission, or an admission policy refused (403)."""
-
-
-class NotFound(ApiError):
-    """Raised when the object or its kind does not exist (404)."""
-
-
-class AlreadyExists(ApiError):
-    """Raised when an object of that name is there already (409, reason AlreadyExists)."""
-
-
-class Conflict(ApiError):
-    """Raised when the object changed since the resourceVersion or UID that was sent, or another field
-    manager owns a field (409)."""
-
-
-class Expired(ApiError):
-    """Raised when a watch or list continues from a resourceVersion that the server no longer has (410)."""
-
-
-class Invalid(ApiError):
-    """Raised when the object does not pass validation (422); the message names the field."""
-
-
-class TooManyRequests(ApiError):
-    """Raised when the server asks to slow down (429)."""
-
-
-class ServerError(ApiError):
-    """Raised when the server failed (500 and above)."""
-
-
-class OutcomeUnknown(Exception):
-    """Raised when no answer came (connection lost, time-out): the write may have happened or may yet happen."""
-
-
-class EventType(Enum):
-    """What a watch reports."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """An object that is there and can't be decoded: which one it is, in which state, and what is wrong with it."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
-    """One change. `object` is the last state for DELETED and None for BOOKMARK, and where there is a tombstone."""
-
-    type: EventType
-    object: T | None
-    resource_version: str
-    tombstone: Tombstone | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
-    """A consistent list, and the resourceVersion to watch from. `tombstones` stand for what can't be decoded."""
-
-    items: tuple[T, ...]
-    resource_version: str
-    tombstones: tuple[Tombstone, ...] = ()
-
-
-class PatchType(Enum):
-    """The media type of a patch."""
-
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
-
-
-class Client(Protocol):
+class Client:
     """An API server. Every method raises ApiError or OutcomeUnknown; none retries by itself."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def request(self, call: Call) -> bytes:
+        """Send any request; what the typed verbs below go through, watches apart."""
+        return await self._transport.request(call)
+
+    def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        """The events of any watch; what `watch` goes through."""
+        return self._transport.stream(call)
+
+    async def close(self) -> None:
+        """Release connections. Idempotent."""
+        await self._transport.close()
 
     async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """The object as the server has it now."""
-        ...
+        return await self._object(resource, Call("get", resource, namespace, name))
 
     async def list(
         self,
@@ -144,10 +97,29 @@ class Client(Protocol):
         label_selector: str = "",
         field_selector: str = "",
     ) -> Listing[T]:
-        """All objects of that kind, of one namespace or of all."""
-        ...
+        """All objects of that kind, of one namespace or of all.
 
-    def watch(
+        In pages, so that a long list is never in memory as a whole before it is decoded.
+        """
+        items: list[T] = []
+        tombstones: list[Tombstone] = []
+        rest = ""
+        while True:
+            query = _given(
+                labelSelector=label_selector, fieldSelector=field_selector, limit=str(PAGE), **{"continue": rest}
+            )
+            call = Call("list", resource, namespace, query=query)
+            content = await self.request(call)
+            try:
+                page, rest = answers.page(resource, content)
+            except ValueError as error:
+                raise answers.unreadable(call, error) from error
+            items += page.items
+            tombstones += page.tombstones
+            if not rest:
+                return Listing(tuple(items), page.resource_version, tuple(tombstones))
+
+    async def watch(
         self,
         resource: Resource[T],
         namespace: str | None = None,
@@ -155,13 +127,23 @@ class Client(Protocol):
         resource_version: str,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> AsyncIterator[WatchEvent[T]]:
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after `resource_version`, with bookmarks, until the server ends the stream.
 
         Raises Expired when that version is too old. An object that starts or ceases to match the selectors
         is reported as ADDED or DELETED.
         """
-        ...
+        query = _given(
+            resourceVersion=resource_version, labelSelector=label_selector, fieldSelector=field_selector
+        )
+        call = Call("watch", resource, namespace, query=query)
+        async with aclosing(self.stream(call)) as events:
+            async for raw in events:
+                try:
+                    event = answers.event(resource, raw)
+                except ValueError as error:
+                    raise answers.unreadable(call, error) from error
+                yield event
 
     async def create(
         self,
@@ -172,27 +154,46 @@ class Client(Protocol):
         field_manager: str = "",
     ) -> T:
         """Create the object; `metadata.generateName` is honoured. Status is dropped where it is a subresource."""
-        ...
+        query = _given(fieldManager=field_manager)
+        call = Call("create", resource, namespace, _name(body), query=query, body=_with_kind(resource, body))
+        return await self._object(resource, call)
 
     async def patch(
         self,
         resource: Resource[T],
         name: str,
-        body: Body | Sequence[Any],
+        body: Body,
         namespace: str | None = None,
         *,
-        patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
         field_manager: str = "",
+    ) -> T:
+        """Change the object by a merge patch. A `metadata.resourceVersion` in it is a precondition (Conflict).
+
+        A `metadata.uid` that differs is refused as Invalid ("field is immutable"); in the status of a custom
+        resource it is ignored.
+        """
+        query = _given(fieldManager=field_manager)
+        call = Call("patch", resource, namespace, name, subresource, query, body, MERGE_PATCH)
+        return await self._object(resource, call)
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        namespace: str | None = None,
+        *,
+        field_manager: str,
+        subresource: str = "",
         force: bool = False,
     ) -> T:
-        """Change the object. A `metadata.resourceVersion` in the body is a precondition (Conflict); APPLY creates
-        the object if it is missing; `force` takes over fields of other managers.
-
-        A `metadata.uid` that differs is refused as Invalid ("field is immutable"), and in the status of a custom
-        resource it is ignored: there a JSON patch with a `test` of /metadata/uid (Invalid) protects what was
-        made anew under the same name."""
-        ...
+        """Server-side apply: the object gets what the body holds, and loses what this manager applied before and
+        nobody else has. Creates it if it is missing; `force` takes over fields of other managers."""
+        query = _given(fieldManager=field_manager, force="true" if force else "")
+        sent = _with_kind(resource, body)
+        call = Call("patch", resource, namespace, name, subresource, query, sent, APPLY_PATCH)
+        return await self._object(resource, call)
 
     async def delete(
         self,
@@ -205,7 +206,12 @@ class Client(Protocol):
         grace_period_seconds: int | None = None,
     ) -> None:
         """Delete the object, or mark it if it has finalizers. `uid` and `resource_version` are preconditions."""
-        ...
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        if required := _given(uid=uid, resourceVersion=resource_version):
+            options["preconditions"] = required
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        await self.request(Call("delete", resource, namespace, name, body=options))
 
     async def create_subresource(
         self,
@@ -216,8 +222,29 @@ class Client(Protocol):
         namespace: str | None = None,
     ) -> dict[str, Any]:
         """POST to a subresource, such as a pod's `binding` or `eviction`, or a service account's `token`."""
-        ...
+        call = Call("create", resource, namespace, name, subresource, body=body)
+        return await self._object(resource.untyped(), call)
 
-    async def close(self) -> None:
-        """Release connections. Idempotent."""
-        ...
+    async def _object(self, resource: Resource[T], call: Call) -> T:
+        """The answer's one object."""
+        content = await self.request(call)
+        try:
+            return resource.decode(content)
+        except ValueError as error:
+            raise answers.unreadable(call, error) from error
+
+
+def _given(**parameters: str) -> dict[str, str]:
+    """Those that are not empty."""
+    return {name: value for name, value in parameters.items() if value}
+
+
+def _name(body: Body) -> str:
+    """What a created object is to be called; its `generateName` if the server is to complete it."""
+    metadata = body.get("metadata", {})
+    return str(metadata.get("name") or metadata.get("generateName", ""))
+
+
+def _with_kind(resource: Resource[Any], body: Body) -> dict[str, Any]:
+    """The body with what the server wants to be told although the path says it."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

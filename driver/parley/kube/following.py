@@ -21,7 +21,7 @@ from parley.api.builtin import Lease
 from parley.api.resources import LEASES
 from parley.kube.client import Client
 from parley.kube.lease import LeaseElector, LeaseLost
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +39,8 @@ class Following:
         self._host = host
         self._holder = ""
         self._changed = asyncio.Event()
-        by_name = f"metadata.name={name}"
-        self._leases = Reflector(client, LEASES, namespace, field_selector=by_name, on_change=self._note)
+        one = Selection(namespace, field_selector=f"metadata.name={name}")
+        self._leases = Reflector(client, LEASES, one, on_change=self._note)
 
     async def run(self, elector: LeaseElector, lead: Callable[[], Awaitable[None]]) -> None:
         """As `LeaseElector.run`, but a candidate and a leader only as long as the followed Lease allows.

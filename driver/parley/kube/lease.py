@@ -69,12 +69,20 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseClock:
+    """What an elector goes by: `wall` is written into the object, `monotonic` counted on, and `jitter` (0 up to 1)
+    keeps candidates from looking at the same moment."""
+
+    wall: Clock = utc
+    monotonic: Callable[[], float] = boottime
+    jitter: Callable[[], float] = random.random
+
+
 class LeaseElector:
     """Takes part in the election for the Lease `namespace`/`name`.
 
     `identity` must be new for every process: whoever finds its own in the object thinks it holds it.
-    `clock` gives what is written into the object, `monotonic` what is counted on, `jitter` (0 up to 1) keeps
-    candidates from looking at the same moment.
     """
 
     def __init__(
@@ -84,18 +92,13 @@ class LeaseElector:
         name: str,
         identity: str,
         times: LeaseTimes | None = None,
-        *,
-        clock: Clock = utc,
-        monotonic: Callable[[], float] = boottime,
-        jitter: Callable[[], float] = random.random,
+        clock: LeaseClock = LeaseClock(),
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
         self._identity = identity
         self._clock = clock
-        self._monotonic = monotonic
-        self._jitter = jitter
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._renewed_at: float | None = None
@@ -137,7 +140,7 @@ class LeaseElector:
             if await self._attempt():
                 log.info("lease acquired", lease=self._label, identity=self._identity)
                 return
-            await asyncio.sleep(self.times.retry_seconds * (1 + 0.2 * self._jitter()))
+            await asyncio.sleep(self.times.retry_seconds * (1 + 0.2 * self._clock.jitter()))
 
     async def _renew_while(self, leading: asyncio.Future[None]) -> None:
         while True:
@@ -168,7 +171,7 @@ class LeaseElector:
             if self._renewed_at is not None:
                 self._renewed_at = None  # another one holds it: at once, whatever the clock says
                 return False
-            if self._monotonic() < self._seen_at + self._duration():
+            if self._clock.monotonic() < self._seen_at + self._duration():
                 return False
         return await self._write(holder)
 
@@ -181,11 +184,11 @@ class LeaseElector:
             return
         # A changed label, say, is no renewal; but the version to write against is always the latest.
         if self._seen is None or self._seen.spec != lease.spec:
-            self._seen_at = self._monotonic()
+            self._seen_at = self._clock.monotonic()
         self._seen = lease
 
     async def _write(self, holder: str) -> bool:
-        sent = self._monotonic()
+        sent = self._clock.monotonic()
         spec = self._spec(holder)
         seen, self._seen = self._seen, None  # unknown until the answer is there
         try:
@@ -197,13 +200,13 @@ class LeaseElector:
                 self._seen = await self._client.patch(LEASES, self._name, body, self._namespace)
         except (AlreadyExists, Conflict):
             return False  # somebody else wrote: look again
-        self._seen_at = self._monotonic()
+        self._seen_at = self._clock.monotonic()
         self._renewed_at = sent
         self._told = False
         return True
 
     def _spec(self, holder: str) -> dict[str, Any]:
-        now = rfc3339_micro(self._clock())
+        now = rfc3339_micro(self._clock.wall())
         spec: dict[str, Any] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": max(1, round(self.times.lease_seconds)),
@@ -216,12 +219,12 @@ class LeaseElector:
 
     def write_lost(self) -> None:
         """A write was sent and not answered: it may happen as long as a write may take."""
-        self._settled_at = self._monotonic() + self.times.write_seconds
+        self._settled_at = self._clock.monotonic() + self.times.write_seconds
 
     async def _release(self) -> None:
         """Let others lead at once, unless a write of ours may still happen. Only a lease that surely is ours is
         touched."""
-        if (unsettled := self._settled_at - self._monotonic()) > 0:
+        if (unsettled := self._settled_at - self._clock.monotonic()) > 0:
             await asyncio.sleep(unsettled)
         if not self.held():
             return
@@ -245,7 +248,7 @@ class LeaseElector:
         """Seconds for which the lease may still be relied on without renewal; 0 and less when not."""
         if self._renewed_at is None:
             return 0
-        return self._renewed_at + self.times.renew_deadline - self._monotonic()
+        return self._renewed_at + self.times.renew_deadline - self._clock.monotonic()
 
     def _duration(self) -> float:
         """How long the present holder has without renewal: the longer of its and our settings."""
@@ -258,7 +261,7 @@ class LeaseElector:
 
     def _why_not(self) -> str:
         if self._renewed_at is not None:
-            since = self._monotonic() - self._renewed_at
+            since = self._clock.monotonic() - self._renewed_at
             limit = self.times.renew_deadline
             return (
                 f"lease {self._label}: {self._identity} did not renew it for {since:.1f} s of at most {limit:g} s"

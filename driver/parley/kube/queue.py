@@ -35,6 +35,13 @@ class QueueStatistics:
     failing: int
 
 
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """What a handler returns to have its key again: after so many seconds, or, without them, with back-off."""
+
+    after: float | None = None
+
+
 SHORTEST_DELAY = 0.001
 """Seconds."""
 
@@ -42,21 +49,18 @@ SHORTEST_DELAY = 0.001
 class WorkQueue(Generic[K]):
     """Keys waiting for a worker, without duplicates, in the order in which they were first added.
 
-    `retries` is the delay of a key after failures in a row; `retries_per_second`, if given, spreads the
-    retries of all keys together. `fields` tells what a key stands for in a log entry: {"pod": "team/a"}.
+    `retries` is the delay of a key after failures in a row. `fields` tells what a key stands for in a
+    log entry: {"pod": "team/a"}.
     """
 
     def __init__(
         self,
         retries: Backoff = RETRIES,
-        retries_per_second: float | None = None,
         *,
         fields: Callable[[K], Mapping[str, object]] = lambda key: {"key": key},
     ) -> None:
         self.fields = fields
         self._retries = retries
-        self._spacing = 1 / retries_per_second if retries_per_second else 0.0
-        self._next_slot = 0.0
         self._ready: asyncio.Queue[K] = asyncio.Queue()
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
@@ -95,7 +99,7 @@ class WorkQueue(Generic[K]):
         """Add the key after a delay that doubles with each retry until `forget`."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         self.retried += 1
-        self.add_after(key, self._retries.delay(failures) + self._wait_for_slot())
+        self.add_after(key, self._retries.delay(failures))
 
     def forget(self, key: K) -> None:
         """The key succeeded, or is gone: its next retry starts with the shortest delay."""
@@ -126,19 +130,12 @@ class WorkQueue(Generic[K]):
         self._delayed.pop(key, None)
         self.add(key)
 
-    def _wait_for_slot(self) -> float:
-        if not self._spacing:
-            return 0.0
-        now = asyncio.get_running_loop().time()
-        slot = max(now, self._next_slot)
-        self._next_slot = slot + self._spacing
-        return slot - now
 
-
-async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]], count: int) -> None:
+async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
     """Let `count` workers call the handler for each key, until cancelled.
 
-    A handler that raises is logged and its key retried; one that returns without having called `retry` itself
+    A handler that raises is logged and its key retried; otherwise it returns when it wants the key again, None if
+    only a change is to bring it. One that returns without having called `retry` itself
     has its key forgotten. A lost lease is told by the elector, once for all keys. What is no Exception (a
     cancellation, an interrupt) ends all workers.
     """
@@ -147,12 +144,12 @@ async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None
             workers.create_task(_work(queue, handler))
 
 
-async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) -> None:
+async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]]) -> None:
     while True:
         key = await queue.get()
         before = queue.failures(key)
         try:
-            await handler(key)
+            requeue = await handler(key)
         except LeaseLost:
             queue.retry(key)  # the elector has told so, and is about to end the work
         except Exception as error:
@@ -162,8 +159,12 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[None]]) ->
             named = {**queue.fields(key), "failures": queue.failures(key)}
             log.warning("work failed", **named, error=str(error), exc_info=ours)
         else:
-            if queue.failures(key) == before:
+            if requeue is not None and requeue.after is None:
+                queue.retry(key)
+            elif queue.failures(key) == before:
                 queue.forget(key)
+            if requeue is not None and requeue.after is not None:
+                queue.add_after(key, requeue.after)
         finally:
             queue.done(key)
         # A handler that was answered from memory never waits; without this it would keep others from running.

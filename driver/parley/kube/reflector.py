@@ -18,16 +18,17 @@ It decides nothing about the objects; what a change means is left to `on_change`
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, ValuesView
-from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, ValuesView
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import structlog
 
 from parley.api.resources import Resource
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Cache, IndexKeys, Key, identity
-from parley.kube.client import ApiError, Client, EventType, Expired, OutcomeUnknown, Tombstone, WatchEvent
+from parley.kube.client import ApiError, Client, EventType, Expired, Listing, OutcomeUnknown, Tombstone, WatchEvent
 from parley.kube.upkeep import Outage, Upkeep
 
 T = TypeVar("T")
@@ -45,8 +46,25 @@ SHORT_LIVED = 1.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind: those of one namespace or of all, with these labels and fields."""
+
+    namespace: str | None = None
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def selectors(self) -> dict[str, str]:
+        """As a client's `list` and `watch` take them."""
+        return {"label_selector": self.label_selector, "field_selector": self.field_selector}
+
+
+EVERYTHING = Selection()
+
+
 class Reflector(Generic[T]):
-    """The objects of a kind that match the selectors, as of a moment ago.
+    """The selected objects of a kind, as of a moment ago.
 
     `synced` is set once the first list is in and reported. `transform` is applied to each object when it is
     decoded (to drop what nobody reads); it must leave name, namespace, UID and resourceVersion alone.
@@ -56,10 +74,8 @@ class Reflector(Generic[T]):
         self,
         client: Client,
         resource: Resource[T],
-        namespace: str | None = None,
+        selection: Selection = EVERYTHING,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
         on_change: OnChange[T] | None = None,
         on_tombstone: OnTombstone | None = None,
         transform: Callable[[T], T] | None = None,
@@ -67,8 +83,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self.resource = resource
-        self._namespace = namespace
-        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._selection = selection
         self._on_change = on_change
         self._on_tombstone = on_tombstone
         self._read = resource.read_through(transform) if transform else resource
@@ -150,7 +165,7 @@ class Reflector(Generic[T]):
             "watching interrupted",
             kind=self.resource.kind,
             group=self.resource.group,
-            namespace=self._namespace,
+            namespace=self._selection.namespace,
             failures=self._failures,
             pause=round(pause, 3),
             error=str(error),
@@ -158,7 +173,15 @@ class Reflector(Generic[T]):
         return pause
 
     async def _list(self) -> str:
-        listing = await self._client.list(self._read, self._namespace, **self._selectors)
+        chosen = self._selection
+        listing = await self._client.list(self._read, chosen.namespace, **chosen.selectors)
+        self.replace(listing)
+        self._upkeep.works()
+        self._version = listing.resource_version
+        return listing.resource_version
+
+    def replace(self, listing: Listing[T]) -> None:
+        """Have what was listed in the copy, and report how it differs from what was there."""
         buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
         present = {identity(item).key for item in listing.items} | buried
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
@@ -170,14 +193,13 @@ class Reflector(Generic[T]):
             self._put(item)
         for stone in listing.tombstones:
             self._bury(stone)
-        self._upkeep.works()
-        self._version = listing.resource_version
         self.synced.set()
-        return listing.resource_version
 
     async def _watch(self, version: str) -> None:
-        stream = self._client.watch(self._read, self._namespace, resource_version=version, **self._selectors)
-        async with _closing(stream):
+        stream = self._client.watch(
+            self._read, self._selection.namespace, resource_version=version, **self._selection.selectors
+        )
+        async with aclosing(stream):  # also when `on_change` raises, not whenever the garbage collector comes by
             async for event in stream:
                 self._apply(event)
 
@@ -243,14 +265,3 @@ class Reflector(Generic[T]):
     def _report(self, old: T | None, new: T | None) -> None:
         if self._on_change is not None:
             self._on_change(old, new)
-
-
-@asynccontextmanager
-async def _closing(stream: AsyncIterator[Any]) -> AsyncIterator[None]:
-    """Ends the stream when `on_change` raises, rather than whenever the garbage collector comes by."""
-    try:
-        yield
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()

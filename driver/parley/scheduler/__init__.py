@@ -1,5 +1,8 @@
-"""The doors to the scheduler, and what they share about a pod.
+"""From a pod with claims to a bound pod: the reconciler, its two doors, and what they share.
 
-`pods` and `attempts` are what is remembered of it, `candidates` the nodes in question, `questions` what drivers
-are asked, `talks` the same for drivers outside, `placing` what follows from a decision, `telling` what users hear.
+`reconciler` takes a pod's key from the queue and hands the pod to a door: `native` for any scheduler, `extender`
+for one that asks Parley about its candidates. `pods` keeps each pod's `attempts` and the waiting lines,
+`candidates` finds the eligible nodes, `negotiator` decides, `standalone` negotiates with drivers in processes of
+their own, `placement` puts decisions into effect, `reporting` tells users, `result` says what is next. `changes`
+turns the informers' events into keys, `wiring` puts everything together, `controller` runs it.
 """

@@ -1,5 +1,5 @@
-"""What the door remembers of a pod between two looks at it. Lost with the process, at no harm: the next leader
-finds out again which nodes the scheduler refuses."""
+"""What is remembered of an unbound pod between two reconciliations. Lost with the process, at no harm: the next
+leader finds out again which nodes the scheduler refuses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from parley.control.podscheduling import Asked
 from parley.negotiation.rounds import Outcome
 
 if TYPE_CHECKING:
-    from parley.scheduler.talks import Talk
+    from parley.scheduler.standalone import StandaloneSession
 
 FIRST_BLOCK = 0.1
 FIRST_PAUSE = 5.0
@@ -23,8 +23,8 @@ class Attempt:
     `arrived` is its place among all pods, by the first look at each. `refused` are nodes that the scheduler
     refused or that a driver declined lately; `excluded` those where a driver said that it will never do, with its
     words; `left` those that the pod had to leave, to be avoided.
-    `offered` are the nodes that the scheduler may choose from now. `asked` are the claims for drivers outside,
-    `talk` how it stands with them, `stand_ins` when claims were last made for them, by name. `rounds` is the
+    `offered` are the nodes that the scheduler may choose from now. `asked` are the claims for standalone drivers,
+    `session` how it stands with them, `stand_ins` when claims were last made for them, by name. `rounds` is the
     number of the last question, `resumed` whether an earlier leader's selection was looked for. `retry_at` and
     `blocked_until` are on the event loop's clock.
     """
@@ -33,7 +33,7 @@ class Attempt:
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[Asked, ...] = ()
-    talk: "Talk | None" = None
+    session: "StandaloneSession | None" = None
     stand_ins: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     resumed: bool = False
@@ -79,5 +79,5 @@ class Attempt:
         """The pause is over, or something changed that the scheduler may judge differently."""
         self.refused.clear()
         self.retry_at = 0.0
-        if self.talk is not None and not self.talk.selected and self.talk.negotiation.over:
-            self.talk = None
+        if self.session is not None and not self.session.selected and self.session.negotiation.over:
+            self.session = None

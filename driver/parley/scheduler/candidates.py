@@ -1,50 +1,51 @@
-"""The nodes that come into question for one pod, in an order that spreads pods over nodes.
+"""The nodes that are eligible for one pod, in an order that spreads pods over nodes.
 
 `CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
 has said that they pass the real ones.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Hashable, Sequence, Set
 
-from parley.api.builtin import Node, NodeSelector, Pod
+from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
 from parley.control.cluster import Cluster
+from parley.control.eligible import EligibleNodes, suitable_nodes
 from parley.control.podclaims import PodClaim
-from parley.control.suitable import spread, suitable_nodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 
-class CandidateNodes:
-    """Iterates over the fitting nodes, starting at a place of the pod's own, and keeps why others do not fit.
+class CandidateNodes(EligibleNodes):
+    """The nodes that are eligible for the pod.
 
-    `only` limits the nodes to where the pod's other claims are; None means no limit.
+    `only` limits them to where the pod's other claims are; None means no limit.
     """
 
     def __init__(
         self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, pod.metadata.uid)
         self._pod = pod
         self._needs = needs_of(pod)
-        self._uid = pod.metadata.uid
         self._classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
-        self.misfits: dict[str, str] = {}
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for pods that have the same nodes to choose from."""
+        needs = self._needs
+        return (
+            needs.requests,
+            needs.node_selector,
+            repr(needs.affinity),
+            repr(needs.tolerations),
+            needs.node_name,
+            self.only,
+        )
 
     def anew(self) -> "CandidateNodes":
         """By the model, as if no node had been looked at yet."""
         return CandidateNodes(self._cluster, self._pod, self._classes, self.only)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in spread(self._names(), self._uid) if self.fits(name))
-
-    def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
-        """The fitting nodes that match each of the selectors, in the same order."""
-        for name in self:
-            node = self._cluster.node(name)
-            if node is not None and all(matches(selector, node) for selector in selectors):
-                yield name
 
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
@@ -52,16 +53,11 @@ class CandidateNodes:
         return sorted(self.only) if self.only is not None else self._cluster.node_names()
 
     def fits(self, node: str) -> bool:
-        """Whether the node comes into question; remembers why not."""
         if self._needs.node_name not in ("", node):
-            return False
-        if reason := self.misfit(node):
-            self.misfits[node] = reason
-            return False
-        return True
+            return False  # a driver's proposal; that the pod is bound elsewhere explains nothing
+        return super().fits(node)
 
     def misfit(self, name: str) -> str:
-        """Why the node does not come into question; "" if it does."""
         if self._needs.node_name not in ("", name):
             return f"the pod is bound to node {self._needs.node_name}"
         node = self._cluster.node(name)
@@ -87,7 +83,7 @@ class CandidateNodes:
 
 
 class ProposedNodes(CandidateNodes):
-    """Iterates over those of a scheduler's candidates that come into question, in the same way."""
+    """Those of a scheduler's candidates that are eligible for the pod."""
 
     def __init__(
         self,

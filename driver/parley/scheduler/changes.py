@@ -3,26 +3,26 @@
 Changes are heard from the moment when everything is restored; what the caches had before is looked at once.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.cluster import Cluster, Key, done, over, reference
+from parley.control.cluster import Key, done, reference
 from parley.control.giving_back import GivingBack
-from parley.control.immediate import Immediate
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.mirror import is_mirror, owner_pod
-from parley.control.podclaims import NODES, ROOM, Topic
+from parley.control.podclaims import NODES
 from parley.control.podscheduling import Publisher
 from parley.control.receipts import is_record, released
 from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.state import State
+from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
-from parley.scheduler.doors import Doors
+from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
-from parley.sdk.embedded import EmbeddedDriver
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
@@ -50,21 +50,20 @@ class Changes:
     def __init__(
         self,
         queues: Queues,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
-        doors: Doors,
-        immediate: Immediate,
+        state: State,
+        wakeups: Wakeups,
+        reconciler: Reconciler,
         giving_back: GivingBack,
         releases: Releases,
         publisher: Publisher,
     ) -> None:
         self._queues = queues
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
-        self._doors = doors
-        self._immediate = immediate
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
+        self._wakeups = wakeups
+        self._reconciler = reconciler
         self._giving_back = giving_back
         self._releases = releases
         self._publisher = publisher
@@ -79,41 +78,21 @@ class Changes:
         if pod.spec.resource_claims:
             self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
 
-    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: look again at the pods and immediate claims
-        that it may help."""
-        self._doors.native.wake(topic, nodes)
-        self._immediate.wake(topic, nodes)
-
-    def left(self, holding: Holding) -> None:
-        """A pod has left it: what it held is free, or waits for a receipt. Whoever waits for it looks again."""
-        if not holding.releasing:
-            driver = self._drivers.get(holding.driver)
-            local = driver is not None and driver.node_local
-            self.wake(("driver", holding.driver), _places(holding) if local else None)
-        if holding.named:
-            self.wake(("claim", holding.namespace, holding.claim))
-            self._queues.claims.add((holding.namespace, holding.claim))
-
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
-            self._doors.native.unconfirmed.discard(new.metadata.uid)
+            self._reconciler.pod_seen(new)
             if old is None or self._concerns_us(old, new):
                 self.enqueue(new)
-            if self._doors.extender is not None:
-                self._doors.extender.seen(new)
-            if over(new):
-                self._doors.native.pod_ended(new.metadata.uid)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             ended = done(old) or not old.spec.node_name
-            self._doors.native.pod_gone(reference(old), running_on="" if ended else old.spec.node_name)
+            self._reconciler.pod_gone(reference(old), running_on="" if ended else old.spec.node_name)
             self.enqueue(old)
         if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
-            self._doors.native.wake(NODES, (old.spec.node_name,))
+            self._reconciler.pod_left(old.spec.node_name)
 
     def room_made(self, node: str) -> None:
         """A pod does not count for the node any more."""
-        self._doors.native.wake(ROOM, (node,))
+        self._reconciler.room_made(node)
 
     def _concerns_us(self, old: Pod, new: Pod) -> bool:
         """Whether anything changed that a decision depends on; conditions do not count, nor a name in the status
@@ -133,7 +112,7 @@ class Changes:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and not _differs(old, new):
             return
-        self.wake(NODES, [node.metadata.name for node in (old, new) if node is not None])
+        self._wakeups.wake(NODES, [node.metadata.name for node in (old, new) if node is not None])
         if old is not None and out_of_service(new):
             for holding in self._ledger:
                 if old.metadata.name in holding.owed:
@@ -143,7 +122,7 @@ class Changes:
         """A node plugin may have come or gone."""
         if old is None or new is None:
             nodes = [slice_.spec.node_name for slice_ in (old, new) if slice_ is not None]
-            self.wake(NODES, nodes if all(nodes) else None)
+            self._wakeups.wake(NODES, nodes if all(nodes) else None)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         claim = new or old
@@ -153,7 +132,7 @@ class Changes:
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._queues.claims.add(key)
-            self.wake(("claim", *key))
+            self._wakeups.wake(("claim", *key))
         elif (owner := owner_pod(claim)) is not None:
             self._queues.pods.add((owner.namespace, owner.name))
         else:
@@ -170,7 +149,7 @@ class Changes:
         if claim is not None and is_stand_in(claim):
             for owner in claim.metadata.owner_references:
                 self._queues.pods.add((claim.metadata.namespace, owner.name))
-        self.wake(("claim", *key))
+        self._wakeups.wake(("claim", *key))
 
     def _foreign_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if new is not None and count_foreign(self._drivers, new):
@@ -179,20 +158,20 @@ class Changes:
         for name in {result.driver for result in gone.devices.results} if gone else ():
             if old is not None and name in self._drivers:
                 self._drivers[name].forget(old.metadata.uid)
-                self.wake(("driver", name))
+                self._wakeups.wake(("driver", name))
 
     def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None:
         if (mirror := new or old) is not None:
             key = (mirror.metadata.namespace, mirror.metadata.name)
             self._queues.templates.add(key)
-            self.wake(("template", *key))
+            self._wakeups.wake(("template", *key))
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if (class_ := new or old) is None:
             return
         if old is None:
-            count_again(self._cluster, self._ledger, self._drivers, class_.metadata.name)
-        self.wake(("class", class_.metadata.name))
+            count_again(self._state, class_.metadata.name)
+        self._wakeups.wake(("class", class_.metadata.name))
         for claim in self._cluster.claims():
             if claim.spec.resource_class_name == class_.metadata.name:
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
@@ -204,7 +183,7 @@ class Changes:
                 self._releases.gone(old)
             self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
-                adopt_record(self._cluster, self._ledger, self._drivers, new)
+                adopt_record(self._state, new)
             self._queues.claims.add(key)
             if is_record(claim):
                 self._queues.claims.add((claim.metadata.namespace, released(claim)))
@@ -223,13 +202,7 @@ class Changes:
         if (template := new or old) is not None:
             key = (template.metadata.namespace, template.metadata.name)
             self._queues.templates.add(key)
-            self.wake(("template", *key))
-
-
-def _places(holding: Holding) -> set[str]:
-    """The nodes on which a driver that deals with each by itself allocated it."""
-    pools = {device.pool for device in holding.allocation.devices}
-    return {holding.node, *pools, *(holding.nodes or ())}
+            self._wakeups.wake(("template", *key))
 
 
 def _differs(old: Node, new: Node) -> bool:

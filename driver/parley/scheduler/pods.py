@@ -1,4 +1,4 @@
-"""What the parts of the door share about pods: how far each is, who waits for what, when to look again."""
+"""What both doors keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -8,11 +8,12 @@ from itertools import count
 from parley.api.builtin import Pod
 from parley.control.cluster import Cluster, Key, reference
 from parley.control.podclaims import NODES, Topic
-from parley.kube.queue import WorkQueue
+from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
 from parley.scheduler.attempts import Attempt
+from parley.scheduler.reporting import PodReporter
+from parley.scheduler.result import Result, Wait
 from parley.scheduler.revisions import Revisions
-from parley.scheduler.telling import Telling
 from parley.sdk import PodReference
 
 
@@ -24,16 +25,16 @@ class KeptOut:
 
 
 class Pods:
-    """Attempts, waiting lines and the queue. `again` looks at a pod after some seconds."""
+    """Attempts, waiting lines, and the work queue of the pods."""
 
-    def __init__(self, cluster: Cluster, telling: Telling, queue: WorkQueue[Key]) -> None:
+    def __init__(self, cluster: Cluster, reporter: PodReporter, queue: WorkQueue[Key]) -> None:
         self._cluster = cluster
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
         self._revisions = Revisions()
         self._arrivals = count()
-        self.telling = telling
+        self.reporter = reporter
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -57,7 +58,7 @@ class Pods:
         """Forget what was remembered of the pod."""
         self._attempts.pop(pod, None)
         self.leave_line((pod.namespace, pod.name))
-        self.telling.gone(pod)
+        self.reporter.gone(pod)
 
     def never_there(self, pod: PodReference) -> None:
         """Forget what was remembered of a pod that the cache does not have. Another one may have its name."""
@@ -67,19 +68,11 @@ class Pods:
             self._attempts.pop(pod, None)
 
     def look_again(self, key: Key) -> None:
-        """At once."""
+        """Reconcile the pod once more, at once."""
         self._queue.add(key)
 
-    def retry(self, key: Key) -> None:
-        """After a growing delay."""
-        self._queue.retry(key)
-
-    def again(self, key: Key, seconds: float) -> None:
-        """After so many seconds."""
-        self._queue.add_after(key, seconds)
-
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: look again at the pods that it may help.
+        """A topic changed, on these nodes alone if they are given: requeue the pods that it may help.
 
         The others are looked at later: what they are told about the nodes may be otherwise now.
         """
@@ -142,32 +135,24 @@ class Pods:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
 
-    async def wait(
-        self,
-        key: Key,
-        pod: Pod,
-        code: str,
-        message: str,
-        line: Hashable,
-        topics: Sequence[Topic],
-        helps: Helps | None = None,
-    ) -> None:
-        """The pod waits in the line until one of the topics changes, and its user is told why."""
-        self.line_up(key, line, topics, helps)
-        await self.telling.waits(pod, self.attempt(pod), code, message)
+    async def arrange(self, key: Key, pod: Pod, result: Result) -> Requeue | None:
+        """Puts a pod that waits into its line and tells its user why; returns when its key is wanted again."""
+        if not isinstance(result, Wait):
+            return result
+        if result.stay:
+            self.stay(key, result.line, result.topics, result.helps)
+        else:
+            self.line_up(key, result.line, result.topics, result.helps)
+        if result.problem is not None:
+            await self.reporter.waits(pod, self.attempt(pod), result.problem.code, result.problem.message)
+        return Requeue(result.after) if result.after is not None else None
 
-    def block(self, key: Key, pod: Pod) -> None:
-        """Something was refused: the pod is left alone for a growing while, whatever wakes it."""
-        self._queue.add_after(key, self.attempt(pod).block(now()))
-
-    def blocked(self, key: Key, pod: Pod) -> bool:
-        """Whether the pod is left alone for now; it is looked at again when that is over."""
-        left = self.attempt(pod).blocked_until - now()
-        if left <= 0:
-            return False
-        self.leave_line(key)
-        self._queue.add_after(key, left)
-        return True
+    def blocked(self, key: Key, pod: Pod) -> float:
+        """For how many seconds the pod is still left alone, because something was refused; it waits in no line."""
+        left = max(self.attempt(pod).blocked_until - now(), 0.0)
+        if left:
+            self.leave_line(key)
+        return left
 
 
 def _is_kept_out(line: Hashable) -> bool:

@@ -5,17 +5,18 @@ at once.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from parley.api.resources import NODES
+from parley.api.resources import NODES, PODS
 from parley.drivers import built_in
 from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.kube.memory import MemoryServer
-from parley.scheduler.controller import Controller, Settings
+from parley.scheduler.controller import Controller
+from parley.scheduler.settings import Settings
 from parley.sdk import Driver
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.extender_link import ExtenderLink, leading
@@ -36,6 +37,13 @@ def loop_clock() -> Clock:
     loop = asyncio.get_running_loop()
     start = loop.time()
     return lambda: _EPOCH + timedelta(seconds=loop.time() - start)
+
+
+def second_schedulers(manifests: Iterable[Manifest], names: Collection[str]) -> Settings:
+    """Settings with a second scheduler for each of the names that some Pod has as its `schedulerName`."""
+    pods = [manifest.body for manifest in manifests if manifest.resource == PODS]
+    named = {pod.get("spec", {}).get("schedulerName") for pod in pods}
+    return Settings(scheduler_names=tuple(name for name in dict.fromkeys(names) if name in named))
 
 
 class SimulatedCluster:

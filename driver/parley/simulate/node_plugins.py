@@ -11,7 +11,7 @@ from parley.api.names import CLAIM_UID_ANNOTATION, RELEASING_FROM_ANNOTATION, RE
 from parley.api.resources import CLAIMS
 from parley.control.receipts import is_record, owing, prepared_uids
 from parley.kube.client import Client, Conflict, NotFound
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 from parley.simulate.kubelet import Kubelets
 
 AGAIN = 3.0
@@ -28,7 +28,7 @@ class NodePlugins:
         self._watch = Reflector(
             client,
             CLAIMS,
-            label_selector=f"{RELEASING_LABEL}=true",
+            Selection(label_selector=f"{RELEASING_LABEL}=true"),
             on_change=lambda _old, _new: self._asked.set(),
         )
 

@@ -78,7 +78,7 @@ def pods(world: World, line: list[WaitRow]) -> list[PodRow]:
     for key, pod in world.pods.items():
         if not pod.spec.resource_claims:
             continue
-        wait, holdings = waiting.get(key), world.ledger.of_pod_name(*key)
+        wait, holdings = waiting.get(key), world.state.ledger.of_pod_name(*key)
         if wait is None and not holdings and key not in world.schedulings and not _ours(world, pod):
             continue
         rows.append(_row(pod, wait, holdings))
@@ -86,7 +86,7 @@ def pods(world: World, line: list[WaitRow]) -> list[PodRow]:
 
 
 def _ours(world: World, pod: Pod) -> bool:
-    return bool(gather(world.cluster, world.ledger, world.drivers, pod))
+    return bool(gather(world.state, pod))
 
 
 def _row(pod: Pod, wait: WaitRow | None, holdings: list[Holding]) -> PodRow:
@@ -112,7 +112,7 @@ def _place(row: PodRow) -> tuple[int, str, str, str]:
 def class_facts(world: World, name: str) -> ClassFacts | None:
     """None if there is no class of that name."""
     found = next((row for row in overview.classes(world) if row.name == name), None)
-    class_ = world.cluster.class_(name)
+    class_ = world.state.cluster.class_(name)
     if found is None or class_ is None:
         return None
     uses = tuple(row for row in overview.uses(world, None) if row.class_name == name)
@@ -130,7 +130,7 @@ def _limits(class_: ResourceClass) -> Iterator[str]:
 
 def node_facts(world: World, name: str) -> NodeFacts | None:
     """None if there is no node of that name."""
-    node = world.cluster.node(name)
+    node = world.state.cluster.node(name)
     if node is None:
         return None
     taints = tuple(_taint(taint) for taint in node.spec.taints)
@@ -157,7 +157,7 @@ def _devices(world: World, node: str) -> Iterator[DeviceRow]:
 def _holders(world: World) -> Mapping[tuple[str, Device], list[tuple[str, str]]]:
     """Pods (or "" if nobody uses it now) and claims, by driver and device; claims of ordinary DRA, too."""
     found: defaultdict[tuple[str, Device], list[tuple[str, str]]] = defaultdict(list)
-    for holding in world.ledger:
+    for holding in world.state.ledger:
         claim = f"{holding.namespace}/{holding.claim}"
         for device in holding.allocation.devices:
             users = [f"{pod.namespace}/{pod.name}" for pod in holding.pods.values()] or [""]

@@ -5,7 +5,8 @@ or watched is kept, for whoever explains to say so. Decides nothing about object
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -15,9 +16,8 @@ from parley.api.models import PodScheduling, PodSchedulingSpec, PodSchedulingSta
 from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, Resource
 from parley.control import kept
 from parley.explain.reading import KINDS
-from parley.kube.around import AroundClient, Call
 from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class _Denied(Exception):
     """Raised through a reflector, which would otherwise ask again for ever."""
 
 
-class _Attentive(AroundClient):
+class _Attentive(Client):
     """Tells whether lists and watches work."""
 
     def __init__(self, client: Client, works: Callable[[], None], failed: Callable[[Trouble], None]) -> None:
@@ -61,34 +61,31 @@ class _Attentive(AroundClient):
         self._works = works
         self._failed = failed
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+    async def list(self, resource: Resource[T], namespace: str | None = None, **selectors: str) -> Listing[T]:
         try:
-            answer = await request()
+            found = await super().list(resource, namespace, **selectors)
         except (ApiError, OutcomeUnknown) as error:
             self._failed(error)
             raise
         self._works()
-        return answer
+        return found
 
-    async def follow(
-        self,
-        call: Call,  # noqa: ARG002 - as the interface has it
-        request: Callable[[], AsyncIterator[WatchEvent[T]]],
-    ) -> AsyncIterator[WatchEvent[T]]:
+    async def watch(
+        self, resource: Resource[T], namespace: str | None = None, *, resource_version: str, **selectors: str
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         soon = asyncio.get_running_loop().call_later(_WORKS, self._works)
-        stream = request()
+        stream = super().watch(resource, namespace, resource_version=resource_version, **selectors)
         try:
-            async for event in stream:
-                self._works()
-                yield event
+            async with aclosing(stream):
+                async for event in stream:
+                    self._works()
+                    yield event
         except (ApiError, OutcomeUnknown) as error:
             if not isinstance(error, Expired):
                 self._failed(error)
             raise
         finally:
             soon.cancel()
-            if (close := getattr(stream, "aclose", None)) is not None:
-                await close()
 
 
 class Kind(Generic[T]):
@@ -128,7 +125,9 @@ class Kind(Generic[T]):
 
     def _reflector(self, namespace: str | None) -> Reflector[T]:
         shorten = _SHORTENED.get(self._resource)
-        return Reflector(self._client, self._resource, namespace, on_change=self._compare, transform=shorten)
+        return Reflector(
+            self._client, self._resource, Selection(namespace), on_change=self._compare, transform=shorten
+        )
 
     def _compare(self, old: T | None, new: T | None) -> None:
         if old is None or new is None or not _alike(old, new):
@@ -188,21 +187,14 @@ class Watched:
         return _Shown(client, self._kinds)
 
 
-class _Shown(AroundClient):
+class _Shown(Client):
     """Lists what was there when it was made."""
 
     def __init__(self, client: Client, kinds: Mapping[Resource[Any], Kind[Any]]) -> None:
         super().__init__(client)
         self._lists = {resource: (_answer(kind, None), _answer(kind, "")) for resource, kind in kinds.items()}
 
-    async def list(
-        self,
-        resource: Resource[T],
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",  # noqa: ARG002 - whoever reads a world selects nothing
-        field_selector: str = "",  # noqa: ARG002
-    ) -> Listing[T]:
+    async def list(self, resource: Resource[T], namespace: str | None = None, **_: str) -> Listing[T]:
         answer = self._lists[resource][namespace is not None]
         if isinstance(answer, Exception):
             raise answer

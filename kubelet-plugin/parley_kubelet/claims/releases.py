@@ -23,7 +23,7 @@ from parley.api.names import (
 )
 from parley.api.resources import CLAIMS, CLASSES
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.state.checkpoint import CheckpointError
 
@@ -49,7 +49,7 @@ class Receipts:
         self._watch: Reflector[dict[str, Any]] = Reflector(
             client,
             CLAIMS.untyped(),
-            label_selector=f"{RELEASING_LABEL}=true",
+            Selection(label_selector=f"{RELEASING_LABEL}=true"),
             on_change=lambda _old, _new: self._asked.set(),
             transform=_kept,
         )

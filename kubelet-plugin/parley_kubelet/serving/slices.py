@@ -22,7 +22,7 @@ from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 from parley_kubelet.hooks import Offer
 
 DEVICES_PER_SLICE: Final = 64
@@ -88,7 +88,7 @@ class SlicePublisher:
         watch = Reflector(
             self._client,
             RESOURCE_SLICES.read_through(_without_devices),
-            field_selector=self._selector,
+            Selection(field_selector=self._selector),
             on_change=lambda _old, _new: self._changed.set(),
         )
         async with asyncio.TaskGroup() as group:

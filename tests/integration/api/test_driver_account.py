@@ -15,7 +15,7 @@ from tests.cluster.raw import raw
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, LEASES, POD_SCHEDULINGS, PODS
 from parley.cli.permissions import account_name, lease_name, permissions
-from parley.kube.client import Client, Forbidden, PatchType
+from parley.kube.client import Client, Forbidden
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector
 from parley_devcluster import Cluster
@@ -79,12 +79,11 @@ class Question:
             "metadata": {"name": "pod", "namespace": self.namespace, "uid": self.uid},
             "status": {"claims": list(entries), **status},
         }
-        return self.driver.patch(
+        return self.driver.apply(
             POD_SCHEDULINGS,
             "pod",
             body,
             self.namespace,
-            patch_type=PatchType.APPLY,
             field_manager=manager,
             force=True,
         )

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +18,7 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Forbidden, WatchEvent
+from parley.kube.client import Call, Client, Forbidden, RawEvent
 from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
@@ -41,26 +40,20 @@ ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_PLUGIN}"
 T = TypeVar("T")
 
 
-class Recorder(AroundClient):
+class Recorder(Client):
     """Notes which rights a client needs: group, resource and verb."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.used: set[tuple[str, str, str]] = set()
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         self._note(call)
-        return await request()
+        return await super().request(call)
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         self._note(call)
-        return await request()
-
-    def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
-        self._note(call)
-        return request()
+        return super().stream(call)
 
     def _note(self, call: Call) -> None:
         self.used.add((call.resource.group, call.resource.plural, call.verb))

@@ -22,7 +22,7 @@ from tests.cluster.watching import until, until_one
 from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, Resource
 from parley.cli.permissions import account_name, permissions
-from parley.kube.client import Client, Conflict, PatchType
+from parley.kube.client import Client, Conflict
 from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.component import Component
@@ -365,8 +365,9 @@ async def test_an_answer_that_names_the_uid_does_not_make_a_question_anew(contro
     """What the protocol's page promises to drivers."""
     for uid, left in ((str(uuid.uuid4()), []), (None, ["gone"])):
         answer = {"metadata": {"name": "gone", "uid": uid} if uid else {"name": "gone"}, "status": {"claims": []}}
-        arguments: Object = {"patch_type": PatchType.APPLY, "field_manager": NAME, "force": True}
         with suppress(Conflict):
-            await controller.client.patch(QUESTIONS, "gone", answer, controller.namespace, **arguments)
+            await controller.client.apply(
+                QUESTIONS, "gone", answer, controller.namespace, field_manager=NAME, force=True
+            )
         listing = await controller.client.list(QUESTIONS, controller.namespace)
         assert [question["metadata"]["name"] for question in listing.items] == left

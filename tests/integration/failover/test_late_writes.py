@@ -27,7 +27,7 @@ HELD = (
 )
 """The claim of pod `recorded` is not even recorded, that of pod `named` is, but its mirror does not know of it."""
 REFUSED = {409, 422}
-"""Of a changed object; a custom resource's status is changed by JSON patch, and a `test` that fails is a 422."""
+"""Of an object that has another resourceVersion by then, or another UID."""
 
 
 @pytest.fixture

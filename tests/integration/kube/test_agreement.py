@@ -24,7 +24,7 @@ from tests.integration.kube.objects import (
 from tests.integration.kube.waiting import until
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
-from parley.kube.client import ApiError, Client, PatchType
+from parley.kube.client import ApiError, Client
 from parley.kube.http import HttpClient
 from parley.kube.memory import MemoryServer
 from parley_devcluster import Cluster
@@ -95,12 +95,10 @@ async def take(client: Client, namespace: str, step: Step) -> object:
             return "deleted"
         if verb == "create":
             return told(await client.create(SCHEDULING, body, namespace, field_manager=manager))
-        kind = PatchType.MERGE if verb == "merge" else PatchType.APPLY
+        if verb == "merge":
+            return told(await client.patch(SCHEDULING, "web", body, namespace, field_manager=manager))
         force = verb == "force"
-        changed = await client.patch(
-            SCHEDULING, "web", body, namespace, patch_type=kind, field_manager=manager, force=force
-        )
-        return told(changed)
+        return told(await client.apply(SCHEDULING, "web", body, namespace, field_manager=manager, force=force))
     except ApiError as error:
         return error.status, error.reason
 

@@ -21,7 +21,7 @@ from tests.integration.kube.objects import (
 from parley.api.names import API_VERSION
 from parley.api.opaque import read
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS, PODS
-from parley.kube.client import Client, Conflict, Invalid, NotFound, PatchType
+from parley.kube.client import Client, Conflict, Invalid, NotFound
 
 SCHEDULING = POD_SCHEDULINGS.untyped()
 CLAIM = CLAIMS.untyped()
@@ -30,18 +30,14 @@ CLAIM = CLAIMS.untyped()
 async def apply_map(client: Client, namespace: str, manager: str, *, force: bool = False, **data: str) -> Any:
     """The data of the config map `a` after the manager applied its own."""
     body = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a", data)}
-    applied = await client.patch(
-        CONFIG_MAPS, "a", body, namespace, patch_type=PatchType.APPLY, field_manager=manager, force=force
-    )
+    applied = await client.apply(CONFIG_MAPS, "a", body, namespace, field_manager=manager, force=force)
     return applied.get("data", {})
 
 
 async def apply_answers(client: Client, namespace: str, manager: str, *answers: dict[str, Any]) -> Any:
     """The answers in the PodScheduling `web` after the manager applied its own."""
     body = pod_scheduling("web", status={"claims": list(answers)})
-    applied = await client.patch(
-        SCHEDULING, "web", body, namespace, patch_type=PatchType.APPLY, field_manager=manager
-    )
+    applied = await client.apply(SCHEDULING, "web", body, namespace, field_manager=manager)
     return {entry["name"]: entry for entry in applied.get("status", {}).get("claims", ())}
 
 
@@ -176,13 +172,12 @@ async def test_a_status_is_applied_apart_from_its_object(client: Client, namespa
     allocated = {"driverName": DRIVER, "allocation": parley_allocation(shareable=True)}
 
     async def apply(manager: str, status: dict[str, Any]) -> dict[str, Any]:
-        changed = await client.patch(
+        changed = await client.apply(
             CLAIM,
             "a",
             {**named, "status": status},
             namespace,
             subresource="status",
-            patch_type=PatchType.APPLY,
             field_manager=manager,
         )
         assert "labels" not in changed["metadata"]
@@ -203,13 +198,12 @@ async def test_no_status_of_what_is_not_there(client: Client, namespace: str) ->
     body = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": {"name": "a"}, "status": {}}
 
     with pytest.raises(NotFound):
-        await client.patch(
+        await client.apply(
             CLAIM,
             "a",
             body,
             namespace,
             subresource="status",
-            patch_type=PatchType.APPLY,
             field_manager="driver",
         )
 
@@ -226,13 +220,12 @@ async def test_devices_of_a_built_in_claim_are_told_apart(client: Client, namesp
     async def report(manager: str, *names: str) -> list[str]:
         devices = [{"driver": DRIVER, "pool": "node-1", "device": name, "data": {"by": manager}} for name in names]
         body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "status": {"devices": devices}}
-        changed = await client.patch(
+        changed = await client.apply(
             BUILTIN_CLAIMS,
             "a",
             {**body, "metadata": {"name": "a"}},
             namespace,
             subresource="status",
-            patch_type=PatchType.APPLY,
             field_manager=manager,
         )
         assert changed.status.allocation is not None
@@ -250,4 +243,4 @@ async def test_applying_can_insist_on_the_state_it_was_made_for(client: Client, 
     body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]
 
     with pytest.raises(Conflict, match="the object has been modified"):
-        await client.patch(SCHEDULING, "web", body, namespace, patch_type=PatchType.APPLY, field_manager="one")
+        await client.apply(SCHEDULING, "web", body, namespace, field_manager="one")

@@ -10,9 +10,9 @@ from tests.integration.kube.waiting import LIMIT
 from tests.integration.kube.writing_leader import TIMES
 
 from parley.api.resources import LEASES
+from parley.kube.fencing import LeasedClient
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector
-from parley.kube.leased import LeasedClient
 from parley_devcluster import Cluster
 
 PROGRAM = Path(__file__).with_name("writing_leader.py")

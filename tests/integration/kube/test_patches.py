@@ -1,4 +1,4 @@
-"""Changing objects: merge, JSON and strategic merge patches, and what of an object each may change."""
+"""Changing objects by merge patches, and what of an object each may change."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.integration.kube.objects import (
 )
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, POD_SCHEDULINGS, PODS, Resource
-from parley.kube.client import ApiError, BadRequest, Client, Conflict, Invalid, NotFound, PatchType
+from parley.kube.client import BadRequest, Client, Conflict, Invalid, NotFound
 
 SCHEDULING = POD_SCHEDULINGS.untyped()
 
@@ -72,104 +72,6 @@ async def test_an_object_keeps_its_name(client: Client, namespace: str) -> None:
 
     with pytest.raises(BadRequest, match=r"the name of the object \(b\) does not match the name on the URL \(a\)"):
         await client.patch(CONFIG_MAPS, "a", {"metadata": {"name": "b"}}, namespace)
-
-
-async def test_json_patch_operations(client: Client, namespace: str) -> None:
-    spec = {"candidateNodes": ["node-1", "node-2"], "round": 1}
-    metadata = {"name": "a", "annotations": {"x.dev/note": "old"}}
-    await client.create(SCHEDULING, {**pod_scheduling("a", spec=spec), "metadata": metadata}, namespace)
-
-    changed = await client.patch(
-        SCHEDULING,
-        "a",
-        [
-            {"op": "test", "path": "/spec/round", "value": 1},
-            {"op": "replace", "path": "/spec/round", "value": 2},
-            {"op": "add", "path": "/spec/candidateNodes/-", "value": "node-3"},
-            {"op": "add", "path": "/spec/candidateNodes/0", "value": "node-0"},
-            {"op": "remove", "path": "/spec/candidateNodes/1"},
-            {"op": "add", "path": "/spec/selectedNode", "value": "node-3"},
-            {"op": "replace", "path": "/metadata/annotations/x.dev~1note", "value": "new"},
-        ],
-        namespace,
-        patch_type=PatchType.JSON,
-    )
-
-    assert changed["spec"] == {
-        "candidateNodes": ["node-0", "node-2", "node-3"],
-        "round": 2,
-        "selectedNode": "node-3",
-    }
-    assert changed["metadata"]["annotations"] == {"x.dev/note": "new"}
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        {"op": "test", "path": "/data/key", "value": "2"},
-        {"op": "test", "path": "/data/missing", "value": "2"},
-        {"op": "remove", "path": "/data/missing"},
-        {"op": "add", "path": "/missing/deeper", "value": "2"},
-    ],
-)
-async def test_a_json_patch_that_does_not_fit_changes_nothing(
-    client: Client, namespace: str, operation: dict[str, Any]
-) -> None:
-    made = await client.create(CONFIG_MAPS, config_map("a", {"key": "1"}), namespace)
-    operations = [{"op": "add", "path": "/data/other", "value": "1"}, operation]
-
-    with pytest.raises(Invalid, match="the server rejected our request due to an error in our request"):
-        await client.patch(CONFIG_MAPS, "a", operations, namespace, patch_type=PatchType.JSON)
-
-    assert await client.get(CONFIG_MAPS, "a", namespace) == made
-
-
-async def test_replacing_what_is_missing_adds_it(client: Client, namespace: str) -> None:
-    await client.create(CONFIG_MAPS, config_map("a", {"key": "1"}), namespace)
-    operations = [{"op": "replace", "path": "/data/other", "value": "2"}]
-
-    changed = await client.patch(CONFIG_MAPS, "a", operations, namespace, patch_type=PatchType.JSON)
-
-    assert changed["data"] == {"key": "1", "other": "2"}
-
-
-async def test_a_json_patch_can_insist_on_the_uid(client: Client, namespace: str) -> None:
-    await client.create(CONFIG_MAPS, config_map("a"), namespace)
-    operations = [
-        {"op": "test", "path": "/metadata/uid", "value": "another"},
-        {"op": "add", "path": "/data", "value": {"key": "1"}},
-    ]
-
-    with pytest.raises(Invalid):
-        await client.patch(CONFIG_MAPS, "a", operations, namespace, patch_type=PatchType.JSON)
-
-
-async def test_a_strategic_patch_merges_conditions_by_type(client: Client, namespace: str) -> None:
-    await client.create(PODS, pod("a"), namespace)
-
-    async def patch(*conditions: dict[str, str]) -> dict[str, str]:
-        changed = await client.patch(
-            PODS,
-            "a",
-            {"status": {"conditions": list(conditions)}},
-            namespace,
-            patch_type=PatchType.STRATEGIC,
-            subresource="status",
-        )
-        return {condition.type: condition.status for condition in changed.status.conditions}
-
-    assert await patch({"type": "x.dev/one", "status": "False"}) == {"x.dev/one": "False"}
-    both = await patch({"type": "x.dev/two", "status": "True"}, {"type": "x.dev/one", "status": "True"})
-    assert both == {"x.dev/one": "True", "x.dev/two": "True"}
-    assert await patch({"type": "x.dev/one", "$patch": "delete"}) == {"x.dev/two": "True"}
-
-
-async def test_custom_resources_know_no_strategic_patch(client: Client, namespace: str) -> None:
-    await client.create(SCHEDULING, pod_scheduling("a"), namespace)
-
-    with pytest.raises(ApiError, match="accepted media types include") as refused:
-        await client.patch(SCHEDULING, "a", {"spec": {"round": 1}}, namespace, patch_type=PatchType.STRATEGIC)
-    assert refused.value.status == 415
 
 
 WITH_STATUS: list[tuple[Resource[Any], dict[str, Any], dict[str, Any]]] = [
@@ -244,14 +146,8 @@ async def test_the_uid_protects_no_status_of_a_custom_resource(client: Client, n
 
     merged = {"metadata": {"uid": "another"}, "status": {"state": "pending"}}
     changed = await client.patch(CLAIMS, "a", merged, namespace, subresource="status")
-    tested = [
-        {"op": "test", "path": "/metadata/uid", "value": "another"},
-        {"op": "add", "path": "/status/state", "value": "allocated"},
-    ]
 
     assert changed.status.state == "pending"
-    with pytest.raises(Invalid, match="the server rejected our request"):
-        await client.patch(CLAIMS, "a", tested, namespace, subresource="status", patch_type=PatchType.JSON)
 
 
 async def test_the_uid_protects_the_status_of_a_built_in_kind(client: Client, namespace: str) -> None:

@@ -24,7 +24,7 @@ async def until(
         while not holds(seen):
             version = listing.resource_version
             stream = client.watch(resource.untyped(), namespace, resource_version=version)
-            async with aclosing(stream) as events:  # type: ignore[type-var]  # every client's is a generator
+            async with aclosing(stream) as events:
                 async for event in events:
                     _follow(seen, event)
                     if holds(seen):
@@ -48,7 +48,7 @@ async def next_events(
     """The first `count` events after `version`, bookmarks left out."""
     stream = client.watch(resource.untyped(), namespace, resource_version=version, **selectors)
     found: list[WatchEvent[dict[str, Any]]] = []
-    async with asyncio.timeout(LIMIT), aclosing(stream) as events:  # type: ignore[type-var]  # as above
+    async with asyncio.timeout(LIMIT), aclosing(stream) as events:
         async for event in events:
             if event.object is not None:
                 found.append(event)

@@ -8,9 +8,9 @@ import sys
 
 from parley.api.resources import LEASES
 from parley.kube.client import OutcomeUnknown
+from parley.kube.fencing import LeasedClient
 from parley.kube.http import HttpClient
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.leased import LeasedClient
 
 TIMES = LeaseTimes.lasting(9)
 

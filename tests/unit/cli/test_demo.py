@@ -79,6 +79,17 @@ def test_a_claim_of_a_class_that_does_not_exist_is_the_controllers_to_explain(tm
     assert {pod["reason"].partition(":")[0] for pod in pods.values()} == {"ClassNotFound"}
 
 
+def test_pods_of_a_second_scheduler_are_placed_through_the_extender(examples: list[Path], tmp_path: Path) -> None:
+    grace = "  terminationGracePeriodSeconds: 1\n"
+    pod = (ROOT / "examples/gpu.yaml").read_text().replace(grace, f"{grace}  schedulerName: parley\n")
+    manifest = tmp_path / "gpu.yaml"
+    manifest.write_text(pod)
+    nodes = next(path for path in examples if path.name == "nodes.yaml")
+
+    assert outcome(nodes, manifest)["gpu"]["node"] == "node-1"
+    assert outcome(nodes, manifest, "--scheduler-name=another")["gpu"]["node"] is None
+
+
 def test_nothing_to_negotiate(examples: list[Path]) -> None:
     assert demo("examples/nodes.yaml").stdout == "0 pods: 0 bound, 0 waiting\n"
 

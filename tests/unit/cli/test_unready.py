@@ -9,21 +9,20 @@ import pytest
 from parley.api.resources import NODES, PODS
 from parley.cli.leading import unready
 from parley.control.metrics import Metrics
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Forbidden
+from parley.kube.client import Call, Client, Forbidden
 from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
 
 pytestmark = pytest.mark.looptime
 
 
-class WithoutNodes(AroundClient):
+class WithoutNodes(Client):
     """May neither list nor watch nodes."""
 
-    async def read(self, call: Call, request: Any) -> Any:
+    async def request(self, call: Call) -> bytes:
         if call.resource == NODES:
             raise Forbidden(403, "Forbidden", "nodes is forbidden")
-        return await request()
+        return await super().request(call)
 
 
 class Leader:

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 import structlog.testing
+from tests.support.faults import FaultClient
 
 from parley.api import reasons
 from parley.api.resources import EVENTS
 from parley.control.events import PAUSE, Recorder
 from parley.control.metrics import Metrics
-from parley.kube.client import ServerError
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Call, ServerError
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tests.support.faults import FaultClient, kill_at
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
@@ -11,7 +12,6 @@ from parley.control.ledger import Holding, Ledger
 from parley.control.measured import MeasuredClient, MeasuredDriver
 from parley.control.metrics import Metrics, label
 from parley.kube.client import Conflict, NotFound, OutcomeUnknown
-from parley.kube.faults import FaultClient, kill_at
 from parley.kube.memory import MemoryServer
 from parley.kube.queue import WorkQueue
 from parley.kube.reflector import Reflector

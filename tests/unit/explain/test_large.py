@@ -31,8 +31,9 @@ class Counting(EmbeddedDriver):
 
 async def questions(world: World, pod: str) -> int:
     read_ = await read(world.client, world.clock(), "default")
-    counting = Counting(read_.drivers[DeviceDriver.name])
-    counted = replace(read_, drivers={**read_.drivers, DeviceDriver.name: counting})
+    drivers = read_.state.drivers
+    counting = Counting(drivers[DeviceDriver.name])
+    counted = replace(read_, state=replace(read_.state, drivers={**drivers, DeviceDriver.name: counting}))
     key = ("default", pod)
     remedies(counted, Judge(counted, counted.pods[key]), reasons.NOTHING_VIABLE, counted.schedulings[key])
     return counting.questions

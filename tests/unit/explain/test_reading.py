@@ -1,6 +1,6 @@
 """What is read, and what is told where something can't be."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -11,24 +11,32 @@ from tests.unit.scheduler.conftest import World
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
 from parley.explain.faults import Unanswerable, as_sentences
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import ApiError, Client, Forbidden, NotFound, OutcomeUnknown, ServerError, Unauthorized
+from parley.kube.client import (
+    ApiError,
+    Call,
+    Client,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    ServerError,
+    Unauthorized,
+)
 from parley.kube.credentials import NoConfiguration
 
 T = TypeVar("T")
 
 
-class Refusing(AroundClient):
+class Refusing(Client):
     """A server that refuses what `refuse` says an error for."""
 
     def __init__(self, client: Client, refuse: Callable[[Call], ApiError | None]) -> None:
         super().__init__(client)
         self._refuse = refuse
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if error := self._refuse(call):
             raise error
-        return await request()
+        return await super().request(call)
 
 
 async def one_waits(world: World) -> None:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall, kill_at
 
 from parley.api.resources import Resource
 from parley.kube.client import AlreadyExists, NotFound
-from parley.kube.faults import Call, FaultClient, kill_at
 from parley.kube.memory import MemoryServer
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, dict[str, Any])
@@ -64,7 +64,7 @@ async def test_calls_are_told_in_words_and_writes_are_counted() -> None:
 
 
 async def test_a_refused_write_is_counted_but_was_not_done() -> None:
-    done: list[Call] = []
+    done: list[NumberedCall] = []
     client = FaultClient(MemoryServer().client(), after=done.append)
     body = {"metadata": {"generateName": "", "name": "a"}}
     await client.create(CONFIG_MAPS, body, "default")
@@ -77,7 +77,7 @@ async def test_a_refused_write_is_counted_but_was_not_done() -> None:
 
 
 async def test_a_watch_can_be_cut_when_it_begins() -> None:
-    def refuse(call: Call) -> None:
+    def refuse(call: NumberedCall) -> None:
         if call.verb == "watch":
             raise Killed
 

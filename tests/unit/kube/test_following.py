@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES
-from parley.kube.client import AlreadyExists, ServerError
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import AlreadyExists, Call, ServerError
 from parley.kube.following import Following, held_on
-from parley.kube.lease import LeaseElector, LeaseLost
+from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost
 from parley.kube.memory import MemoryServer
 
 pytestmark = pytest.mark.looptime
@@ -31,7 +31,11 @@ class Host:
         self.trouble: Callable[[Call], None] = lambda _: None
         self.client = FaultClient(server.client(), before=lambda call: self.trouble(call))
         self.elector = LeaseElector(
-            self.client, "parley", "controller", f"{name}_controller", monotonic=now, jitter=lambda: 0
+            self.client,
+            "parley",
+            "controller",
+            f"{name}_controller",
+            clock=LeaseClock(monotonic=now, jitter=lambda: 0),
         )
         self._following = Following(self.client, "parley", SCHEDULER, name)
 

@@ -1,20 +1,19 @@
 """Who leads, and when nobody may write; several processes in virtual time on one API server in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 import structlog.testing
+from tests.support.faults import FaultClient, kill_at
 
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES, PODS
-from parley.kube.around import AroundClient
-from parley.kube.client import Client, Conflict, OutcomeUnknown, ServerError
-from parley.kube.faults import Call, FaultClient, kill_at
-from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.leased import LeasedClient
+from parley.kube.client import Call, Client, Conflict, OutcomeUnknown, ServerError
+from parley.kube.fencing import LeasedClient
+from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.kube.memory import MemoryServer
 
 pytestmark = pytest.mark.looptime
@@ -43,9 +42,11 @@ class Process:
             "parley",
             "controller",
             identity,
-            clock=lambda: datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=now()) + self.wall_error,
-            monotonic=lambda: now() + self.asleep,
-            jitter=lambda: 0,
+            clock=LeaseClock(
+                wall=lambda: datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=now()) + self.wall_error,
+                monotonic=lambda: now() + self.asleep,
+                jitter=lambda: 0,
+            ),
         )
         self.writer = LeasedClient(self.client, self.elector)
 
@@ -200,11 +201,11 @@ async def test_a_renewal_that_hangs_is_given_up_and_tried_again(server: MemorySe
     class Hanging(FaultClient):
         hangs = False
 
-        async def patch(self, *arguments: Any, **options: Any) -> Any:
-            if self.hangs:
+        async def request(self, call: Call) -> bytes:
+            if self.hangs and call.verb == "patch":
                 self.hangs = False
                 await asyncio.sleep(1e6)
-            return await super().patch(*arguments, **options)
+            return await super().request(call)
 
     client = Hanging(server.client())
     a = Process(server, "a", client)
@@ -384,8 +385,9 @@ async def test_without_a_lease_nothing_is_written(server: MemoryServer) -> None:
 
 async def test_a_write_ends_before_anybody_else_may_lead(server: MemoryServer, start: Start) -> None:
     class Slow(FaultClient):
-        async def create(self, *arguments: Any, **options: Any) -> Any:
+        async def request(self, call: Call) -> bytes:
             await asyncio.sleep(60)
+            return b""
 
     a = Process(server, "a")
     start(a)
@@ -426,17 +428,18 @@ def test_times_are_in_proportion_to_how_long_the_lease_lasts() -> None:
     assert LeaseTimes.lasting(6) == LeaseTimes(6, 4, 0.8)
 
 
-class Late(AroundClient):
+class Late(Client):
     """Answers writes a second after they happened."""
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        answer = await super().write(call, request)
-        await asyncio.sleep(1)
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        await asyncio.sleep(1 if call.writes else 0)
         return answer
 
 
 async def test_the_lease_is_released_also_when_the_end_falls_into_a_renewal(server: MemoryServer) -> None:
-    elector = LeaseElector(Late(server.client()), "parley", "controller", "a", jitter=lambda: 0, monotonic=now)
+    clock = LeaseClock(monotonic=now, jitter=lambda: 0)
+    elector = LeaseElector(Late(server.client()), "parley", "controller", "a", clock=clock)
     leading = asyncio.ensure_future(elector.run(lambda: asyncio.sleep(1e9)))
     await asyncio.sleep(1 + elector.times.retry_seconds + 0.5)
     renewed = (await lease(server)).spec.renew_time

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, Resource
-from parley.kube.client import BadRequest, Client, EventType, Expired, PatchType, WatchEvent
+from parley.api.resources import NODES, POD_SCHEDULINGS, Resource
+from parley.kube.client import BadRequest, Client, EventType, Expired, WatchEvent
 from parley.kube.memory import MemoryServer
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, dict[str, Any])
@@ -175,37 +175,7 @@ async def test_the_clients_name_owns_what_is_written_in_no_other() -> None:
 
     body = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a", "2")}
     with pytest.raises(Exception, match='conflict with "kubelet" using v1'):
-        await server.client().patch(
-            CONFIG_MAPS, "a", body, "default", patch_type=PatchType.APPLY, field_manager="one"
-        )
-
-
-async def test_a_directive_of_strategic_patches_is_refused_rather_than_ignored() -> None:
-    client = MemoryServer().client()
-    await client.create(PODS, {"metadata": {"name": "a"}}, "default")
-
-    patch = {"metadata": {"$retainKeys": ["labels"]}}
-    with pytest.raises(
-        BadRequest, match=r"the directive '\$retainKeys' of a strategic merge patch is not supported"
-    ):
-        await client.patch(PODS, "a", patch, "default", patch_type=PatchType.STRATEGIC)
-
-
-@pytest.mark.parametrize(
-    ("operations", "message"),
-    [
-        ([{"op": "add", "path": "/data"}], "is not complete: 'value'"),
-        ([{"op": "turn", "path": "/data", "value": 1}], "the JSON patch operation 'turn' does not exist"),
-        ([{"op": "add", "path": "data", "value": 1}], "the JSON pointer 'data' does not start with /"),
-        ({"op": "add"}, "a JSON patch is a list of operations"),
-    ],
-)
-async def test_a_malformed_json_patch_is_told_what_is_wrong(operations: Any, message: str) -> None:
-    client = MemoryServer().client()
-    await client.create(CONFIG_MAPS, config_map("a"), "default")
-
-    with pytest.raises(BadRequest, match=message):
-        await client.patch(CONFIG_MAPS, "a", operations, "default", patch_type=PatchType.JSON)
+        await server.client().apply(CONFIG_MAPS, "a", body, "default", field_manager="one")
 
 
 async def test_every_fault_of_an_object_is_told_at_once() -> None:

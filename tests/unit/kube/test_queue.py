@@ -148,18 +148,6 @@ async def test_no_delay_means_now() -> None:
     assert queue.statistics().ready == 1
 
 
-async def test_retries_of_all_keys_together_keep_to_the_rate() -> None:
-    queue: WorkQueue[str] = WorkQueue(Backoff(first=1, longest=1), retries_per_second=2)
-    for key in ("a", "b", "c"):
-        queue.retry(key)
-    ends = []
-    for _ in range(3):
-        await queue.get()
-        ends.append(now())
-
-    assert ends == [1.0, 1.5, 2.0]
-
-
 async def test_what_is_no_exception_ends_all_workers() -> None:
     class Killed(BaseException):
         pass

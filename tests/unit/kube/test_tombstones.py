@@ -13,7 +13,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.opaque import read, why_unreadable
 from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.kube import answers
-from parley.kube.client import Client, EventType, OutcomeUnknown, Tombstone
+from parley.kube.client import Client, EventType, OutcomeUnknown, Tombstone, WatchEvent
 from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
 
@@ -239,13 +239,15 @@ def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
     assert (listing.resource_version, rest) == ("9", "more")
 
 
+def decoded(line: bytes) -> WatchEvent[BuiltinClaim]:
+    return answers.event(BUILTIN_CLAIMS, answers.raw_event(line))
+
+
 @UNTELLABLE
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_a_line_of_a_watch_is_a_tombstone_where_the_decoder_fails(kind: str, inside: bytes) -> None:
-    event = answers.event_decoder(BUILTIN_CLAIMS)
-
     (line,) = frames((kind, item("bad", b'{"devices":{"requests":%s}}' % inside)))
-    told = event(line)
+    told = decoded(line)
 
     assert (told.type, told.object, told.resource_version) == (EventType(kind), None, "7")
     assert told.tombstone is not None
@@ -267,9 +269,9 @@ TOMBSTONES = {"wrong", "deep elsewhere"}
 def test_a_stream_is_the_same_however_it_is_cut(names: list[str], places: list[int]) -> None:
     whole = b"".join(frames(*(("ADDED", item(f"c{i}", CONTENTS[name])) for i, name in enumerate(names))))
     cuts = [0, *sorted(place % (len(whole) + 1) for place in places), len(whole)]
-    lines, decode = answers.Lines(), answers.event_decoder(BUILTIN_CLAIMS)
+    lines = answers.LineSplitter()
 
-    told = [decode(line) for a, b in pairwise(cuts) for line in lines.feed(whole[a:b])]
+    told = [decoded(line) for a, b in pairwise(cuts) for line in lines.feed(whole[a:b])]
 
     assert not lines.unfinished
     assert [event.tombstone is not None for event in told] == [name in TOMBSTONES for name in names]
@@ -283,4 +285,4 @@ def test_a_stream_is_the_same_however_it_is_cut(names: list[str], places: list[i
 )
 def test_a_line_that_names_no_object_is_an_error(line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-        answers.event_decoder(BUILTIN_CLAIMS)(line)
+        decoded(line)

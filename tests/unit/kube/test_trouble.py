@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.support.trouble import LATEST, Rates, TroubleClient
 
 from parley.api.resources import Resource
 from parley.kube.client import (
@@ -18,7 +19,6 @@ from parley.kube.client import (
     TooManyRequests,
 )
 from parley.kube.memory import MemoryServer
-from parley.kube.trouble import LATEST, Rates, TroubleClient
 from parley.simulate.virtual_time import run
 
 CALM = Rates()

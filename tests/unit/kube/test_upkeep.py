@@ -1,16 +1,14 @@
 """Since when and why a copy is not kept up to date, told in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
 from parley.api.resources import PODS
-from parley.kube.around import AroundClient, Call
 from parley.kube.backoff import Backoff
-from parley.kube.client import Expired, Forbidden
+from parley.kube.client import Call, Client, Expired, Forbidden, RawEvent
 from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
 from parley.kube.upkeep import OPEN, Outage
@@ -22,7 +20,7 @@ WHY = "403 Forbidden: pods is forbidden"
 STEADY = Backoff(first=1, longest=8)
 
 
-class Refusing(AroundClient):
+class Refusing(Client):
     """Refuses these verbs, as long as they are in `refused`."""
 
     def __init__(self, server: MemoryServer, *refused: str, error: Exception = REFUSED) -> None:
@@ -30,18 +28,17 @@ class Refusing(AroundClient):
         self.refused = set(refused)
         self._error = error
 
-    async def read(self, call: Call, request: Any) -> Any:
+    async def request(self, call: Call) -> bytes:
         if call.verb in self.refused:
             raise self._error
-        return await request()
+        return await super().request(call)
 
-    def follow(self, call: Call, request: Any) -> AsyncIterator[Any]:
-        return self._none() if call.verb in self.refused else request()
+    def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        return self._none() if call.verb in self.refused else super().stream(call)
 
-    async def _none(self) -> AsyncIterator[Any]:
-        for _ in ():
-            yield
+    async def _none(self) -> AsyncGenerator[RawEvent, None]:
         raise self._error
+        yield
 
 
 async def outages(client: Refusing, seconds: Sequence[float]) -> list[Outage | None]:

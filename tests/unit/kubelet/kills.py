@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.kubelet.lossy import LossyDisk
 
 from parley.kube.client import Client
-from parley.kube.faults import Call, FaultClient
 from parley.simulate.virtual_time import run
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import Preparation
@@ -57,7 +57,7 @@ class Life:
             self.ended.set()
             raise Killed
 
-    def hook(self, what: str) -> Callable[[Call], None]:
+    def hook(self, what: str) -> Callable[[NumberedCall], None]:
         """A step for each write of a client."""
         return lambda call: self.step(f"{what} {call}") if call.write else None
 

@@ -13,9 +13,9 @@ import orjson
 import pytest
 
 from parley.api.resources import NODES
-from parley.kube.client import Client, Forbidden
+from parley.kube.client import Call, Client, Forbidden
 from parley.kube.credentials import NoConfiguration
-from parley.kube.memory import MemoryClient, MemoryServer
+from parley.kube.memory import MemoryServer
 from parley_kubelet.cdi import containerd
 from parley_kubelet.doctor import diagnose
 from parley_kubelet.serving.sockets import serving
@@ -158,13 +158,13 @@ async def test_sockets(settings: Settings, client: Client) -> None:
     ]
 
 
-class Refusing(MemoryClient):
-    async def get(self, *_: Any, **__: Any) -> Any:
+class Refusing(Client):
+    async def request(self, call: Call) -> bytes:
         raise Forbidden(403, "Forbidden", "not yours")
 
 
 async def test_an_api_server_that_refuses(settings: Settings, server: MemoryServer) -> None:
-    assert await to_mend(settings, Refusing(server, "parley")) == [
+    assert await to_mend(settings, Refusing(server.client())) == [
         "mend  API server: 403 Forbidden: not yours: correct --kubeconfig and --node-name, or apply deploy/base"
         " again"
     ]

@@ -10,7 +10,7 @@ from tests.unit.kubelet.drivers import DRIVER, Port, PortNode, Ports, PortSettin
 
 from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client
-from parley.kube.memory import MemoryClient, MemoryServer
+from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import ClaimName, Preparation, boot_id
 from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, Entry
@@ -229,11 +229,11 @@ async def test_a_claim_is_held_from_the_first_moment_of_a_call_to_the_end_of_unp
     assert plugin.released.is_set()
 
 
-class SlowReads(MemoryClient):
+class SlowReads(Client):
     """A client whose reads of claims wait until they may go on."""
 
     def __init__(self, server: MemoryServer) -> None:
-        super().__init__(server, "parley")
+        super().__init__(server.client())
         self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:

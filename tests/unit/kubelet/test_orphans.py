@@ -2,15 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 from tests.unit.kubelet.drivers import PortNode, Ports
 
 from parley.api.resources import BUILTIN_CLAIMS
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client
+from parley.kube.client import Call, Client
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import ClaimName
 
@@ -80,16 +78,17 @@ async def test_but_not_what_was_never_fully_prepared(node: PortNode) -> None:
     assert await cleaned(node, "first boot") == (["unprepare a"], ["orphaned claim unprepared"])
 
 
-class SlowAnswer(AroundClient):
+class SlowAnswer(Client):
     """Lets `meanwhile` happen between an answer and its arrival."""
 
     def __init__(self, client: Client, meanwhile: Callable[[], Awaitable[object]]) -> None:
         super().__init__(client)
         self._meanwhile = meanwhile
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[Any]]) -> Any:
-        answer = await request()
-        await self._meanwhile()
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if not call.writes:
+            await self._meanwhile()
         return answer
 
 

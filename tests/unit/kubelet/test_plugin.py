@@ -11,7 +11,7 @@ import structlog
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, RESOURCE_SLICES, Resource
 from parley.kube.client import Client
-from parley.kube.memory import MemoryClient, MemoryServer
+from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.configuration import Configuration, ConfigurationError
 from parley_kubelet.driver.device_driver import DeviceClaim, DeviceDriver
@@ -186,11 +186,11 @@ async def test_nothing_is_published_before_the_kubelet_took_the_plugin(
     await plugin
 
 
-class SlowServer(MemoryClient):
+class SlowServer(Client):
     """A client whose reads of claims wait until they may go on."""
 
     def __init__(self, server: MemoryServer) -> None:
-        super().__init__(server, "parley")
+        super().__init__(server.client())
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
 

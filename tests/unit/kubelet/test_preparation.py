@@ -12,7 +12,7 @@ import pytest
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client, Forbidden, OutcomeUnknown
-from parley.kube.memory import MemoryClient, MemoryServer
+from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceDriver
@@ -291,11 +291,11 @@ async def test_a_claim_that_was_made_again_under_its_name(node: Node) -> None:
         await node.plugin().prepare(ClaimName(claim.namespace, claim.name, "u0"))
 
 
-class FailingServer(MemoryClient):
+class FailingServer(Client):
     """A client whose reads fail."""
 
     def __init__(self, server: MemoryServer, error: Exception) -> None:
-        super().__init__(server, "parley")
+        super().__init__(server.client())
         self._error = error
 
     async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:

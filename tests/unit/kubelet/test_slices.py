@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from parley.api.builtin import ResourceSlice
-from parley.api.resources import NODES, RESOURCE_SLICES, Resource
-from parley.kube.client import Body, Client, NotFound
-from parley.kube.memory import MemoryClient, MemoryServer
+from parley.api.resources import NODES, RESOURCE_SLICES
+from parley.kube.client import Body, Call, Client, NotFound
+from parley.kube.memory import MemoryServer
 from parley_kubelet.hooks import Offer
 from parley_kubelet.serving.slices import CannotTell, SlicePublisher, slice_specs
 
@@ -214,14 +213,12 @@ async def test_a_device_that_the_driver_calls_about_is_published_within_seconds(
         assert await node.names() == ["gpu-0"]
 
 
-class WithoutTaints(MemoryClient):
+class WithoutTaints(Client):
     """A client of a server without the feature gate DRADeviceTaints: it drops the taints."""
 
-    async def create(self, resource: Resource[Any], body: Body, *arguments: Any, **options: Any) -> Any:
-        return await super().create(resource, _without_taints(body), *arguments, **options)
-
-    async def patch(self, resource: Resource[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
-        return await super().patch(resource, name, _without_taints(body), *arguments, **options)
+    async def request(self, call: Call) -> bytes:
+        body = _without_taints(call.body) if call.body else None
+        return await super().request(replace(call, body=body))
 
 
 def _without_taints(body: Body) -> Body:
@@ -233,7 +230,7 @@ def _without_taints(body: Body) -> Body:
 
 @pytest.mark.looptime
 async def test_a_server_that_drops_the_taints_is_not_written_to_for_ever(node: Node, server: MemoryServer) -> None:
-    node.client = WithoutTaints(server, "parley")
+    node.client = WithoutTaints(server.client())
     async with running(node.another_publisher()):
         await asyncio.sleep(300)
     assert await node.names() == ["gpu-0", "fuse"]

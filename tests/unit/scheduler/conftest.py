@@ -33,7 +33,8 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.memory import MemoryServer
 from parley.kube.reflector import Reflector
-from parley.scheduler.controller import Controller, Settings
+from parley.scheduler.controller import Controller
+from parley.scheduler.settings import Settings
 from parley.sdk import Driver
 from parley.sdk.standalone import StandaloneDriver
 from parley.simulate.claim_controller import ClaimController

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.support.trouble import Rates, TroubleClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.kube.client import NotFound
 from parley.kube.reflector import Reflector
-from parley.kube.trouble import Rates, TroubleClient
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World

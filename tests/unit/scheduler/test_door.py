@@ -4,11 +4,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api.opaque import read
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, CLASSES, NODES, PODS, TEMPLATES
-from parley.kube.client import Conflict
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Call, Conflict
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import (
     Behaviour,
     ShelfDriver,
@@ -18,8 +19,7 @@ from tests.unit.scheduler.shelf import (
 from parley.api.meta import Condition
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Invalid, OutcomeUnknown
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Call, Invalid, OutcomeUnknown
 from parley.sdk import Allocation, Answer, Driver, Held, NoParameters, PermanentError, Request
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ def test_a_node_where_the_driver_never_will_is_excluded_until_the_class_changes(
         status, code, words = await says(world)
         assert (status, code) == ("False", "NothingViable")
         assert words.startswith(
-            "0 of 2 nodes will do: node a: driver shelf.example.com could not allocate on node a: no such shelf; "
+            "0 of 2 nodes will do: node a: claim now: driver shelf.example.com could not allocate on node a: no "
         )
         behaviour.trouble = no_trouble
         await world.client.patch(CLASSES, "shelf", {"scoreWeight": 2})

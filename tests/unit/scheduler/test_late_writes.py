@@ -8,8 +8,7 @@ import pytest
 
 from parley.api.names import RELEASING_FROM_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Conflict, OutcomeUnknown, ServerError
+from parley.kube.client import Call, Client, Conflict, OutcomeUnknown, ServerError
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -31,7 +30,7 @@ def records_a_claim(call: Call) -> bool:
     return call.resource == CLAIMS and call.subresource == "status"
 
 
-class LateClient(AroundClient):
+class LateClient(Client):
     """Holds up the first write that `which` means once `armed` is set. `arrived` says what became of it."""
 
     def __init__(self, client: Client, which: Which = records_a_claim) -> None:
@@ -41,19 +40,19 @@ class LateClient(AroundClient):
         self.arrived: asyncio.Task[str] | None = None
         self._which = which
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if not self.armed or not self._which(call):
-            return await request()
+            return await super().request(call)
         self.armed = False
         self.given_up.set()
-        self.arrived = asyncio.create_task(_arrive(request))
+        self.arrived = asyncio.create_task(_arrive(super().request(call)))
         raise OutcomeUnknown("connection lost")
 
 
-async def _arrive(request: Callable[[], Awaitable[Any]]) -> str:
+async def _arrive(request: Awaitable[bytes]) -> str:
     await asyncio.sleep(LATE)
     try:
-        await request()
+        await request
     except Conflict:
         return "refused"
     return "accepted"
@@ -93,16 +92,16 @@ def clears(call: Call) -> bool:
     return cleared and "allocation" in call.body["status"] and call.body["status"]["allocation"] is None
 
 
-class BindingRefused(AroundClient):
+class BindingRefused(Client):
     """The first binding fails."""
 
     failed = False
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if call.subresource == "binding" and not self.failed:
             self.failed = True
             raise ServerError(500, "InternalError", "etcdserver: request timed out")
-        return await request()
+        return await super().request(call)
 
 
 @pytest.mark.doors("extender")

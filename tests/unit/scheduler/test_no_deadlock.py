@@ -2,21 +2,20 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.support.trouble import Rates, TroubleClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Forbidden
+from parley.kube.client import Call, Client, Forbidden
 from parley.kube.reflector import Reflector
-from parley.kube.trouble import Rates, TroubleClient
 from parley.simulate.admission import refusal
 from parley.simulate.kubelet import RUN_SECONDS
 
@@ -84,16 +83,16 @@ async def add(world: World, name: str, wish: Wish) -> None:
     await world.create(PODS, {"metadata": meta, "spec": spec})
 
 
-class GuardedClient(AroundClient):
+class GuardedClient(Client):
     """The admission policy for what Parley itself writes; the models of Kubernetes ask it before they write."""
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         users = (call.body or {}).get("status", {}).get("reservedFor")
         if call.resource == BUILTIN_CLAIMS and users:
-            claim = await self._client.get(BUILTIN_CLAIMS, call.name, call.namespace)
+            claim = await self.get(BUILTIN_CLAIMS, call.name, call.namespace)
             if why := refusal(claim, users, allocates=True):
                 raise Forbidden(403, "Forbidden", why)
-        return await request()
+        return await super().request(call)
 
 
 def takes_its_time(chance: random.Random) -> Callable[[str], Any]:

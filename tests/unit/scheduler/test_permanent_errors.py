@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, restart
 
 from parley.api.resources import CLASSES, PODS
 from parley.drivers.device import DeviceDriver
-from parley.kube.faults import FaultClient
 from parley.sdk import PermanentError
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, POD_SCHEDULINGS, Resource
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
-from parley.kube.client import Forbidden
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Call, Forbidden
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World

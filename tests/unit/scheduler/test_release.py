@@ -4,7 +4,7 @@ The simulated kubelets unprepare a few seconds after a pod's object went by forc
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -20,8 +20,7 @@ from parley.api.names import (
 )
 from parley.api.resources import CLAIMS, NODES, PODS
 from parley.control.receipts import is_asked, prepared_uid
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import NotFound
+from parley.kube.client import Call, Client, NotFound
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -291,12 +290,12 @@ def test_a_forced_deletion_of_a_named_claims_user_while_nobody_leads_is_seen(pla
     play(scenario)
 
 
-class SlowAnswers(AroundClient):
+class SlowAnswers(Client):
     """The API server's answers to writes come seconds later than the changes by the watch."""
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        answer = await request()
-        await asyncio.sleep(5)
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        await asyncio.sleep(5 if call.writes else 0)
         return answer
 
 
@@ -395,13 +394,13 @@ def test_the_last_pod_of_a_shared_claim_waits_for_what_an_earlier_one_left(play:
     play(scenario)
 
 
-class SlowStatus(AroundClient):
+class SlowStatus(Client):
     """Every write to a claim's status takes ten seconds to arrive."""
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if call.resource is CLAIMS and call.subresource == "status":
             await asyncio.sleep(10)
-        return await request()
+        return await super().request(call)
 
 
 def test_a_receipt_that_comes_while_the_last_pods_is_asked_for_is_asked_for_again(play: Play) -> None:

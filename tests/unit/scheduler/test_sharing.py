@@ -4,12 +4,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.kube.client import Client
-from parley.kube.faults import FaultClient
 from parley.kube.reflector import Reflector
 
 if TYPE_CHECKING:

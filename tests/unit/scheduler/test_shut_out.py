@@ -4,10 +4,10 @@ reservation, so that they run once it was made anew."""
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api.resources import BUILTIN_CLAIMS
-from parley.kube.around import Call
-from parley.kube.faults import FaultClient
+from parley.kube.client import Call
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World

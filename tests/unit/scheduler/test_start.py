@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tests.support.faults import FaultClient
+
 from parley.api.resources import POD_SCHEDULINGS
-from parley.kube.client import TooManyRequests
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Call, TooManyRequests
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World

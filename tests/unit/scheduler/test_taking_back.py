@@ -5,11 +5,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.kube.client import Conflict, Invalid
-from parley.kube.faults import Call, FaultClient
+from parley.kube.client import Call, Conflict, Invalid
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World

@@ -2,19 +2,18 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from tests.support.faults import FaultClient, Hook
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, OutcomeUnknown, ServerError, WatchEvent
-from parley.kube.faults import FaultClient, Hook
+from parley.kube.client import Call, Client, OutcomeUnknown, RawEvent, ServerError
 from parley.kube.reflector import Reflector
 from parley.sdk import Device
 from parley.simulate.kube_scheduler import KubeScheduler
@@ -33,7 +32,7 @@ PAUSE = 0.5
 """Seconds from one claim that it lets go of to the next."""
 
 
-class DeafClient(AroundClient):
+class DeafClient(Client):
     """That scheduler's client: so many seconds after the binding it says that it failed. Then it is slow."""
 
     def __init__(self, client: Client, seconds: float) -> None:
@@ -41,10 +40,10 @@ class DeafClient(AroundClient):
         self._seconds = seconds
         self.bound = False
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        if self.bound and call.resource == BUILTIN_CLAIMS:
+    async def request(self, call: Call) -> bytes:
+        if self.bound and call.writes and call.resource == BUILTIN_CLAIMS:
             await asyncio.sleep(PAUSE)
-        answer = await request()
+        answer = await super().request(call)
         if call.subresource == "binding" and not self.bound:
             self.bound = True
             await asyncio.sleep(self._seconds)
@@ -52,7 +51,7 @@ class DeafClient(AroundClient):
         return answer
 
 
-class LateClient(AroundClient):
+class LateClient(Client):
     """A client that hears of pods so many seconds late. An answer about a pod, by its number, takes as long as
     `slow` says."""
 
@@ -62,17 +61,15 @@ class LateClient(AroundClient):
         self._slow = slow
         self._answers = 0
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        answer = await request()
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
         if call.verb == "get" and call.resource == PODS:
             self._answers += 1
             await asyncio.sleep(self._slow.get(self._answers, 0.0))
         return answer
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
-        async for event in request():
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
             if call.resource == PODS:
                 await asyncio.sleep(self._seconds)
             yield event

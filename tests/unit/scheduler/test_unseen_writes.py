@@ -1,16 +1,15 @@
 """What Parley has written itself and not seen yet: no pod is bound by what its cache shows from before."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, OutcomeUnknown, ServerError, WatchEvent
-from parley.kube.faults import FaultClient
+from parley.kube.client import Call, Client, OutcomeUnknown, RawEvent, ServerError
 from parley.kube.reflector import Reflector
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ LAG = 5.0
 """Seconds by which the watch of built-in claims is behind."""
 
 
-class LaggingClient(AroundClient):
+class LaggingClient(Client):
     """Fails the first binding after `armed` is set; from then on changes of built-in claims are seen late."""
 
     def __init__(self, client: Client) -> None:
@@ -32,16 +31,14 @@ class LaggingClient(AroundClient):
         self.armed = False
         self._lags = False
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if self.armed and call.resource == PODS and call.subresource == "binding":
             self.armed, self._lags = False, True
             raise ServerError(500, "InternalError", "etcdserver: request timed out")
-        return await request()
+        return await super().request(call)
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
-        async for event in request():
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
             if self._lags and call.resource == BUILTIN_CLAIMS:
                 await asyncio.sleep(LAG)
             yield event

@@ -12,7 +12,7 @@ import yaml
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS, RESOURCE_SLICES
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import NotFound
-from parley.scheduler.controller import Settings
+from parley.scheduler.settings import Settings
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster
 from parley.simulate.manifests import read

@@ -5,12 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.support.faults import FaultClient
 
 from parley.api.resources import BUILTIN_CLAIMS
-from parley.kube.around import Call
 from parley.kube.backoff import Backoff
-from parley.kube.client import ServerError
-from parley.kube.faults import FaultClient
+from parley.kube.client import Call, ServerError
 from parley.simulate.kube_scheduler import AFTER_FAILURE, AS_UPSTREAM, KubeScheduler
 
 

@@ -1,11 +1,10 @@
 """A client that is refused what a test says, and counts what it asks for."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeVar
 
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import Client, Forbidden, WatchEvent
+from parley.kube.client import Call, Client, Forbidden, RawEvent
 
 T = TypeVar("T")
 
@@ -23,7 +22,7 @@ def forbidden(call: Call) -> Exception:
     return Forbidden(403, "Forbidden", f"{call.resource.plural} is forbidden {where}")
 
 
-class Refusing(AroundClient):
+class Refusing(Client):
     """`refuse` can be changed at any time; `asked` counts requests by verb and kind."""
 
     def __init__(self, client: Client, refuse: Refuse = nothing) -> None:
@@ -32,21 +31,19 @@ class Refusing(AroundClient):
         self.asked: Counter[str] = Counter()
         self.watching = 0
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         self.asked[f"{call.verb} {call.resource.path()}"] += 1
         if error := self.refuse(call):
             raise error
-        return await request()
+        return await super().request(call)
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[Any]]]
-    ) -> AsyncIterator[WatchEvent[Any]]:
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         self.asked[f"watch {call.resource.path()}"] += 1
         if error := self.refuse(call):
             raise error
         self.watching += 1
         try:
-            async for event in request():
+            async for event in super().stream(call):
                 if error := self.refuse(call):
                     raise error
                 yield event

@@ -9,8 +9,7 @@ from tests.unit.web.refusing import Refusing, forbidden
 
 from parley.api.resources import NODES
 from parley.explain.explaining import explain
-from parley.kube.around import Call
-from parley.kube.client import NotFound, OutcomeUnknown, Unauthorized
+from parley.kube.client import Call, NotFound, OutcomeUnknown, Unauthorized
 from parley.web.pages import page
 from parley.web.worlds import IDLE, Worlds
 
@@ -49,7 +48,7 @@ def test_however_many_look_each_kind_is_listed_once(play: Play) -> None:
         found = await asyncio.gather(*(made.world() for _ in range(20)))
 
         assert {len(one.pods) for one in found} == {2}
-        assert len({id(one.cluster) for one in found}) == 1
+        assert len({id(one.state.cluster) for one in found}) == 1
         assert {ask: times for ask, times in client.asked.items() if times > 1} == {}
         await made.close()
 
@@ -62,16 +61,16 @@ def test_a_world_is_made_anew_only_after_a_change_and_at_most_once_a_second(play
         loop, made = asyncio.get_running_loop(), worlds(world)
         first = await made.world()
         await asyncio.sleep(60)
-        assert (await made.world()).cluster is first.cluster
+        assert (await made.world()).state.cluster is first.state.cluster
 
         clusters = []
         started = loop.time()
         for number in range(3):
             await world.add_node(f"new-{number}")
             await asyncio.sleep(0.01)
-            clusters.append((await made.world()).cluster)
+            clusters.append((await made.world()).state.cluster)
 
-        assert len({id(cluster) for cluster in (first.cluster, *clusters)}) == 4
+        assert len({id(cluster) for cluster in (first.state.cluster, *clusters)}) == 4
         assert 2 <= loop.time() - started < 2.1
         assert [len(list(cluster.nodes())) for cluster in clusters] == [3, 4, 5]
         await made.close()
@@ -207,9 +206,9 @@ def test_a_cluster_without_parley_until_it_is_installed(play: Play) -> None:
 
 def test_a_large_cluster_is_still_being_read(play: Play) -> None:
     class Slow(Refusing):
-        async def read(self, call, request):  # type: ignore[no-untyped-def]
+        async def request(self, call: Call) -> bytes:
             await asyncio.sleep(30)
-            return await super().read(call, request)
+            return await super().request(call)
 
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)

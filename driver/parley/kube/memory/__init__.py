@@ -11,7 +11,6 @@ What it leaves out: authentication and admission policies, namespaces as objects
 claims), and the control plane's controllers except the garbage collector.
 """
 
-from parley.kube.memory.client import MemoryClient
 from parley.kube.memory.server import MemoryServer
 
-__all__ = ["MemoryClient", "MemoryServer"]
+__all__ = ["MemoryServer"]

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from parley.api.resources import Resource
-from parley.kube.client import Conflict
+from parley.kube.errors import Conflict
 from parley.kube.memory.fields import Item, Path, differing, item_of, leaves, list_keys, spelled, without
 from parley.kube.memory.kinds import Fields, Json, Traits
 

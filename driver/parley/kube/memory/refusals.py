@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.resources import Resource
-from parley.kube.client import (
+from parley.kube.errors import (
     AlreadyExists,
-    ApiError,
     BadRequest,
     Conflict,
     Expired,
@@ -117,17 +116,3 @@ def no_manager() -> Invalid:
     """An apply without `field_manager`."""
     why = "fieldManager: Required value: is required for apply patch"
     return Invalid(422, "Invalid", f'PatchOptions.meta.k8s.io "" is invalid: {why}')
-
-
-def unpatchable() -> Invalid:
-    """A JSON patch whose path is not there or whose test fails."""
-    return Invalid(422, "Invalid", "the server rejected our request due to an error in our request")
-
-
-def unsupported_patch(resource: Resource[Any]) -> ApiError:
-    message = (
-        "the body of the request was in an unknown format - accepted media types include: "
-        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml "
-        f"(strategic merge patches are for built-in kinds, not for {_plural(resource)})"
-    )
-    return ApiError(415, "UnsupportedMediaType", message)

@@ -6,21 +6,21 @@ The parts: `metadata` (what only the server writes), `patches` and `ownership` (
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import orjson
 
 from parley.api.resources import Resource
-from parley.kube.client import PatchType
+from parley.kube.client import Client
 from parley.kube.clock import Clock, rfc3339, utc
-from parley.kube.memory import metadata, ownership, patches, pods
-from parley.kube.memory.client import MemoryClient
+from parley.kube.memory import metadata, ownership, pods
 from parley.kube.memory.garbage import GarbageCollector
 from parley.kube.memory.history import Stored
 from parley.kube.memory.kinds import Json, Traits, traits
 from parley.kube.memory.ownership import Manager, Owners
+from parley.kube.memory.patches import applied, conformed, merge_patch
 from parley.kube.memory.refusals import (
     Fault,
     already_exists,
@@ -33,10 +33,10 @@ from parley.kube.memory.refusals import (
     not_found,
     other_version,
     replaced_meanwhile,
-    unsupported_patch,
     version_at_creation,
 )
 from parley.kube.memory.store import Collection, Name, Store
+from parley.kube.memory.transport import MemoryTransport
 from parley.kube.memory.validation import check
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -73,9 +73,9 @@ class MemoryServer:
         """The latest; it rises with each change of any object."""
         return self.store.version
 
-    def client(self, name: str = "parley") -> MemoryClient:
+    def client(self, name: str = "parley") -> Client:
         """A client. `name` is the field manager of writes that name none."""
-        return MemoryClient(self, name)
+        return Client(MemoryTransport(self, name))
 
     def end_watches(self) -> None:
         """End every watch, as a server does that restarts: they can continue from where they were."""
@@ -110,34 +110,49 @@ class MemoryServer:
         return self._add(resource, about, new, owners)
 
     def patch(
+        self, resource: Resource[Any], name: str, patch: Any, namespace: str | None, manager: Manager
+    ) -> Stored:
+        """Change an object, or its subresource that the manager writes, by a merge patch."""
+        about = _patchable(resource, namespace, manager.subresource)
+        stored = self.get(resource, name, namespace)
+        if not isinstance(patch, dict):
+            raise bad_request("a merge patch is a JSON object")
+        asked = merge_patch(stored.body, patch)
+        metadata.check_identity(resource, asked, name, namespace)
+        metadata.check_preconditions(
+            resource, stored.body, asked.get("metadata"), uid_counts=not (manager.subresource and about.custom)
+        )
+        new = conformed(about, stored.body, asked, manager.subresource)
+        owners = ownership.after_update(stored.owners, manager, stored.body, new, about)
+        return self._change(resource, about, stored, new, owners)
+
+    def apply(
         self,
         resource: Resource[Any],
         name: str,
-        patch: Any,
+        config: Any,
         namespace: str | None,
-        patch_type: PatchType,
-        subresource: str,
-        manager: str,
+        manager: Manager,
+        *,
         force: bool,
     ) -> Stored:
-        """Change an object, or create it by applying."""
-        _check_scope(resource, namespace)
-        about = traits(resource)
-        if subresource and not (subresource == "status" and about.status):
-            raise no_such_path()
-        if patch_type is PatchType.APPLY:
-            return self._apply(
-                resource, name, patch, namespace, Manager(manager, ownership.APPLY, subresource), force
-            )
-        stored = self.get(resource, name, namespace)
-        asked = _patched(resource, about, stored.body, patch, patch_type)
-        metadata.check_identity(resource, asked, name, namespace)
+        """Change an object by server-side apply, or create it."""
+        about = _patchable(resource, namespace, manager.subresource)
+        if not manager.name:
+            raise no_manager()
+        metadata.check_identity(resource, config, name, namespace)
+        stored = self.store.collection(resource).objects.get((namespace or "", name))
+        config = applied(about, about.settle(config), manager.subresource)
+        if stored is None:
+            return self._apply_new(resource, about, name, config, namespace, manager)
         metadata.check_preconditions(
-            resource, stored.body, asked.get("metadata"), uid_counts=not (subresource and about.custom)
+            resource, stored.body, config.get("metadata"), uid_counts=not (manager.subresource and about.custom)
         )
-        new = _conformed(about, stored.body, asked, subresource)
-        writer = Manager(manager, ownership.UPDATE, subresource)
-        owners = ownership.after_update(stored.owners, writer, stored.body, new, about)
+        merged, owners = ownership.apply(resource, about, stored.body, stored.owners, manager, config, force=force)
+        # What is left of a field that lost all its parts is null, which the server of a CRD does not take.
+        if faults := about.nulls(merged):
+            raise invalid(resource, name, faults)
+        new = conformed(about, stored.body, merged, manager.subresource)
         return self._change(resource, about, stored, new, owners)
 
     def delete(
@@ -204,33 +219,6 @@ class MemoryServer:
         annotations = given.get("annotations") or {}
         new = pods.bound(stored.body, node, annotations, rfc3339(self._clock()))
         self.store.write(self.store.collection(resource), _name(stored.meta), new, stored.owners)
-
-    def _apply(
-        self,
-        resource: Resource[Any],
-        name: str,
-        config: Any,
-        namespace: str | None,
-        manager: Manager,
-        force: bool,
-    ) -> Stored:
-        if not manager.name:
-            raise no_manager()
-        metadata.check_identity(resource, config, name, namespace)
-        about = traits(resource)
-        stored = self.store.collection(resource).objects.get((namespace or "", name))
-        config = _own_part(about, about.settle(config), manager.subresource)
-        if stored is None:
-            return self._apply_new(resource, about, name, config, namespace, manager)
-        metadata.check_preconditions(
-            resource, stored.body, config.get("metadata"), uid_counts=not (manager.subresource and about.custom)
-        )
-        merged, owners = ownership.apply(resource, about, stored.body, stored.owners, manager, config, force=force)
-        # What is left of a field that lost all its parts is null, which the server of a CRD does not take.
-        if faults := about.nulls(merged):
-            raise invalid(resource, name, faults)
-        new = _conformed(about, stored.body, merged, manager.subresource)
-        return self._change(resource, about, stored, new, owners)
 
     def _apply_new(
         self,
@@ -307,50 +295,13 @@ class MemoryServer:
         return str(prefix)[:_MAX_GENERATED] + "".join(self._random.choices(_LETTERS, k=5))
 
 
-def _patched(resource: Resource[Any], about: Traits, old: Json, patch: Any, patch_type: PatchType) -> Json:
-    """The object that the patch asks for."""
-    if patch_type is PatchType.JSON:
-        if not isinstance(patch, Sequence) or isinstance(patch, str):
-            raise bad_request("a JSON patch is a list of operations")
-        return patches.json_patch(old, patch)
-    if not isinstance(patch, dict):
-        raise bad_request(f"a {patch_type.value} patch is a JSON object")
-    if patch_type is PatchType.STRATEGIC and about.custom:
-        raise unsupported_patch(resource)
-    merged = (
-        patches.strategic_patch(old, patch, about)
-        if patch_type is PatchType.STRATEGIC
-        else (patches.merge_patch(old, patch))
-    )
-    return dict(merged)
-
-
-def _conformed(about: Traits, old: Json, asked: Json, subresource: str) -> Json:
-    """What of the asked object this request may change: the status alone, or all but the status."""
-    if subresource == "status":
-        kept = metadata.with_some(old, asked, about.metadata_with_status)
-        return about.adjust(old, _with_status(kept, about.settle({"status": asked.get("status")})))
-    if about.status:
-        asked = _with_status(asked, old)
-    return metadata.updated(old, about.settle(asked))
-
-
-def _with_status(body: Json, other: Json) -> Json:
-    """The body with the other's status, if it has any."""
-    rest = {name: value for name, value in body.items() if name != "status"}
-    return {**rest, "status": other["status"]} if "status" in other else rest
-
-
-def _own_part(about: Traits, config: Json, subresource: str) -> Json:
-    """What of an applied configuration counts, as in `_conformed`."""
-    if subresource == "status":
-        meta = {
-            key: value for key, value in config.get("metadata", {}).items() if key in ("uid", "resourceVersion")
-        }
-        return {"metadata": meta, **({"status": config["status"]} if "status" in config else {})}
-    if about.status:
-        return {name: value for name, value in config.items() if name != "status"}
-    return config
+def _patchable(resource: Resource[Any], namespace: str | None, subresource: str) -> Traits:
+    """The kind's traits. Raises what a server says of a path at which nothing can be patched."""
+    _check_scope(resource, namespace)
+    about = traits(resource)
+    if subresource and not (subresource == "status" and about.status):
+        raise no_such_path()
+    return about
 
 
 def _check_scope(resource: Resource[Any], namespace: str | None) -> None:

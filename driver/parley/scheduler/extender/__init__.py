@@ -1,7 +1,7 @@
 """The extender door: a kube-scheduler that asks Parley about its own candidates and lets it bind.
 
-`door` answers the scheduler's calls and follows what happens to pods in between, `wire` is what is said, `scope`
-which pods are this door's and what it does not serve. A filter is a `judging` beside what `holds` promised to
-other pods a moment ago; `rejected` are pods that were refused and what would change that. `binding` does all that
-takes time. `server` and `certificates` are the way in.
+`door` answers the scheduler's calls and follows what happens to pods in between, `wire` is their form, `scope`
+which pods are this door's and what it does not serve. `filtering` finds viable nodes beside the `assumed` pods
+(`contention` asks the drivers so); `rejections` are pods without one, and what would change that. `binding` does
+all that takes time. `server` and `certificates` are the way in.
 """

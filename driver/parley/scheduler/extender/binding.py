@@ -5,28 +5,27 @@ There is one at a time for a pod, with a time limit below the scheduler's, after
 fails, all that it allocated is given back once it is certain that the pod is not bound.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster, Key, over, reference
+from parley.control.cluster import Key, over, reference
+from parley.control.decide import Blocked, admit
 from parley.control.gathering import gather
-from parley.control.ledger import Ledger
 from parley.control.podclaims import PodClaim
+from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.states import ClaimState
-from parley.scheduler.extender.holds import Holds
-from parley.scheduler.extender.judging import unusable
-from parley.scheduler.extender.news import News
+from parley.scheduler.extender.assumed import AssumedPods
+from parley.scheduler.extender.filtering import unusable
+from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.placing import Placing
+from parley.scheduler.placement import Failed, Placement
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.questions import excess, question
 from parley.sdk import PodReference
-from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.checks import DriverFault
 
 log = structlog.get_logger(__name__)
 
@@ -46,22 +45,20 @@ class Binder:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
-        placing: Placing,
+        state: State,
+        placement: Placement,
         pods: Pods,
-        holds: Holds,
-        news: News,
+        assumed: AssumedPods,
+        notifications: Notifications,
         posting: Posting,
     ) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
-        self._placing = placing
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._placement = placement
         self._pods = pods
-        self._holds = holds
-        self._news = news
+        self._assumed = assumed
+        self._notifications = notifications
         self._posting = posting
         self._under_way: dict[str, str] = {}
 
@@ -76,7 +73,7 @@ class Binder:
         if self._cluster.node(node) is None:
             return f"node {node} does not exist"  # the API server would take the binding
         self._under_way[user.uid] = node
-        self._holds.narrow(user.uid, node)
+        self._assumed.narrow(user.uid, node)
         try:
             await self._bind(user, node, now() + BIND_SECONDS)
         except Refused as error:
@@ -87,7 +84,7 @@ class Binder:
             return f"the API server: {error}"
         finally:
             del self._under_way[user.uid]
-            self._holds.drop(user.uid)
+            self._assumed.drop(user.uid)
             self._pods.look_again((user.namespace, user.name))
         return ""
 
@@ -116,14 +113,14 @@ class Binder:
             if pod is not None and pod.metadata.uid == user.uid:
                 if over(pod) or pod.spec.node_name:
                     raise Refused("the pod has ended, is being deleted, or is bound already")
-                claims = gather(self._cluster, self._ledger, self._drivers, pod)
+                claims = gather(self._state, pod)
                 try:
                     waits = await self._step(key, pod, claims, node)
                 except (Conflict, Busy):
                     waits = "a claim is changing"
                 if not waits and (named := self._named(key, user)) is not None:
                     return named, claims
-            await self._news.wait(key, min(until, now() + _LOOK_SECONDS))
+            await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))
         raise Refused(f"not done within {BIND_SECONDS:g} s: {waits}")
 
     def _named(self, key: Key, user: PodReference) -> Pod | None:
@@ -150,7 +147,7 @@ class Binder:
         if states & {ClaimState.PENDING, ClaimState.JOINABLE}:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
-            await self._placing.write(key, pod, claims)
+            await self._placement.write(pod, claims)
         return self._recorded(claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
@@ -158,27 +155,24 @@ class Binder:
 
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        try:
-            asked = question(self._drivers, reference(pod), pending)
-        except BadParameters as error:
-            raise Refused(str(error)) from None
-        self._holds.uncount(pod.metadata.uid)
-        over_limit = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, pending)
-        if over_limit is not None:
-            raise Refused(over_limit.message)
-        if asked.outside:
+        self._assumed.uncount(pod.metadata.uid)
+        demand = admit(self._state, reference(pod), pending)
+        if isinstance(demand, Blocked):
+            raise Refused(demand.problem.message)
+        if demand.outside:
             raise Refused("the driver of a class runs outside of the controller")
-        if not await self._placing.allocate(key, pod, claims, asked, node, offered=False):
-            self._pause(key, pod)
+        result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
+        if isinstance(result, Failed):
+            self._pause(pod)
             raise Refused(f"nothing could be allocated on node {node}")
-        self._holds.drop(pod.metadata.uid)
+        self._assumed.drop(pod.metadata.uid)
         return self._recorded(claims)
 
-    def _pause(self, key: Key, pod: Pod) -> None:
+    def _pause(self, pod: Pod) -> None:
         """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
         attempt = self._pods.attempt(pod)
         if attempt.left.issuperset(attempt.outcome.viable):
-            self._pods.block(key, pod)
+            attempt.block(now())
 
     def _recorded(self, claims: Sequence[PodClaim]) -> str:
         if any(self._ledger.get(claim.uid) is None for claim in claims):
@@ -201,4 +195,4 @@ class Binder:
         if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
             return
         await self._posting.settle(user, doubtful=doubtful)
-        await self._placing.give_back_all(pod)
+        await self._placement.give_back_all(pod)

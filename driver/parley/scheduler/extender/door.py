@@ -1,7 +1,7 @@
 """Answers a kube-scheduler's calls, and follows what happens to its pods in between.
 
-Filter, prioritize and preempt answer from memory at once. What a filter says holds tentatively (`holds`); what it
-refuses is told to the pod's user afterwards, and once that has changed the scheduler is made to ask again.
+Filter, prioritize and preempt answer from memory at once. A pod that passes filter is assumed (`assumed`); what
+filter refuses is reported to the pod's user afterwards; once that has changed, the scheduler is made to ask again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
@@ -9,70 +9,63 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.cluster import Cluster, Key, over
-from parley.control.ledger import Ledger
+from parley.control.cluster import Key, over
+from parley.control.decide import Blocked
+from parley.control.demand import have_preferences, scores
 from parley.control.metrics import Metrics
 from parley.control.podclaims import PodClaim, Problem
-from parley.kube.client import Client
-from parley.kube.clock import Clock
-from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.control.state import State
+from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
+from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.binding import Binder
-from parley.scheduler.extender.holds import Holds
-from parley.scheduler.extender.judging import HELD, Judge, Verdict
-from parley.scheduler.extender.news import News
+from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, FilterResult
 from parley.scheduler.extender.nodesets import Nodes, NodeSets
+from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import Posting
-from parley.scheduler.extender.rejected import Rejection, Rejections
+from parley.scheduler.extender.rejections import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
 from parley.scheduler.extender.unknown import UnknownPods
-from parley.scheduler.placing import Placing
+from parley.scheduler.negotiator import Negotiator
+from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.questions import have_preferences, scores
+from parley.scheduler.result import Result
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 BEST_SCORE = 10
 """What an extender may give a node at most (k8s.io/kube-scheduler/extender/v1, MaxExtenderPriority)."""
-
-NegotiateAmong = Callable[[Key, Pod, Sequence[PodClaim], CandidateNodes], Awaitable[None]]
-"""Finds a node among these for the pending claims, as far as it goes now, and lets drivers allocate there."""
 
 _SOON = "Parley: something that the pod needs is just changing"
 
 
 class ExtenderDoor:
-    """Negotiates for the pods in `scope`. `candidates` is how many nodes drivers are asked about at a time."""
+    """Negotiates for the pods in `scope`. The `negotiator` asks standalone drivers for them, in the background."""
 
     def __init__(
         self,
-        client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
-        placing: Placing,
+        state: State,
+        placement: Placement,
         pods: Pods,
         scope: Scope,
-        clock: Clock,
-        candidates: int,
-        negotiate: NegotiateAmong,
+        posting: Posting,
+        negotiator: Negotiator,
         metrics: Metrics,
     ) -> None:
-        self._cluster = cluster
-        self._drivers = drivers
+        self._cluster = state.cluster
+        self._drivers = state.drivers
         self._pods = pods
         self._scope = scope
         self._backed = Backed()
         self._sets = NodeSets()
-        self._holds = Holds(ledger.limits, lambda: pods.wake(HELD))
-        self._news = News()
-        self._posting = Posting(client, clock)
-        self._judge = Judge(cluster, ledger, drivers, pods, self._holds, candidates)
-        self._binder = Binder(cluster, ledger, drivers, placing, pods, self._holds, self._news, self._posting)
-        self._negotiate = negotiate
+        self._assumed = AssumedPods(state.ledger.limits, lambda: pods.wake(ASSUMED))
+        self._notifications = Notifications()
+        self._posting = posting
+        self._filtering = CandidateFilter(state, pods, self._assumed, negotiator.candidates)
+        self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting)
+        self._negotiator = negotiator
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
-        self._unknown = UnknownPods(cluster, self._never_there)
+        self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": self._filter,
@@ -81,7 +74,7 @@ class ExtenderDoor:
             "bind": self._bind,
         }
         self._seconds = {verb: metrics.extender_seconds.labels(verb) for verb in self._verbs}
-        cluster.observe(DEVICE_CLASSES, self._device_class_changed)
+        state.cluster.observe(DEVICE_CLASSES, self._device_class_changed)
 
     @property
     def verbs(self) -> Sequence[str]:
@@ -89,8 +82,11 @@ class ExtenderDoor:
         return tuple(self._verbs)
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the pod is negotiated for here, and not by the native door."""
-        return self._scope.owns(pod)
+        """Whether the pod is negotiated for here: until it is bound."""
+        return not pod.spec.node_name and self._scope.owns(pod)
+
+    def terminal(self, pod: Pod) -> None:
+        """Its scheduler asks no more."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """What an extender of these bytes says to a scheduler's call. Raises wire.BadCall."""
@@ -122,17 +118,17 @@ class ExtenderDoor:
         if (until := self._pods.attempt(pod).blocked_until) > now():
             return self._paused(pod, nodes, until)
         try:
-            verdict = self._judge.judge(pod, having, choosy=asked.choosy())
+            result = self._filtering.filter(pod, having, choosy=asked.choosy())
         except DriverFault as fault:
             return self._driver_failed(pod, nodes, fault)
-        if not verdict.viable:
-            return self._reject(pod, nodes, verdict)
-        if verdict.hold is not None:
-            self._holds.put(verdict.hold)
+        if not result.viable:
+            return self._reject(pod, nodes, result)
+        if result.assumed is not None:
+            self._assumed.put(result.assumed)
         self._rejections.drop(pod.metadata.uid)
         if not self._unknown.is_another(pod):
             self._pods.leave_line(_key(pod))
-        return wire.passed(verdict.viable, (), "")
+        return wire.passed(result.viable, (), "")
 
     def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
         """The nodes that have themselves what a DRA driver would otherwise allocate."""
@@ -141,18 +137,18 @@ class ExtenderDoor:
             return nodes
         return [node for node in nodes if wanted <= self._cluster.allocatable(node).keys()]
 
-    def _reject(self, pod: Pod, names: Sequence[str], verdict: Verdict) -> bytes:
-        problem = verdict.problem
-        assert problem is not None
-        self._holds.drop(pod.metadata.uid)
+    def _reject(self, pod: Pod, names: Sequence[str], result: FilterResult) -> bytes:
+        assert result.blocked is not None
+        problem, line = result.blocked.problem, result.blocked.line
+        self._assumed.drop(pod.metadata.uid)
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
-        line = (verdict.line, nodes, frozenset(self._backed.of(pod))) if verdict.by_nodes else verdict.line
-        if not verdict.outside and not self._unknown.is_another(pod):
-            self._pods.line_up(_key(pod), line, problem.topics, verdict.helps)
+        line = (line, nodes, frozenset(self._backed.of(pod))) if result.by_nodes else line
+        if not result.outside and not self._unknown.is_another(pod):
+            self._pods.line_up(_key(pod), line, problem.topics, result.blocked.helps)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
-        rejection = Rejection(nodes, answer, problem, revision, verdict.undo, verdict.outside, line)
+        rejection = Rejection(nodes, answer, problem, revision, result.undo, result.outside, line)
         self._rejections.add(pod, rejection)
         return answer
 
@@ -177,7 +173,7 @@ class ExtenderDoor:
 
     def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
         """The pod is left alone for a growing while, and its user told."""
-        self._holds.drop(pod.metadata.uid)
+        self._assumed.drop(pod.metadata.uid)
         attempt = self._pods.attempt(pod)
         attempt.block(now())
         problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
@@ -185,14 +181,14 @@ class ExtenderDoor:
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
-        hold = self._holds.of(asked.uid)
-        if hold is None or not have_preferences(self._drivers, hold.asked):
+        assumed = self._assumed.of(asked.uid)
+        if assumed is None or not have_preferences(self._drivers, assumed.demand):
             return wire.scores({})
         try:
-            said = scores(self._drivers, hold.asked, asked.nodes(), {})
+            said = scores(self._drivers, assumed.demand, asked.nodes(), {})
         except DriverFault:
             return wire.scores({})  # the filter was answered, and any of its nodes will do
-        most = sum(hold.asked.weights.values())
+        most = sum(assumed.demand.weights.values())
         return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
 
     async def _preempt(self, body: bytes) -> bytes:
@@ -200,15 +196,15 @@ class ExtenderDoor:
         self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
         if pod.spec.resource_claims:
-            viable = self._judge.viable(pod, nodes)
+            viable = self._filtering.viable(pod, nodes)
             nodes = [node for node in nodes if node in viable] or self._of_no_use(pod, nodes)
         return wire.victims({node: victims[node] for node in nodes})
 
     def _of_no_use(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
         """Evicting others would not help the pod now; once it would, its scheduler is made to try it again."""
-        verdict = self._judge.judge(pod, nodes, choosy=False)
-        if verdict.problem is not None:
-            self._reject(pod, nodes, verdict)
+        result = self._filtering.filter(pod, nodes, choosy=False)
+        if result.blocked is not None:
+            self._reject(pod, nodes, result)
         return ()
 
     async def _bind(self, body: bytes) -> bytes:
@@ -221,7 +217,7 @@ class ExtenderDoor:
 
     def seen(self, pod: Pod) -> None:
         """The pod came or changed in any way: a bind may wait for its status."""
-        self._news.tell(_key(pod))
+        self._notifications.notify(_key(pod))
         if self._unknown.turned_up(pod) and not pod.spec.node_name:
             self._rejections.unasked(pod)
             self._pods.look_again(_key(pod))
@@ -230,30 +226,30 @@ class ExtenderDoor:
         """Whether the pod is just being bound; if so, that hears of the news."""
         if not self._binder.node_of(pod.metadata.uid):
             return False
-        self._news.tell(_key(pod))
+        self._notifications.notify(_key(pod))
         return True
 
-    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Something about the unbound pod may have changed. Never called twice at a time for the same pod."""
-        await self._rejections.look(key, pod, claims)
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Something about the unbound pod may have changed."""
+        return await self._rejections.look(key, pod, claims)
 
     async def _free(self, pod: PodReference) -> None:
         await self._binder.give_back(pod, doubtful=True)
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> None:
-        proposed = self._judge.nodes(pod, claims, common_nodes(claims), sorted(nodes))
-        await self._negotiate(key, pod, claims, proposed)
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
+        proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes))
+        return await self._negotiator.negotiate(key, pod, claims, proposed)
 
     def resume(self) -> None:
         """After the cluster was restored: pods that wait may have been refused by an earlier leader."""
         for pod in self._cluster.pods():
-            if pod.spec.resource_claims and not pod.spec.node_name and self.owns(pod) and not over(pod):
+            if pod.spec.resource_claims and self.owns(pod) and not over(pod):
                 self._rejections.unasked(pod)
 
     @property
     def remembered(self) -> int:
         """How many entries about pods there are."""
-        return len(self._pods) + len(self._rejections) + len(self._holds) + len(self._unknown)
+        return len(self._pods) + len(self._rejections) + len(self._assumed) + len(self._unknown)
 
     def _never_there(self, pod: PodReference) -> None:
         self._pods.never_there(pod)
@@ -262,18 +258,18 @@ class ExtenderDoor:
     def gone(self, pod: PodReference) -> None:
         """Forget the pod."""
         self._rejections.drop(pod.uid)
-        self._holds.drop(pod.uid)
+        self._assumed.drop(pod.uid)
         self._posting.forget(pod.uid)
-        self._news.tell((pod.namespace, pod.name))
+        self._notifications.notify((pod.namespace, pod.name))
 
 
 def _key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
 
 
-def _unbacked(names: Set[str]) -> Verdict:
+def _unbacked(names: Set[str]) -> FilterResult:
     why = unbacked(names)
-    return Verdict(problem=Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), line=why)
+    return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), why))
 
 
 def _message(problem: Problem) -> str:

@@ -9,17 +9,15 @@ from collections.abc import Mapping
 from parley.api.builtin import BuiltinClaim, ObjectMeta, Pod
 from parley.control.cluster import Cluster
 from parley.control.gathering import gather, with_class
-from parley.control.ledger import Ledger
 from parley.control.mirror import asked
 from parley.control.podclaims import PodClaim
+from parley.control.state import State
 
 
-def expected_claims(
-    cluster: Cluster, ledger: Ledger, drivers: Mapping[str, object], pod: Pod
-) -> tuple[PodClaim, ...]:
+def expected_claims(state: State, pod: Pod) -> tuple[PodClaim, ...]:
     """The pod's claims that are Parley's, in the pod's order."""
-    found = gather(cluster, ledger, drivers, pod)
-    return tuple(_expected(cluster, drivers, pod, claim) or claim for claim in found)
+    found = gather(state, pod)
+    return tuple(_expected(state.cluster, state.drivers, pod, claim) or claim for claim in found)
 
 
 def _expected(cluster: Cluster, drivers: Mapping[str, object], pod: Pod, claim: PodClaim) -> PodClaim | None:

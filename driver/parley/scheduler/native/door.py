@@ -1,213 +1,117 @@
-"""One pod's way through the native door: look at what is, take the one step that comes first, repeat.
+"""The native door: pods of any unmodified scheduler. Look at what is, take the one step that comes first, repeat.
 
-`sync` is called for a pod whenever something about it may have changed, never twice at a time for the same pod.
-It reads caches and ledger, decides at once (no await between looking and holding), and acts. What goes wrong
-on the way is raised, and the queue calls again.
+Everything is decided at once from caches and ledger: there is no await between a look and what is held by it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.api.resources import PODS
-from parley.control.allocation import Allocator, Busy
-from parley.control.cluster import Cluster, Key, done, over, reference
-from parley.control.gathering import gather
-from parley.control.giving_back import GivingBack
-from parley.control.ledger import Ledger
-from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.control.allocation import Allocator
+from parley.control.cluster import Key, done, reference
+from parley.control.decide import Blocked
+from parley.control.podclaims import PodClaim, Problem
 from parley.control.records import Records
 from parley.control.restoring import adopt
-from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.control.state import State
+from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
-from parley.scheduler.native.negotiating import Negotiator
 from parley.scheduler.native.turns import out_of_turn
-from parley.scheduler.placing import Placing
+from parley.scheduler.negotiator import Negotiator
+from parley.scheduler.placement import Placement
 from parley.scheduler.pods import KeptOut, Pods
-from parley.scheduler.talks import Talks
+from parley.scheduler.result import AT_ONCE, Result, Wait, wait
+from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PodReference
-from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
-
-
-class OtherDoor(Protocol):
-    """Negotiates for some of the pods, until they are bound; what follows is the same for all."""
-
-    def owns(self, pod: Pod) -> bool: ...
-    def resume(self) -> None: ...
-    def busy_with(self, pod: Pod) -> bool: ...
-    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None: ...
-    def gone(self, pod: PodReference) -> None: ...
 
 
 class NativeDoor:
-    """Negotiates for pods of any scheduler. Whoever feeds the queue also calls `wake` and `pod_gone`."""
+    """Negotiates for pods that no other door owns, and puts right what bound pods of all doors hold."""
 
     def __init__(
         self,
-        client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
-        giving_back: GivingBack,
         pods: Pods,
-        talks: Talks,
-        placing: Placing,
+        sessions: StandaloneSessions,
+        placement: Placement,
         negotiator: Negotiator,
-        other: OtherDoor | None = None,
     ) -> None:
-        self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
         self._allocator = allocator
         self._records = records
-        self._giving_back = giving_back
-        self._telling = pods.telling
+        self._reporter = pods.reporter
         self._pods = pods
-        self._talks = talks
-        self._placing = placing
-        self._other = other
+        self._sessions = sessions
+        self._placement = placement
         self._negotiator = negotiator
-        self.unconfirmed: set[str] = set()
-        """UIDs of pods that hold something by the record but were not seen yet."""
-        self._forced: dict[str, str] = {}
 
-    def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: look again at the pods that it may help."""
-        self._pods.wake(topic, nodes)
+    def owns(self, _pod: Pod) -> bool:
+        """Whatever is left."""
+        return True
+
+    def busy_with(self, _pod: Pod) -> bool:
+        """Never: the next step is always one from the present state."""
+        return False
 
     def resume(self) -> None:
-        """After the cluster was restored: go on with what an earlier leader asked drivers outside to allocate."""
-        for scheduling in self._cluster.schedulings():
-            pod = self._cluster.pod((scheduling.metadata.namespace, scheduling.metadata.name))
+        """Go on with what an earlier leader asked standalone drivers to allocate."""
+        cluster = self._state.cluster
+        for scheduling in cluster.schedulings():
+            pod = cluster.pod((scheduling.metadata.namespace, scheduling.metadata.name))
             if pod is not None and scheduling.spec.selected_node and not done(pod):
-                self._talks.resume(pod, scheduling)
-        if self._other is not None:
-            self._other.resume()
+                self._sessions.resume(pod, scheduling)
 
-    async def sync(self, key: Key) -> None:
-        """Take the next step for the pod of that name. Raises what a client raises; then it is to be repeated."""
-        try:
-            await self._look(key, self._cluster.pod(key))
-        except (Conflict, Busy):
-            self._pods.retry(key)  # the cache was behind, or another pod's claim is ours too: look again
-        except (DriverFault, BadRequest, Forbidden, Invalid) as error:
-            self._pods.leave_line(key)
-            await self._tell(key, error)
-            raise  # it is tried again, after a growing pause
-        except Exception:
-            self._pods.leave_line(key)  # others need not wait until this works
-            raise
+    def seen(self, pod: Pod) -> None:
+        """What matters of it brings its key into the queue."""
 
-    async def _tell(self, key: Key, error: DriverFault | ApiError) -> None:
-        """A driver failed, or the API server refused what the pod needs: its user has to know."""
-        pod = self._cluster.pod(key)
-        if pod is None or over(pod):
-            return
-        if isinstance(error, DriverFault):
-            code, message = reasons.DRIVER_FAILED, str(error)
-        else:
-            code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
-        await self._telling.waits(pod, self._pods.attempt(pod), code, message)
+    def terminal(self, pod: Pod) -> None:
+        """Standalone drivers need not go on."""
+        self._sessions.end(pod)
 
-    async def _look(self, key: Key, pod: Pod | None) -> None:
-        await self._depart(key, pod)
-        if pod is None or over(pod):
-            self._pods.leave_line(key)
-            if pod is not None:
-                self._telling.ended(pod)
-                self._talks.end(pod)
-                await self._giving_back.pod_ended(reference(pod))
-            return
-        if self._other is not None and self._other.busy_with(pod):
-            return
-        claims = gather(self._cluster, self._ledger, self._drivers, pod)
-        self._telling.looked_at(pod, ours=bool(claims))
-        if self._other is not None and not pod.spec.node_name and self._other.owns(pod):
-            await self._other.look(key, pod, claims)
-            return
-        if claims and not pod.spec.scheduling_gates:
-            await self._step(key, pod, claims)
+    def gone(self, pod: PodReference) -> None:
+        """Nobody allocates for it any more."""
+        self._sessions.give_up(pod)
 
-    async def _depart(self, key: Key, pod: Pod | None) -> None:
-        """What pods of that name held that are done or gone is free."""
-        left: set[str] = set()
-        for holding in self._ledger.of_pod_name(*key):
-            for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
-                if pod is not None and pod.metadata.uid == user.uid and not done(pod):
-                    continue
-                left.add(user.uid)
-                nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
-                if user.uid in self.unconfirmed:
-                    live = await self._live(user)
-                    if live is not None and not done(live):
-                        continue
-                    nodes = () if live is not None else holding.nodes or ()
-                await self._giving_back.give_back(user, [holding], departed=True, prepared_on=nodes)
-        for uid in left:
-            self._forced.pop(uid, None)
-
-    async def _live(self, user: PodReference) -> Pod | None:
-        try:
-            live = await self._client.get(PODS, user.name, user.namespace)
-        except NotFound:
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Take the next step for the pod."""
+        if not claims or pod.spec.scheduling_gates:
             return None
-        return live if live.metadata.uid == user.uid else None
+        return await self._step(key, pod, claims)
 
-    def pod_gone(self, pod: PodReference, *, running_on: str = "") -> None:
-        """Forget what was remembered of the pod; `sync` releases what it holds.
-
-        `running_on`: the node whose kubelet has not said that the pod ended.
-        """
-        self.pod_ended(pod.uid)
-        if running_on and self._ledger.of_pod(pod):
-            self._forced[pod.uid] = running_on
-        self._talks.give_up(pod)
-        self._pods.gone(pod)
-        if self._other is not None:
-            self._other.gone(pod)
-
-    def pod_ended(self, uid: str) -> None:
-        """Nothing is allocated for the pod any more; a driver that does so now is stopped."""
-        self._allocator.abort(uid)
-
-    async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def _step(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         problem = next((claim.problem for claim in claims if claim.problem is not None), None)
         problem = problem or out_of_turn(self._pods, self._allocator, pod, claims)
         if problem is not None:
-            await self._stuck(key, pod, problem)
-            return
+            return await self._stuck(pod, problem)
         step = next_step((claim.state(pod) for claim in claims), bound=bool(pod.spec.node_name))
         match step:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
                 topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
-                self._pods.stay(key, "a mirror was written and is not seen yet", topics)
+                return Wait("a mirror was written and is not seen yet", topics, stay=True)
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
             case Step.NEGOTIATE:
-                await self._negotiator.negotiate(key, pod, claims)
+                return await self._negotiator.negotiate(key, pod, claims)
             case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_in_vain(pod, claims):
                 self._pods.attempt(pod).offer_ended()
-                await self._take_back(key, pod, claims)
+                return await self._take_back(pod, claims)
             case Step.FOLLOW_OFFER:
-                await self._placing.follow_offer(key, pod, claims)
+                return await self._placement.follow_offer(key, pod, claims)
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
-                await self._take_back(key, pod, claims)
+                return await self._take_back(pod, claims)
             case Step.WRITE:
                 if any(claim.holding is not None and claim.holding.recorded for claim in claims):
-                    await self._placing.check_current(pod)  # somebody removed what we wrote, perhaps with reason
-                await self._placing.write(key, pod, claims)
+                    await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
+                return await self._placement.write(pod, claims)
             case Step.ADOPT:
                 self._adopt(pod, claims)
-                self._pods.retry(key)
+                return Requeue()
             case Step.TAKE_BACK:
-                await self._take_back(key, pod, claims)
+                return await self._take_back(pod, claims)
+        return None
 
     def _half_offered(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether some claims are offered and others are not, so that nobody can follow: the others' write failed,
@@ -222,14 +126,11 @@ class NativeDoor:
             claim.offer_ended for claim in claims if claim.state(pod) is ClaimState.OFFERED
         )
 
-    async def _stuck(self, key: Key, pod: Pod, problem: Problem) -> None:
+    async def _stuck(self, pod: Pod, problem: Problem) -> Wait:
         if not pod.spec.node_name:
-            await self._placing.give_back_all(pod)
-        if problem.transient:
-            self._pods.stay(key, KeptOut(problem.message), problem.topics)
-        else:
-            line = KeptOut((problem.code, *problem.topics))
-            await self._pods.wait(key, pod, problem.code, problem.message, line, problem.topics)
+            await self._placement.give_back_all(pod)
+        line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
+        return wait(Blocked(problem, line))
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """Everything is recorded; tell how it went once the binding is there."""
@@ -237,27 +138,27 @@ class NativeDoor:
             holdings = {c.entry: c.holding for c in claims if c.holding is not None}
             drivers = {entry: h.driver for entry, h in holdings.items() if not h.outside}
             outside = len(drivers) < len(holdings)
-            self._talks.give_up(reference(pod))
-            self._telling.bound(pod, drivers, self._pods.settled(pod), outside=outside)
+            self._sessions.give_up(reference(pod))
+            self._reporter.bound(pod, drivers, self._pods.settled(pod), outside=outside)
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         for claim in claims:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
-                adopt(self._cluster, self._ledger, self._drivers, claim.mirror, outside=True)
+                adopt(self._state, claim.mirror, outside=True)
 
-    async def _take_back(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        await self._placing.check_current(pod)
+    async def _take_back(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue:
+        await self._placement.check_current(pod)
         attempt = self._pods.attempt(pod)
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
         if cleared:
             everywhere = all(holding.nodes is None for holding in cleared)
             nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in cleared))
             attempt.refuse(*nodes)
-            self._telling.refused(pod, nodes)
+            self._reporter.refused(pod, nodes)
         attempt.offered = ()
         for claim in claims:
             unheld = claim.state(pod) in (ClaimState.UNKNOWN, ClaimState.OFFERED)
             if claim.mirror is not None and (unheld or claim.is_given_up(pod)):
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
-        await self._placing.give_back_all(pod, cleared)
-        self._pods.look_again(key)
+        await self._placement.give_back_all(pod, cleared)
+        return AT_ONCE

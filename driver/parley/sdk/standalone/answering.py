@@ -13,7 +13,7 @@ import structlog
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
-from parley.kube.client import Client, Conflict, NotFound, PatchType
+from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.standalone import entries
@@ -132,12 +132,11 @@ class Answering:
             return
         meta = scheduling.metadata
         try:
-            written = await self._client.patch(
+            written = await self._client.apply(
                 POD_SCHEDULINGS,
                 meta.name,
                 entries.body(scheduling, wanted),
                 meta.namespace,
-                patch_type=PatchType.APPLY,
                 field_manager=self._view.driver,
                 force=True,
             )

@@ -14,7 +14,7 @@ from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.reflector import Reflector, Selection
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class View:
         self.driver = driver
         selector = f"{DRIVERS_LABEL}={STANDALONE}"
         self._schedulings = Reflector(
-            client, POD_SCHEDULINGS, label_selector=selector, on_change=listener.scheduling_changed
+            client, POD_SCHEDULINGS, Selection(label_selector=selector), on_change=listener.scheduling_changed
         )
         self._claims = Reflector(client, CLAIMS, on_change=listener.claim_changed)
         self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from parley.kube.credentials import Credentials
-from parley.kube.http import HttpClient
+from parley.kube.http import HttpClient, HttpOptions
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -22,7 +22,7 @@ def client_of(host: str, **options: Any) -> HttpClient:
         configuration.host = host
         configuration.api_key["BearerToken"] = "Bearer token-1"
 
-    return HttpClient(Credentials(load, "the test's configuration"), **options)
+    return HttpClient(Credentials(load, "the test's configuration"), HttpOptions(**options))
 
 
 @pytest.fixture

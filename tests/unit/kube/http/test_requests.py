@@ -19,7 +19,6 @@ from parley.kube.client import (
     Invalid,
     NotFound,
     OutcomeUnknown,
-    PatchType,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -161,31 +160,21 @@ async def test_a_creation_names_its_kind(serve: Serve) -> None:
     assert recorder.body == {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}}
 
 
-@pytest.mark.parametrize("kind", list(PatchType))
-async def test_a_patch_has_its_media_type(kind: PatchType, serve: Serve) -> None:
+async def test_a_patch_has_its_media_type(serve: Serve) -> None:
     recorder = Recorder()
     client = await serve(recorder)
-    await client.patch(PODS, "a", {"status": {}}, "default", patch_type=kind, subresource="status")
+    await client.patch(PODS, "a", {"status": {}}, "default", subresource="status")
     assert recorder.request == "PATCH /api/v1/namespaces/default/pods/a/status"
-    assert recorder.headers["Content-Type"] == kind.value
+    assert recorder.headers["Content-Type"] == "application/merge-patch+json"
 
 
 async def test_an_apply_names_manager_force_and_kind(serve: Serve) -> None:
     recorder = Recorder()
     client = await serve(recorder)
-    await client.patch(
-        PODS, "a", {"spec": {}}, "default", patch_type=PatchType.APPLY, field_manager="parley", force=True
-    )
+    await client.apply(PODS, "a", {"spec": {}}, "default", field_manager="parley", force=True)
     assert recorder.request == "PATCH /api/v1/namespaces/default/pods/a?fieldManager=parley&force=true"
+    assert recorder.headers["Content-Type"] == "application/apply-patch+yaml"
     assert recorder.body == {"apiVersion": "v1", "kind": "Pod", "spec": {}}
-
-
-async def test_a_json_patch_is_a_list(serve: Serve) -> None:
-    recorder = Recorder()
-    operations = [{"op": "test", "path": "/metadata/uid", "value": "u"}]
-    client = await serve(recorder)
-    await client.patch(PODS, "a", operations, "default", patch_type=PatchType.JSON)
-    assert recorder.body == operations
 
 
 async def test_a_deletion_has_its_preconditions(serve: Serve) -> None:

@@ -1,18 +1,16 @@
 """A bind: everything is allocated and recorded before the pod is bound, once, and in time or not at all."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, slow
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.cluster import reference
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import NotFound, OutcomeUnknown
-from parley.kube.faults import FaultClient
+from parley.kube.client import Call, Client, NotFound, OutcomeUnknown
 from parley.kube.reflector import Reflector
 from parley.scheduler.extender.posting import Posting
 
@@ -174,21 +172,21 @@ def test_a_pod_is_bound_by_one_attempt_at_a_time(play: Any) -> None:
     play(scenario)
 
 
-class SlowRecords(AroundClient):
+class SlowRecords(Client):
     """An API server that takes its time for the first record of an allocation."""
 
     def __init__(self, client: Any, seconds: float) -> None:
         super().__init__(client)
         self.seconds = seconds
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if call.resource == BUILTIN_CLAIMS and call.subresource == "status":
             seconds, self.seconds = self.seconds, 0.0
             await asyncio.sleep(seconds)
-        return await request()
+        return await super().request(call)
 
 
-class LostBindings(AroundClient):
+class LostBindings(Client):
     """The first `times` bindings get no answer: they never happen, happened, or happen `late` seconds later."""
 
     def __init__(self, client: Any, way: str, times: int = 1, late: float = 3.0) -> None:
@@ -198,20 +196,20 @@ class LostBindings(AroundClient):
         self._late = late
         self._tasks: list[asyncio.Task[Any]] = []
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if call.subresource != "binding" or not self._left:
-            return await request()
+            return await super().request(call)
         self._left -= 1
         if self._way == "happened":
-            await request()
+            await super().request(call)
         elif self._way == "late":
-            self._tasks.append(asyncio.create_task(self._later(request)))
+            self._tasks.append(asyncio.create_task(self._later(call)))
         raise OutcomeUnknown(f"{call}: connection lost")
 
-    async def _later(self, request: Callable[[], Awaitable[Any]]) -> None:
+    async def _later(self, call: Call) -> None:
         await asyncio.sleep(self._late)
         try:
-            await request()
+            await super().request(call)
         except Exception:
             pass  # nobody hears the answer
 
@@ -265,11 +263,11 @@ def test_a_binding_that_lands_while_the_controller_is_being_replaced_is_respecte
     play(scenario)
 
 
-class SilentBindings(AroundClient):
+class SilentBindings(Client):
     """Bindings happen, and are never answered."""
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        answer = await request()
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
         if call.subresource == "binding":
             await asyncio.Event().wait()
         return answer

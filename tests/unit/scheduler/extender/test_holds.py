@@ -1,13 +1,12 @@
 """What a pod was told holds until its bind: no bind fails, however full the cluster is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, no_trouble, slow
 
-from parley.kube.around import AroundClient, Call
+from parley.kube.client import Call, Client
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -17,13 +16,13 @@ else:
 T = TypeVar("T")
 
 
-class SlowBindings(AroundClient):
+class SlowBindings(Client):
     """An API server that takes three seconds for a binding."""
 
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         if call.subresource == "binding":
             await asyncio.sleep(3)
-        return await request()
+        return await super().request(call)
 
 
 async def begin(world: World, nodes: int, client: Any = None, **behaviour: Any) -> Behaviour:

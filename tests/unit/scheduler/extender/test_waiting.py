@@ -1,16 +1,15 @@
 """Pods that wait cost nothing: verdicts are kept as long as nothing changes, and words as long as the phase is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS, Resource
-from parley.kube.around import AroundClient, Call
-from parley.kube.client import WatchEvent
-from parley.kube.faults import FaultClient
+from parley.kube.client import Call, Client, RawEvent
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -35,17 +34,15 @@ async def fill(world: World, nodes: int = 3) -> None:
         await world.settle()
 
 
-class LateNews(AroundClient):
+class LateNews(Client):
     """News of one kind come some seconds late."""
 
     def __init__(self, client: Any, resource: Resource[Any]) -> None:
         super().__init__(client)
         self._resource = resource
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
-        async for event in request():
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        async for event in super().stream(call):
             if call.resource == self._resource:
                 await asyncio.sleep(5)
             yield event
@@ -55,7 +52,7 @@ class InCirclesError(BaseException):
     """Ends the controller: time would never pass."""
 
 
-def end_circles(call: Call) -> None:
+def end_circles(call: NumberedCall) -> None:
     if call.write > 100:
         raise InCirclesError
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.sdk.standalone.world import (
     DRIVER,
     NAMESPACE,
@@ -20,7 +21,6 @@ from parley.api.meta import Condition
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES
 from parley.kube.client import Invalid, OutcomeUnknown, ServerError
-from parley.kube.faults import Call, FaultClient
 from parley.sdk import Allocation, Device, PermanentError
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -404,7 +404,7 @@ def test_a_driver_at_fault_holds_nothing(play: Play) -> None:
 
 
 def test_an_allocation_that_the_api_server_refuses_is_given_back(play: Play) -> None:
-    def refuse(call: Call) -> None:
+    def refuse(call: NumberedCall) -> None:
         if call.subresource == "status" and "allocation" in call.body["status"]:
             raise Invalid(422, "Invalid", "status.allocation: no")
 
@@ -428,9 +428,9 @@ def test_an_allocation_that_the_api_server_refuses_is_given_back(play: Play) -> 
 def test_a_write_of_unknown_outcome_is_looked_after(play: Play, happened: bool, cleared: bool) -> None:
     async def scenario(world: World) -> None:
         await prepare(world, "disk")
-        lost: list[Call] = []
+        lost: list[NumberedCall] = []
 
-        def lose(call: Call) -> None:
+        def lose(call: NumberedCall) -> None:
             if call.subresource == "status" and not lost:
                 lost.append(call)
                 if cleared:
@@ -455,9 +455,9 @@ def test_a_write_that_was_lost_can_not_happen_after_the_driver_gave_back(play: P
 
     async def scenario(world: World) -> None:
         await prepare(world, "disk")
-        hanging: list[Call] = []
+        hanging: list[NumberedCall] = []
 
-        def hang(call: Call) -> None:
+        def hang(call: NumberedCall) -> None:
             if call.subresource == "status" and not hanging:
                 hanging.append(call)
                 asyncio.get_running_loop().create_task(world.select("pod", ""))
@@ -482,7 +482,7 @@ def test_what_the_api_server_fails_at_is_tried_again(play: Play) -> None:
         driver = ShelfDriver()
         refused: list[float] = []
 
-        def fail(call: Call) -> None:
+        def fail(call: NumberedCall) -> None:
             if call.write and len(refused) < 8:
                 refused.append(asyncio.get_running_loop().time())
                 raise ServerError(500, "InternalError", "not now")

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.faults import FaultClient
 from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World
 
 from parley.api.resources import CLASSES, POD_SCHEDULINGS
 from parley.kube.client import NotFound
-from parley.kube.faults import FaultClient
 from parley.sdk import Answer
 
 Play = Callable[[Callable[[World], Any]], None]

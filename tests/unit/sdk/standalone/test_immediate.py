@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.faults import FaultClient
 from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, ShelfDriver, World
 
 from parley.api.meta import Condition
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLASSES, NODES
-from parley.kube.faults import FaultClient
 
 Play = Callable[[Callable[[World], Any]], None]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.faults import FaultClient
 from tests.unit.sdk.standalone.world import ShelfDriver, World
 
 from parley.api.resources import NODES
-from parley.kube.faults import FaultClient
 from parley.sdk.standalone.lines import PATIENCE, Lines, Outlook
 from parley.simulate.virtual_time import run
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.faults import NumberedCall
 from tests.unit.sdk.standalone.world import Array, ArrayDriver, LaggingClient, ShelfDriver, World
 
 from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.client import ApiError, NotFound, OutcomeUnknown
-from parley.kube.faults import Call
 from parley.sdk import Driver
 
 NODES = ("a", "b", "c")
@@ -66,12 +66,12 @@ class Life:
         client.lag = self.lag
         self.task = self.world.start(self.driver, client)
 
-    def _before(self, call: Call) -> None:
+    def _before(self, call: NumberedCall) -> None:
         if call.write and self.lose and not self.lose[-1]:
             self.lose.pop()
             raise OutcomeUnknown("nothing was sent")
 
-    def _after(self, call: Call) -> None:
+    def _after(self, call: NumberedCall) -> None:
         if call.write and self.lose and self.lose[-1]:
             self.lose.pop()
             raise OutcomeUnknown("no answer")

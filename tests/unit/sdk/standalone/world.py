@@ -7,17 +7,18 @@ takes its time, and finds there after a restart what it left. Both put `size` di
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from tests.support.faults import FaultClient
 
 from parley.api.builtin import Node
 from parley.api.models import ClaimScheduling, PodScheduling, ResourceClaim
 from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, Resource
-from parley.kube.client import Client, NotFound, PatchType, WatchEvent
-from parley.kube.faults import FaultClient
+from parley.kube.client import Call, Client, NotFound, RawEvent
 from parley.kube.memory import MemoryServer
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.standalone import StandaloneDriver
@@ -154,9 +155,9 @@ class LaggingClient(FaultClient):
     lag = 3.0
     only: Resource[Any] | None = None
 
-    async def watch(self, resource: Resource[Any], *rest: Any, **more: Any) -> AsyncIterator[WatchEvent[Any]]:
-        late = self.only is None or resource == self.only
-        async for event in super().watch(resource, *rest, **more):
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
+        late = self.only is None or call.resource == self.only
+        async for event in super().stream(call):
             await asyncio.sleep(self.lag if late else 0)
             yield event
 
@@ -250,12 +251,11 @@ class World:
             "metadata": {"name": pod, "labels": {DRIVERS_LABEL: STANDALONE}, "ownerReferences": [owner]},
             "spec": {**spec, "claims": asked},
         }
-        await self.client.patch(
+        await self.client.apply(
             POD_SCHEDULINGS,
             pod,
             body,
             NAMESPACE,
-            patch_type=PatchType.APPLY,
             field_manager="parley-controller",
             force=True,
         )

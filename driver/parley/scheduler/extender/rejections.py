@@ -1,4 +1,4 @@
-"""Pods that no node of their scheduler would do for: what it was told, and what is done about it afterwards.
+"""Rejected pods: what filter answered about them, and what is done about it afterwards.
 
 A scheduler asks again at every event of any kind. As long as nothing has changed that was decided on, the answer
 is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask.
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from parley.api.builtin import Pod
 from parley.control.cluster import Key, reference
 from parley.control.podclaims import PodClaim, Problem
+from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
-from parley.scheduler.extender.judging import unusable
+from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Result
 from parley.sdk import PodReference
 
 NUDGE_SECONDS = 0.05
@@ -24,13 +26,13 @@ NUDGE_SECONDS = 0.05
 UNASKED_SECONDS = 5.0
 """So long a scheduler gets to ask a new leader about a pod that the one before may have refused."""
 
-Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[None]]
-"""Goes on with asking drivers outside about some nodes, and lets them allocate on one."""
+Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[Result]]
+"""Goes on with asking standalone drivers about some nodes, and lets them allocate on one."""
 
 
 @dataclass(slots=True)
 class Rejection:
-    """What the scheduler was told about a pod.
+    """A filter's answer without viable nodes.
 
     `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
     holds has to be given back before another answer is possible. `outside`: drivers outside are asked about the
@@ -73,7 +75,7 @@ class Rejection:
 
 
 class Rejections:
-    """All of them. `give_back` frees what an unbound pod holds."""
+    """The latest rejection of each pod. `give_back` releases what an unbound pod holds."""
 
     def __init__(
         self,
@@ -93,75 +95,75 @@ class Rejections:
         return len(self._rejected)
 
     def unasked(self, pod: Pod) -> None:
-        """The pod was there before this process led: its scheduler may wait for news that came meanwhile."""
+        """The pod was there before this process led: its scheduler may wait for a change that it missed."""
         self._unasked[pod.metadata.uid] = now() + UNASKED_SECONDS
 
     def asked(self, uid: str) -> Rejection | None:
-        """The scheduler asks about the pod: what it was told the last time, if it was refused."""
+        """The scheduler asks about the pod: the latest rejection, if there is one."""
         self._unasked.pop(uid, None)
         return self._rejected.get(uid)
 
     def add(self, pod: Pod, rejection: Rejection) -> None:
-        """The scheduler was told this."""
+        """This was answered."""
         self._rejected[pod.metadata.uid] = rejection
         self._pods.look_again((pod.metadata.namespace, pod.metadata.name))
 
     def drop(self, uid: str) -> None:
-        """Something else was told, or nothing is to be told any more."""
+        """The pod is not rejected any more."""
         self._rejected.pop(uid, None)
         self._unasked.pop(uid, None)
 
-    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Something about the unbound pod may have changed. Raises Busy if it is to be looked at again."""
+    async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Reconcile the unbound pod. Raises Busy if it is to be reconciled again."""
         rejection = self._rejected.get(pod.metadata.uid)
         if unusable(pod, claims) or (rejection is not None and rejection.undo):
             await self._give_back(reference(pod))
             if rejection is not None:
                 rejection.undo = False
         if rejection is None:
-            await self._remind(key, pod)
-        elif rejection.outside:
-            await self._ask_outside(key, pod, claims, rejection)
-        else:
-            if rejection.problem.topics:  # news of an earlier pod of that name may have taken it out of its line
-                self._pods.stay(key, rejection.line, rejection.problem.topics)
-            await self._tell(pod, rejection)
-            clear = not rejection.undo and all(claim.problem is None for claim in claims)
-            await self._nudge(key, pod, rejection, clear=clear)
+            return await self._remind(pod)
+        if rejection.outside:
+            return await self._ask_outside(key, pod, claims, rejection)
+        if rejection.problem.topics:  # news of an earlier pod of that name may have taken it out of its line
+            self._pods.stay(key, rejection.line, rejection.problem.topics)
+        await self._tell(pod, rejection)
+        clear = not rejection.undo and all(claim.problem is None for claim in claims)
+        return await self._nudge(pod, rejection, clear=clear)
 
-    async def _remind(self, key: Key, pod: Pod) -> None:
+    async def _remind(self, pod: Pod) -> Requeue | None:
         due = self._unasked.get(pod.metadata.uid)
         if due is None:
-            return
+            return None
         if (left := due - now()) > 0:
-            self._pods.again(key, left)
-            return
+            return Requeue(left)
         del self._unasked[pod.metadata.uid]
         await self._posting.touch(reference(pod))
+        return None
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> None:
+    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> Result:
         problems = [claim.problem for claim in claims if claim.problem is not None]
         if any(problem.transient for problem in problems):
-            return  # to ask again would bring the same answer: claims are judged before they are made
+            return None  # to ask again would bring the same answer: claims are judged before they are made
         if not problems and any(c.outside and c.state(pod) is ClaimState.PENDING for c in claims):
-            await self._negotiate(key, pod, claims, rejection.nodes)
-        elif rejection.nudged is None:
+            return await self._negotiate(key, pod, claims, rejection.nodes)
+        if rejection.nudged is None:
             rejection.nudged = rejection.revision
             await self._posting.touch(reference(pod))
+        return None
 
     async def _tell(self, pod: Pod, rejection: Rejection) -> None:
         problem = rejection.problem
         if not rejection.told and not problem.transient:
             rejection.told = True
             attempt = self._pods.attempt(pod)
-            await self._pods.telling.waits(pod, attempt, problem.code, problem.message)
+            await self._pods.reporter.waits(pod, attempt, problem.code, problem.message)
 
-    async def _nudge(self, key: Key, pod: Pod, rejection: Rejection, *, clear: bool) -> None:
+    async def _nudge(self, pod: Pod, rejection: Rejection, *, clear: bool) -> Requeue | None:
         seconds = rejection.nudge_in(self._pods, clear=clear)
         if seconds is None:
-            return
+            return None
         if seconds > 0:
-            self._pods.again(key, seconds)
-            return
+            return Requeue(seconds)
         rejection.nudged = self._pods.revision(rejection.problem.topics)
         await self._posting.touch(reference(pod))
+        return None

@@ -1,4 +1,4 @@
-"""Lets a bind wait for what is about to happen to its pod."""
+"""Lets a bind wait for the next change that concerns its pod: a condition variable for each pod."""
 
 import asyncio
 from collections import defaultdict
@@ -6,19 +6,19 @@ from collections import defaultdict
 from parley.control.cluster import Key
 
 
-class News:
-    """Who waits for news of which pod."""
+class Notifications:
+    """Waiters, by the pod's key."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[Key, list[asyncio.Future[None]]] = defaultdict(list)
 
-    def tell(self, key: Key) -> None:
-        """Something about the pod of that name may have changed."""
+    def notify(self, key: Key) -> None:
+        """Wake whoever waits for a change of the pod of that name."""
         for future in self._waiting.pop(key, ()):
             _end(future)
 
     async def wait(self, key: Key, until: float) -> None:
-        """Return at the next news, at the latest at that time of the event loop's clock."""
+        """Return at the next change, at the latest at that time of the event loop's clock."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting[key].append(future)

@@ -1,85 +1,92 @@
-"""A pod's place: allocate on the selected node, or offer nodes to the scheduler; record it, or give it back."""
+"""Puts a decision into effect: allocates on the selected node or offers nodes, records, and gives back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.cluster import Cluster, Key, done, reference
+from parley.control.cluster import Key, done, reference
+from parley.control.decide import Blocked, admit
+from parley.control.demand import Demand
 from parley.control.giving_back import GivingBack
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding
 from parley.control.mirror import is_offer
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
+from parley.control.state import State
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
-from parley.scheduler.pods import Pods
-from parley.scheduler.questions import Question, excess, question
-from parley.scheduler.talks import Talks
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Result
+from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
-from parley.sdk.checks import BadParameters
-from parley.sdk.embedded import EmbeddedDriver
 
 
-class Placing:
-    """What is done once it is decided where."""
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A driver could not allocate; `result` is what is next."""
+
+    result: Result
+
+
+class Placement:
+    """Allocates, offers, records and gives back for pods whose nodes are decided."""
 
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
-        ledger: Ledger,
-        drivers: Mapping[str, EmbeddedDriver],
+        state: State,
         allocator: Allocator,
         records: Records,
         giving_back: GivingBack,
         pods: Pods,
-        talks: Talks,
+        sessions: StandaloneSessions,
     ) -> None:
         self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
-        self._drivers = drivers
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
         self._allocator = allocator
         self._records = records
         self._giving_back = giving_back
         self._pods = pods
-        self._talks = talks
+        self._sessions = sessions
 
     async def allocate(
-        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, node: str, *, offered: bool
-    ) -> bool:
-        """Drivers inside allocate on the node, those outside are told to; returns whether none failed."""
-        inside = [claim for claim in claims if claim.entry in asked.drivers and not claim.outside]
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
+    ) -> Result | Failed:
+        """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
+        inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.outside]
         try:
-            await self._allocator.allocate(pod, inside, asked.requests, node, offered=offered)
+            await self._allocator.allocate(pod, inside, demand.requests, node, offered=offered)
         except Aborted:
             self._pass_on(pod, inside)
             raise
         except AllocationFailed as failure:
             self._pass_on(pod, inside)
             permanent = isinstance(failure.__cause__, PermanentError)
-            await self.failed(key, pod, node, str(failure), inside if permanent else ())
-            return False
+            return Failed(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
-        if asked.outside:
-            self._talks.select(key, pod, asked, node)
-            return True
+        if demand.outside:
+            return self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)
         self._pods.leave_line(key)
-        self._pods.telling.allocated(pod, node)
-        await self.write(key, pod, claims)
-        return True
+        self._pods.reporter.allocated(pod, node)
+        return await self.write(pod, claims)
 
     def _pass_on(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Nothing came of the allocation: whom it kept out may try."""
+        """Nothing came of the allocation: pods that it kept out may try."""
         for claim in claims:
             if claim.claim is not None:
                 self._pods.wake(("claim", pod.metadata.namespace, claim.name))
 
-    async def failed(self, key: Key, pod: Pod, node: str, message: str, permanent: Sequence[PodClaim]) -> None:
+    async def failed(
+        self, key: Key, pod: Pod, node: str, message: str, permanent: Sequence[PodClaim]
+    ) -> Requeue | None:
         """A driver could not allocate on the node; for the claims in `permanent` it never will."""
         attempt = self._pods.attempt(pod)
         attempt.left.add(node)
@@ -87,35 +94,36 @@ class Placing:
         if permanent:
             attempt.excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
-            await self._fail(key, pod, message)
-            return
-        await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
-        self._pods.retry(key)
+            return await self._fail(pod, message)
+        await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
+        return Requeue()
 
-    async def _fail(self, key: Key, pod: Pod, message: str) -> None:
+    async def _fail(self, pod: Pod, message: str) -> Requeue | None:
         """The pod can't run, and whoever made it shall replace it. One that is bound is its kubelet's."""
-        await self._pods.telling.warn(pod, reasons.PERMANENTLY_FAILED, message)
+        await self._pods.reporter.warn(pod, reasons.PERMANENTLY_FAILED, message)
         if pod.spec.node_name:
-            self._pods.retry(key)
-            return
+            return Requeue()
         status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
         meta = pod.metadata
         body = {"metadata": {"uid": meta.uid}, "status": status}
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
+        return None
 
-    async def write(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings. What the API will never accept is given back, and the user told."""
         attempt = self._pods.known(reference(pod))
-        if attempt is not None and attempt.talk is not None:
-            self._pods.telling.allocated(pod, attempt.talk.selected)
+        if attempt is not None and attempt.session is not None:
+            self._pods.reporter.allocated(pod, attempt.session.selected)
         try:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
-            self._pods.block(key, pod)
+            pause = self._pods.attempt(pod).block(now())
             if not pod.spec.node_name:
                 await self.give_back_all(pod)
             message = f"the API server refused the allocation: {error.message}"
-            await self._pods.telling.warn(pod, reasons.ALLOCATION_FAILED, message)
+            await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
+            return Requeue(pause)
+        return None
 
     async def check_current(self, pod: Pod) -> None:
         """Raises Busy if the cache is behind: the pod is gone, has ended, or was bound meanwhile."""
@@ -132,7 +140,7 @@ class Placing:
         Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`.
         """
         user = reference(pod)
-        self._talks.end(pod)
+        self._sessions.end(pod)
         if self._ledger.of_pod(user):
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
@@ -144,11 +152,11 @@ class Placing:
             )
 
     async def offer(
-        self, key: Key, pod: Pod, claims: Sequence[PodClaim], asked: Question, nodes: Sequence[str]
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]
     ) -> None:
         """Let the scheduler choose among the nodes."""
         attempt = self._pods.attempt(pod)
-        written = await self._records.offer(claims, asked.drivers, nodes)
+        written = await self._records.offer(claims, demand.drivers, nodes)
         if not all(m.status.allocation is not None and is_offer(m.status.allocation) for m in written):
             for mirror in written:
                 await self._records.clear(mirror)
@@ -157,35 +165,36 @@ class Placing:
                 "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
             )
         attempt.offered = tuple(nodes)
-        self._pods.telling.chooses(pod, attempt)
+        self._pods.reporter.chooses(pod, attempt)
         self._pods.leave_line(key)
 
-    async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """See whether the scheduler chose one of the nodes offered, and allocate there."""
         chosen = pod.spec.node_name or pod.status.nominated_node_name
         if not chosen or not all(claim.is_reserved(pod) for claim in claims) or any(c.offer_ended for c in claims):
-            return
+            return None
         live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         if live.metadata.uid != pod.metadata.uid or chosen != (
             live.spec.node_name or live.status.nominated_node_name
         ):
-            return
+            return None
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
-        try:
-            asked = question(self._drivers, reference(pod), offered)
-        except BadParameters as error:
-            await self._withdraw(pod, offered, str(error))
-            return
-        over = excess(self._drivers, self._ledger.limits, pod.metadata.namespace, asked, offered)
         if not all(chosen in claim.offered_nodes for claim in offered):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
-        elif over is not None:
-            await self._withdraw(pod, offered, over.message)
-        elif any(claim.outside or claim.offered_by != asked.drivers[claim.entry] for claim in offered):
+            return None
+        demand = admit(self._state, reference(pod), offered)
+        if isinstance(demand, Blocked):
+            await self._withdraw(pod, offered, demand.problem.message)
+            return None
+        if any(claim.outside or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
             await self._withdraw(pod, offered, "the driver of the class is another one now")
-        elif not await self.allocate(key, pod, claims, asked, chosen, offered=True):
-            self._pods.attempt(pod).offered = (chosen,)
-            await self._records.decline(offered, f"nothing is left on node {chosen}")
+            return None
+        result = await self.allocate(key, pod, claims, demand, chosen, offered=True)
+        if not isinstance(result, Failed):
+            return result
+        self._pods.attempt(pod).offered = (chosen,)
+        await self._records.decline(offered, f"nothing is left on node {chosen}")
+        return result.result
 
     async def _withdraw(self, pod: Pod, offered: Sequence[PodClaim], why: str) -> None:
         """The offer ends for a reason that is not the node's."""

@@ -10,22 +10,20 @@ slow answers cost nothing. Faults at a given call are `faults`.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import TypeVar
 
-from parley.kube.around import AroundClient, Call
 from parley.kube.client import (
+    Call,
     Client,
     Conflict,
     Expired,
     OutcomeUnknown,
+    RawEvent,
     ServerError,
     TooManyRequests,
-    WatchEvent,
 )
-
-T = TypeVar("T")
+from parley.kube.transport import Transport
 
 LATEST = 4.0
 """Seconds after which no write arrives any more that its sender gave up."""
@@ -61,11 +59,11 @@ class Rates:
         return cls(conflict=0.03, expired=0.02, busy=0.02, failing=0.03, lost=0.06, slow=0.1, late=0.05, cut=0.01)
 
 
-class TroubleClient(AroundClient):
+class TroubleClient(Client):
     """Calls meet trouble as `rates` say, drawn from `chance`."""
 
-    def __init__(self, client: Client, chance: random.Random, rates: Rates = Rates()) -> None:
-        super().__init__(client)
+    def __init__(self, transport: Transport, chance: random.Random, rates: Rates = Rates()) -> None:
+        super().__init__(transport)
         self.rates = rates
         self._chance = chance
         self._dark_until = 0.0
@@ -75,37 +73,26 @@ class TroubleClient(AroundClient):
         """For so long from now nothing gets through: calls fail, and watches break instead of telling more."""
         self._dark_until = asyncio.get_running_loop().time() + seconds
 
-    async def read(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
+    async def request(self, call: Call) -> bytes:
         await self._meet(call)
-        if call.verb == "list" and self._happens(self.rates.expired):
-            raise Expired(410, "Expired", f"{call}: the continue token is too old")
-        if self._happens(self.rates.lost):
-            raise _lost(call)
-        answer = await request()
-        await self._slow()
-        self._check(call)
-        return answer
-
-    async def write(self, call: Call, request: Callable[[], Awaitable[T]]) -> T:
-        await self._meet(call)
-        if self._happens(self.rates.conflict):
+        if call.writes and self._happens(self.rates.conflict):
             raise Conflict(
                 409, "Conflict", f"{call}: the object has been modified; please apply your changes again"
             )
+        if call.verb == "list" and self._happens(self.rates.expired):
+            raise Expired(410, "Expired", f"{call}: the continue token is too old")
         if self._happens(self.rates.lost):
-            await self._lose(call, request)
-        answer = await request()
+            await self._lose(call)
+        answer = await super().request(call)
         await self._slow()
         self._check(call)
         return answer
 
-    async def follow(
-        self, call: Call, request: Callable[[], AsyncIterator[WatchEvent[T]]]
-    ) -> AsyncIterator[WatchEvent[T]]:
+    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         await self._meet(call)
         if self._happens(self.rates.expired):
             raise Expired(410, "Expired", f"{call}: too old resource version")
-        async for event in request():
+        async for event in super().stream(call):
             if self._happens(self.rates.late):
                 await asyncio.sleep(self._chance.uniform(0, self.rates.slow_seconds))
             self._check(call)
@@ -127,19 +114,19 @@ class TroubleClient(AroundClient):
         if self._happens(self.rates.slow):
             await asyncio.sleep(self._chance.uniform(0, self.rates.slow_seconds))
 
-    async def _lose(self, call: Call, request: Callable[[], Awaitable[T]]) -> None:
-        """Raise OutcomeUnknown; the write has happened, or will, or never does."""
-        way = self._chance.randrange(3)
+    async def _lose(self, call: Call) -> None:
+        """Raise OutcomeUnknown; a write has happened, or will, or never does."""
+        way = self._chance.randrange(3) if call.writes else 0
         if way == 1:
-            await request()
+            await super().request(call)
         elif way == 2:
-            self._send_later(request, self._chance.uniform(0, LATEST))
+            self._send_later(call, self._chance.uniform(0, LATEST))
         raise _lost(call)
 
-    def _send_later(self, request: Callable[[], Awaitable[T]], seconds: float) -> None:
+    def _send_later(self, call: Call, seconds: float) -> None:
         async def arrive() -> None:
             await asyncio.sleep(seconds)
-            await request()
+            await super(TroubleClient, self).request(call)
 
         task = asyncio.get_running_loop().create_task(arrive(), name=LATE_WRITE)
         self._arriving.add(task)

@@ -1,11 +1,12 @@
-"""The nodes that come into question for a claim before any pod names it.
+"""The nodes that are eligible for a claim before its driver is asked, and why the others are not.
 
-Those that the class calls suitable, where its driver's plugin runs, and that Kubernetes sends ordinary pods to:
-schedulable, without a taint that keeps pods away. How much room is left there for pods is not judged: the claim
-may outlive those that take it now.
+Here are those for a claim that no pod names yet: what the class calls suitable, where its driver's plugin runs,
+and that Kubernetes sends ordinary pods to (schedulable, without a taint that keeps pods away). How much room is
+left there for pods is not judged: the claim may outlive those that take it now.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from parley.api.builtin import Node, NodeSelector
@@ -17,44 +18,58 @@ from parley.negotiation.fit import matches
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 
 
-class SuitableNodes:
-    """Iterates over the nodes in an order of the claim's own, and keeps why others do not come into question.
+class EligibleNodes(ABC):
+    """Iterates over the eligible nodes, beginning at a place that depends on `uid`; `misfits` collects, by node,
+    why others are not eligible."""
 
-    `excluded` are nodes where the driver said that it will never do, with its words.
-    """
-
-    def __init__(self, cluster: Cluster, class_: ResourceClass, uid: str, excluded: Mapping[str, str]) -> None:
+    def __init__(self, cluster: Cluster, uid: str) -> None:
         self._cluster = cluster
-        self._class = class_
-        self._selector = suitable_nodes(class_)
-        self._uid = uid
-        self._excluded = excluded
+        self.uid = uid
         self.misfits: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in spread(self._cluster.node_names(), self._uid) if self.fits(name))
+        return (name for name in spread(self._names(), self.uid) if self.fits(name))
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
-        """The nodes in question that match each of the selectors, in the same order."""
+        """The eligible nodes that match each of the selectors, in the same order."""
         for name in self:
             node = self._cluster.node(name)
             if node is not None and all(matches(selector, node) for selector in selectors):
                 yield name
 
     def fits(self, node: str) -> bool:
-        """Whether the node comes into question; remembers why not."""
+        """Whether the node is eligible; keeps why not."""
         if reason := self.misfit(node):
             self.misfits[node] = reason
             return False
         return True
 
+    def _names(self) -> Sequence[str]:
+        """The nodes to look at."""
+        return self._cluster.node_names()
+
+    @abstractmethod
+    def misfit(self, node: str) -> str:
+        """Why the node is not eligible; "" if it is."""
+
+    @abstractmethod
+    def anew(self) -> "EligibleNodes":
+        """The same, as if no node had been looked at yet."""
+
+
+class SuitableNodes(EligibleNodes):
+    """The nodes that are eligible for a claim of the class without a pod."""
+
+    def __init__(self, cluster: Cluster, class_: ResourceClass, uid: str) -> None:
+        super().__init__(cluster, uid)
+        self._class = class_
+        self._selector = suitable_nodes(class_)
+
     def anew(self) -> "SuitableNodes":
-        """As if no node had been looked at yet."""
-        return SuitableNodes(self._cluster, self._class, self._uid, self._excluded)
+        return SuitableNodes(self._cluster, self._class, self.uid)
 
     def misfit(self, node: str) -> str:
-        """Why the node does not come into question; "" if it does."""
-        return self._excluded.get(node) or self._misfit(self._cluster.node(node))
+        return self._misfit(self._cluster.node(node))
 
     def _misfit(self, node: Node | None) -> str:
         if node is None:

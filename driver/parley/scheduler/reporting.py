@@ -1,5 +1,5 @@
-"""What is told about a pod: its PodScheduling, events while something needs attention, figures, and one line in
-the log for each phase."""
+"""Reports on a pod: its PodScheduling, events while something needs attention, metrics, and one line in the log
+for each phase."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -22,7 +22,7 @@ PodSchedulings = Literal["Always", "WhenWaiting"]
 """Whether each pod gets a PodScheduling, or only one that had to wait: an API write less for the others."""
 
 
-class Telling:
+class PodReporter:
     """Publishes the state of pods. PodSchedulings are written in the background, events at once."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Telling:
         self._figures = (metrics or Metrics()).pods
 
     def looked_at(self, pod: Pod, *, ours: bool) -> None:
-        """The door looks at the pod; `ours`: it names claims of Parley's."""
+        """The pod is reconciled; `ours`: it names claims of Parley's."""
         if not ours:
             self._figures.forget(pod.metadata.uid)
         elif not pod.spec.node_name:
@@ -59,7 +59,7 @@ class Telling:
         await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
 
     def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
-        """Drivers outside are asked, or allocate on the selected node: the PodScheduling is what tells them."""
+        """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling."""
         self._figures.goes_on(pod.metadata.uid, code)
         report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked, outside=True)
         self._publisher.want(reference(pod), report)
@@ -107,7 +107,7 @@ class Telling:
             self._figures.gone(pod.metadata.uid)
 
     def gone(self, pod: PodReference) -> None:
-        """Nothing more is told about the pod."""
+        """Nothing more is reported about the pod."""
         self._publisher.forget(pod)
         self._recorder.forget(pod.uid)
         self._figures.gone(pod.uid)

@@ -1,8 +1,8 @@
-"""Talks with drivers outside of the controller: asked through the PodScheduling, answered there, never waited for.
+"""Negotiations with standalone drivers: asked through the PodScheduling, answered there, never awaited.
 
-A talk goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
-node is selected. Drivers inside are asked again at each look: their answers are cheap and always new. When a node
-is selected, the drivers outside allocate; what they allocated shows in their claims, and the door goes on there.
+A session goes through rounds like any negotiation, but an answer may take a while, and it may change as long as no
+node is selected. Embedded drivers are asked again at each reconciliation: their answers are cheap and always new.
+When a node is selected, the standalone drivers allocate; what they allocated shows in their claims.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,12 +12,14 @@ from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
-from parley.control.cluster import Cluster, Key, reference
-from parley.control.ledger import Ledger
+from parley.control.cluster import reference
+from parley.control.demand import Demand
+from parley.control.eligible import EligibleNodes
 from parley.control.podclaims import PodClaim, Topic
 from parley.control.podscheduling import Asked
 from parley.control.records import Records
 from parley.control.standin import is_stand_in
+from parley.control.state import State
 from parley.negotiation.answers import (
     Answer,
     Answers,
@@ -27,25 +29,27 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
-from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.questions import Question
+from parley.scheduler.result import Wait
 from parley.sdk import PodReference
 
 ANSWER_SECONDS = 30.0
-"""So long a driver outside may think before the pod's user is told that it does not answer."""
+"""So long a standalone driver may take before the pod's user is told that it does not answer."""
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
-"""A driver outside keeps the class's time limit itself; this much later the node is given up without it."""
+"""A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
 
 
 @dataclass(slots=True)
-class Talk:
-    """One pod's talk. `heard` are the answers that ended the last round, if nobody is left to be asked about;
-    `selected` is the node where drivers allocate since `selected_at`, chosen in round `selected_round`."""
+class StandaloneSession:
+    """One pod's negotiation with its standalone drivers.
+
+    `heard` are the answers that ended the last round, if nobody is left to be asked about; `selected` is the node
+    where drivers allocate since `selected_at`, chosen in round `selected_round`.
+    """
 
     wanted: frozenset[Hashable]
     negotiation: Negotiation
@@ -65,64 +69,68 @@ class Failure:
     permanent: tuple[PodClaim, ...]
 
 
-class Talks:
-    """All talks. They are kept in the pods' attempts, so that they end with them."""
+class StandaloneSessions:
+    """All sessions. They are kept in the pods' attempts, so that they end with them."""
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, records: Records, pods: Pods, candidates: int) -> None:
-        self._cluster = cluster
-        self._ledger = ledger
+    def __init__(self, state: State, records: Records, pods: Pods, candidates: int) -> None:
+        self._cluster = state.cluster
+        self._ledger = state.ledger
         self._records = records
         self._pods = pods
         self._candidates = candidates
 
     async def hear(
-        self, key: Key, pod: Pod, asked: Question, nodes: CandidateNodes, ask: Ask
-    ) -> Outcome | Failure | None:
-        """How the talk stands: an outcome, a failure on the selected node, or None while drivers think."""
+        self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | Failure | Wait | None:
+        """How the session stands: an outcome, a failure on the selected node, or what is waited for."""
         attempt = self._pods.attempt(pod)
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
             return None
-        if attempt.talk is None or not asked.wanted_outside <= attempt.talk.wanted:
+        if attempt.session is None or not demand.wanted_outside <= attempt.session.wanted:
             self.give_up(reference(pod))
-            attempt.asked = tuple(Asked(c.entry, asked.drivers[c.entry], c.name) for c in asked.outside)
-            attempt.talk = self._begin(pod, asked, nodes)
-        await self._make_stand_ins(key, pod, asked)
-        talk = attempt.talk
-        if talk.selected:
-            return self._follow(key, pod, talk, asked)
-        return await self._listen(key, pod, talk, asked, nodes, ask)
+            attempt.asked = tuple(Asked(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside)
+            attempt.session = self._begin(pod, demand, nodes)
+        await self._make_stand_ins(pod, demand)
+        session = attempt.session
+        if session.selected:
+            return self._follow(pod, session, demand)
+        return await self._listen(pod, session, demand, nodes, ask)
 
-    async def _make_stand_ins(self, key: Key, pod: Pod, asked: Question) -> None:
+    async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
         with its pod, of which nothing is seen yet."""
-        attempt = self._pods.attempt(pod)
-        for claim in asked.outside:
-            if claim.written is not None:
-                continue
-            left = attempt.stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
-            if left > 0:
-                self._pods.again(key, left)
-            else:
+        for claim in demand.outside:
+            if claim.written is None and self._stand_in_due(pod, claim) <= 0:
                 await self._records.stand_in(pod, claim)
-                attempt.stand_ins[claim.name] = now()
+                self._pods.attempt(pod).stand_ins[claim.name] = now()
 
-    def _begin(self, pod: Pod, asked: Question, nodes: CandidateNodes) -> Talk:
+    def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:
+        """In how many seconds the claim's stand-in is to be made, if it is not seen until then."""
+        return self._pods.attempt(pod).stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
+
+    def _waits(self, pod: Pod, demand: Demand, topics: Sequence[Topic], after: float | None) -> Wait:
+        """For the drivers, `after` seconds at most, or until a stand-in should have been seen."""
+        due = [self._stand_in_due(pod, claim) for claim in demand.outside if claim.written is None]
+        limits = [*due, *([] if after is None else [after])]
+        return Wait(pod.metadata.uid, topics, after=max(min(limits), 0.0) if limits else None)
+
+    def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> StandaloneSession:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self._scheduling(pod)
         rounds = max(attempt.rounds, before.spec.round if before is not None else 0)
-        talk = Talk(asked.wanted_outside, self._negotiation(pod, nodes, rounds), now())
+        session = StandaloneSession(demand.wanted_outside, self._negotiation(pod, nodes, rounds), now())
         if before is not None and before.spec.selected_node and not attempt.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
-            if all(claim.name in same for claim in asked.outside):
+            if all(claim.name in same for claim in demand.outside):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
-                attempt.drivers = asked.drivers
-                self._selected(pod, talk, asked, before.spec.selected_node, rounds)
+                attempt.drivers = demand.drivers
+                self._selected(pod, session, demand, before.spec.selected_node, rounds)
         attempt.resumed = True
-        return talk
+        return session
 
     def _negotiation(
-        self, pod: Pod, nodes: CandidateNodes, rounds: int, start: Proposal | None = None
+        self, pod: Pod, nodes: EligibleNodes, rounds: int, start: Proposal | None = None
     ) -> Negotiation:
         attempt = self._pods.attempt(pod)
         enough = 1 + len(attempt.refused | attempt.left)
@@ -141,67 +149,69 @@ class Talks:
         return found if found is not None and self._scheduling(pod) is None else None
 
     async def _listen(
-        self, key: Key, pod: Pod, talk: Talk, asked: Question, nodes: CandidateNodes, ask: Ask
-    ) -> Outcome | None:
+        self, pod: Pod, session: StandaloneSession, demand: Demand, nodes: EligibleNodes, ask: Ask
+    ) -> Outcome | Wait:
         attempt = self._pods.attempt(pod)
         while True:
-            outcome = talk.negotiation.outcome
+            outcome = session.negotiation.outcome
             attempt.rounds = outcome.round
-            answers, missing = self._answers(pod, outcome, asked, ask)
-            attempt.outcome, attempt.drivers = replace(outcome, answers=answers), asked.drivers
+            answers, missing = self._answers(pod, outcome, demand, ask)
+            attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
-                classes = {c.class_name for c in asked.outside if asked.drivers[c.entry] in missing}
-                await self._wait(key, pod, talk, missing, sorted(classes))
-                return None
-            ended = self._closed(pod, talk, answers, nodes)
+                return await self._wait(pod, session, demand, missing)
+            ended = self._closed(pod, session, answers, nodes)
             if ended is not None:
                 return ended
-            talk.asked_at = now()
+            session.asked_at = now()
 
-    def _closed(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
+    def _closed(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
         """What the complete answers to the open round come to; None if another question is open now."""
-        negotiation = talk.negotiation
+        negotiation = session.negotiation
         if negotiation.over:
-            return self._reconsidered(pod, talk, answers, nodes)
+            return self._reconsidered(pod, session, answers, nodes)
         if negotiation.enough(answers):
             return negotiation.outcome.with_answers(answers)
         negotiation.close(answers)
         if not negotiation.over:
             return None
-        talk.heard = answers
+        session.heard = answers
         return negotiation.outcome
 
-    def _reconsidered(self, pod: Pod, talk: Talk, answers: Answers, nodes: CandidateNodes) -> Outcome | None:
+    def _reconsidered(
+        self, pod: Pod, session: StandaloneSession, answers: Answers, nodes: EligibleNodes
+    ) -> Outcome | None:
         """Everybody was asked about every node; an answer that changed since may help nevertheless."""
-        outcome = talk.negotiation.outcome
+        outcome = session.negotiation.outcome
         changed = replace(
             outcome,
             answers=answers,
             viable=viable_for_all(outcome.candidates, answers),
             refused={**outcome.refused, **refusals(answers)},
         )
-        if changed.viable or answers == talk.heard:
+        if changed.viable or answers == session.heard:
             return changed
-        talk.heard = answers
+        session.heard = answers
         proposal = agreed_alternatives(answers)
         if proposal is None:
             return changed
         again = self._negotiation(pod, nodes, outcome.round, proposal)
         if again.over:
             return changed
-        talk.negotiation = again
+        session.negotiation = again
         return None
 
     def _answers(
-        self, pod: Pod, outcome: Outcome, asked: Question, ask: Ask
+        self, pod: Pod, outcome: Outcome, demand: Demand, ask: Ask
     ) -> tuple[dict[str, Answer], list[str]]:
-        """The answers to the open round by entry, and the drivers outside that have not given theirs."""
+        """The answers to the open round by entry, and the standalone drivers that have not given theirs."""
         entries = {entry.name: entry for entry in self._entries(pod)}
         excluded = self._pods.attempt(pod).excluded
-        answers = dict(ask(outcome.candidates)) if asked.requests else {}
+        answers = dict(ask(outcome.candidates)) if demand.requests else {}
         missing: list[str] = []
-        for claim in asked.outside:
-            entry, driver = entries.get(claim.entry), asked.drivers[claim.entry]
+        for claim in demand.outside:
+            entry, driver = entries.get(claim.entry), demand.drivers[claim.entry]
             if entry is None or entry.driver_name != driver or entry.round != outcome.round:
                 missing.append(driver)
                 continue
@@ -212,40 +222,41 @@ class Talks:
         scheduling = self._scheduling(pod)
         return scheduling.status.claims if scheduling is not None else ()
 
-    async def _wait(self, key: Key, pod: Pod, talk: Talk, missing: Sequence[str], classes: Sequence[str]) -> None:
-        waited = now() - talk.asked_at
+    async def _wait(self, pod: Pod, session: StandaloneSession, demand: Demand, missing: Sequence[str]) -> Wait:
+        classes = sorted({c.class_name for c in demand.outside if demand.drivers[c.entry] in missing})
+        left = session.asked_at + ANSWER_SECONDS - now()
         code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
-        if waited < ANSWER_SECONDS:
-            self._pods.again(key, ANSWER_SECONDS - waited)
-        else:
+        if left <= 0:
             code = reasons.DRIVER_NOT_ANSWERING
             message = (
                 f"no answer within {ANSWER_SECONDS:g} s from driver {', driver '.join(missing)}, outside of this "
                 f"controller: start it, or correct driverName of class {', '.join(classes)}"
             )
-            await self._pods.telling.warn(pod, code, message)
-        self._pods.line_up(key, pod.metadata.uid, [("class", name) for name in classes])
-        self._pods.telling.asks(pod, self._pods.attempt(pod), code, message)
+            await self._pods.reporter.warn(pod, code, message)
+        self._pods.reporter.asks(pod, self._pods.attempt(pod), code, message)
+        topics = [("class", name) for name in classes]
+        return self._waits(pod, demand, topics, left if left > 0 else None)
 
-    def scores(self, pod: Pod, outcome: Outcome, asked: Question) -> Mapping[str, Mapping[str, float]]:
-        """The preferences of the drivers outside, from 0 to 1, by driver and node."""
+    def scores(self, pod: Pod, outcome: Outcome, demand: Demand) -> Mapping[str, Mapping[str, float]]:
+        """The preferences of the standalone drivers, from 0 to 1, by driver and node."""
         found: dict[str, dict[str, float]] = {}
         for entry in self._entries(pod):
-            if entry.round == outcome.round and asked.drivers.get(entry.name) == entry.driver_name:
+            if entry.round == outcome.round and demand.drivers.get(entry.name) == entry.driver_name:
                 best = found.setdefault(entry.driver_name, {})
                 for node, score in entry.scores.items():
                     best[node] = max(best.get(node, 0.0), score / 100)
         return found
 
-    def select(self, key: Key, pod: Pod, asked: Question, node: str) -> None:
-        """The drivers outside allocate on the node from now on."""
-        talk = self._pods.attempt(pod).talk
-        assert talk is not None
-        self._selected(pod, talk, asked, node, talk.negotiation.outcome.round)
-        self._follow(key, pod, talk, asked)
+    def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
+        """The standalone drivers allocate on the node from now on."""
+        session = self._pods.attempt(pod).session
+        assert session is not None
+        self._selected(pod, session, demand, node, session.negotiation.outcome.round)
+        followed = self._follow(pod, session, demand)
+        return followed if isinstance(followed, Wait) else None
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
-        """An earlier leader selected a node: what drivers outside allocate there is for this pod."""
+        """An earlier leader selected a node: what standalone drivers allocate there is for this pod."""
         for asked in scheduling.spec.claims:
             key = (pod.metadata.namespace, asked.resource_claim_name)
             claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
@@ -253,48 +264,46 @@ class Talks:
                 uid = mirror.metadata.uid if is_stand_in(claim) else claim.metadata.uid
                 self._ledger.expect(reference(pod), claim.metadata.name, uid, claim.spec.resource_class_name)
 
-    def _selected(self, pod: Pod, talk: Talk, asked: Question, node: str, chosen_in: int) -> None:
-        talk.selected, talk.selected_at, talk.selected_round = node, now(), chosen_in
-        for claim in asked.outside:
+    def _selected(self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int) -> None:
+        session.selected, session.selected_at, session.selected_round = node, now(), chosen_in
+        for claim in demand.outside:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
-    def _follow(self, key: Key, pod: Pod, talk: Talk, asked: Question) -> Failure | None:
+    def _follow(self, pod: Pod, session: StandaloneSession, demand: Demand) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)
             for entry in self._entries(pod)
-            for claim in asked.outside
+            for claim in demand.outside
             if claim.entry == entry.name
-            and asked.drivers[claim.entry] == entry.driver_name
-            and entry.round == talk.selected_round
+            and demand.drivers[claim.entry] == entry.driver_name
+            and entry.round == session.selected_round
             and entry.failure is not None
-            and entry.failure.node_name == talk.selected
+            and entry.failure.node_name == session.selected
         ]
         if failures:
-            words = "; ".join(sorted({f"driver {asked.drivers[c.entry]}: {f.message}" for c, f in failures}))
-            message = f"could not allocate on node {talk.selected}: {words}"
-            return Failure(talk.selected, message, tuple(c for c, f in failures if f.permanent))
+            words = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
+            message = f"could not allocate on node {session.selected}: {words}"
+            return Failure(session.selected, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
-            c.class_.allocation_timeout_seconds for c in asked.outside if c.class_ is not None
+            c.class_.allocation_timeout_seconds for c in demand.outside if c.class_ is not None
         )
-        left = talk.selected_at + limit - now()
-        drivers = sorted({asked.drivers[claim.entry] for claim in asked.outside})
+        left = session.selected_at + limit - now()
+        drivers = sorted({demand.drivers[claim.entry] for claim in demand.outside})
         if left <= 0:
             words = (
-                f"gave up node {talk.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
+                f"gave up node {session.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
             )
-            return Failure(talk.selected, words, ())
-        self._pods.again(key, left)
-        self._pods.line_up(key, pod.metadata.uid, sorted({("class", c.class_name) for c in asked.outside}))
+            return Failure(session.selected, words, ())
         attempt = self._pods.attempt(pod)
         work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
-        message = f"allocating on node {talk.selected}: {work}"
-        self._pods.telling.asks(pod, attempt, reasons.ALLOCATING, message, selected=talk.selected)
-        return None
+        message = f"allocating on node {session.selected}: {work}"
+        self._pods.reporter.asks(pod, attempt, reasons.ALLOCATING, message, selected=session.selected)
+        return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.outside}), left)
 
     def give_up(self, pod: PodReference) -> None:
-        """The pod waits for no driver outside any more; others may have what it waited for."""
+        """The pod waits for no standalone driver any more; others may have what it waited for."""
         for namespace, name in self._ledger.expect_no_more(pod):
             topic: Topic = ("claim", namespace, name)
             self._pods.wake(topic)
@@ -303,13 +312,13 @@ class Talks:
         """Whatever was asked is void. A selected node is given up at once, so that no driver goes on in vain."""
         self.give_up(reference(pod))
         attempt = self._pods.known(reference(pod))
-        if attempt is None or attempt.talk is None:
+        if attempt is None or attempt.session is None:
             return
-        talk, attempt.talk = attempt.talk, None
-        if talk.selected:
-            attempt.left.add(talk.selected)
-            message = f"node {talk.selected} was given up; others are tried"
-            self._pods.telling.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
+        session, attempt.session = attempt.session, None
+        if session.selected:
+            attempt.left.add(session.selected)
+            message = f"node {session.selected} was given up; others are tried"
+            self._pods.reporter.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
 
 
 def _answer(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:

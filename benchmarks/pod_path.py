@@ -1,0 +1,107 @@
+"""How far a reader has to follow one pod: the functions and files that an ordinary pod passes from its first event
+until it is bound.
+
+    python -m benchmarks.pod_path
+
+Counts what `driver/parley` runs of `scheduler`, `control` and `negotiation` for one pod with one generated claim
+in a simulated cluster that has served another pod before: distinct functions, their files, and how often the way
+comes back to a file that it had left (functions in the order in which each is first reached; comprehensions and
+lambdas belong to the function around them).
+"""
+
+import asyncio
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
+from parley.drivers.device import DeviceDriver
+from parley.simulate import virtual_time
+from parley.simulate.cluster import SimulatedCluster
+from parley.simulate.manifests import Manifest
+
+_ROOT = Path(sys.modules[SimulatedCluster.__module__].__file__ or "").parents[1]
+_PACKAGES = tuple(str(_ROOT / package) for package in ("scheduler", "control", "negotiation"))
+_DRIVER = DeviceDriver.name
+
+
+def _manifest(resource: Any, body: dict[str, Any]) -> Manifest:
+    meta = body["metadata"]
+    return Manifest("", resource, meta.get("namespace"), meta["name"], body)
+
+
+def _cluster_objects() -> list[Manifest]:
+    device = {"name": "gpu-0"}, {"name": "gpu-1"}
+    pool = {"name": "node", "generation": 1, "resourceSliceCount": 1}
+    slice_ = {"driver": _DRIVER, "nodeName": "node", "pool": pool, "devices": list(device)}
+    template = {"spec": {"resourceClassName": "gpu"}}
+    return [
+        _manifest(NODES, {"metadata": {"name": "node"}}),
+        _manifest(RESOURCE_SLICES, {"metadata": {"name": "node"}, "spec": slice_}),
+        _manifest(CLASSES, {"metadata": {"name": "gpu"}, "driverName": _DRIVER}),
+        _manifest(TEMPLATES, {"metadata": {"name": "one", "namespace": "default"}, "spec": template}),
+    ]
+
+
+def _pod(name: str) -> Manifest:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    container = {"name": "main", "image": "busybox", "resources": {"claims": [{"name": "gpu"}]}}
+    spec = {"containers": [container], "resourceClaims": claims}
+    return _manifest(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+
+async def _bound(cluster: SimulatedCluster, name: str) -> None:
+    listing = await cluster.client.list(PODS, "default")
+    async for event in cluster.client.watch(PODS, "default", resource_version=listing.resource_version):
+        pod = event.object
+        if pod is not None and pod.metadata.name == name and pod.spec.node_name:
+            return
+
+
+async def way() -> list[CodeType]:
+    """The functions that a pod passes, in the order in which each is first reached."""
+    reached: dict[CodeType, None] = {}
+
+    def on_call(frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(_PACKAGES) and not code.co_name.startswith("<"):
+            reached.setdefault(code)
+
+    async with SimulatedCluster() as cluster:
+        await cluster.apply([*_cluster_objects(), _pod("first")])
+        await cluster.settle()
+        sys.setprofile(on_call)
+        try:
+            await cluster.apply([_pod("second")])
+            async with asyncio.timeout(60):
+                await _bound(cluster, "second")
+        finally:
+            sys.setprofile(None)
+        assert (await cluster.client.list(BUILTIN_CLAIMS, "default")).items
+    return list(reached)
+
+
+def returns(files: list[str]) -> int:
+    """How often the sequence comes back to a file that it had left."""
+    left: set[str] = set()
+    count = 0
+    for before, file in pairwise(files):
+        if file != before:
+            left.add(before)
+            count += file in left
+    return count
+
+
+def main() -> None:
+    """Print the way and its length."""
+    found = virtual_time.run(way())
+    files = [str(Path(code.co_filename).relative_to(_ROOT)) for code in found]
+    for code, file in zip(found, files, strict=True):
+        print(f"{file}:{code.co_firstlineno} {code.co_qualname}")
+    print(f"{len(found)} functions in {len(set(files))} files, {returns(files)} returns to a file left before")
+
+
+if __name__ == "__main__":
+    main()

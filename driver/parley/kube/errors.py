@@ -1,0 +1,68 @@
+"""What goes wrong between a client and an API server.
+
+ApiError                  the server answered, and refused
+  BadRequest (400)  Unauthorized (401)  Forbidden (403)  NotFound (404)
+  AlreadyExists, Conflict (409)   Expired (410)   Invalid (422)
+  TooManyRequests (429)   ServerError (500 and above)
+OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
+"""
+
+
+class ApiError(Exception):
+    """Raised when the API server refused a request.
+
+    `status` is the HTTP code, `reason` the API's own word ("NotFound"), `message` the server's sentence,
+    `retry_after` the seconds that the server asked to wait, if it did.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class BadRequest(ApiError):
+    """Raised when the request itself is malformed (400)."""
+
+
+class Unauthorized(ApiError):
+    """Raised when the server does not know who is asking (401)."""
+
+
+class Forbidden(ApiError):
+    """Raised when the account lacks the permission, or an admission policy refused (403)."""
+
+
+class NotFound(ApiError):
+    """Raised when the object or its kind does not exist (404)."""
+
+
+class AlreadyExists(ApiError):
+    """Raised when an object of that name is there already (409, reason AlreadyExists)."""
+
+
+class Conflict(ApiError):
+    """Raised when the object changed since the resourceVersion or UID that was sent, or another field
+    manager owns a field (409)."""
+
+
+class Expired(ApiError):
+    """Raised when a watch or list continues from a resourceVersion that the server no longer has (410)."""
+
+
+class Invalid(ApiError):
+    """Raised when the object does not pass validation (422); the message names the field."""
+
+
+class TooManyRequests(ApiError):
+    """Raised when the server asks to slow down (429)."""
+
+
+class ServerError(ApiError):
+    """Raised when the server failed (500 and above)."""
+
+
+class OutcomeUnknown(Exception):
+    """Raised when no answer came (connection lost, time-out): the write may have happened or may yet happen."""

@@ -1,0 +1,119 @@
+"""Asks drivers about a pod as if every assumed pod were allocated on each of its nodes.
+
+A driver judges all claims of a request together. So a node is viable beside the pods assumed there if it is for
+a request with their claims and the pod's: nothing about a driver need be known for that. Pessimistic: of several
+nodes an assumed pod takes one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClass
+from parley.control.cluster import Cluster
+from parley.control.demand import Demand
+from parley.control.eligible import spread
+from parley.negotiation.answers import Answer, Answers, viable_for_all
+from parley.negotiation.rounds import Ask
+from parley.scheduler.candidates import ProposedNodes
+from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
+from parley.sdk import PodReference, Request
+from parley.sdk.embedded import EmbeddedDriver
+
+TAKEN = "another pod is just getting what is left"
+
+MOST_CLAIMS = 64
+"""So many claims are judged together at most; a node where more are assumed is left to them for the moment."""
+
+
+class LeastAssumed(ProposedNodes):
+    """Iterates over the nodes with the fewest assumed pods first: about a node that has any, drivers are asked
+    twice, the second time with the assumed pods' claims."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pod: Pod,
+        classes: Sequence[ResourceClass],
+        only: Set[str] | None,
+        proposed: Sequence[str],
+        assumed: AssumedPods,
+    ) -> None:
+        super().__init__(cluster, pod, classes, only, proposed)
+        self._assumed = assumed
+
+    def __iter__(self) -> Iterator[str]:
+        promised: list[str] = []
+        for name in spread(self._names(), self.uid):
+            if self._assumed.on(name):
+                promised.append(name)
+            elif self.fits(name):
+                yield name
+        promised.sort(key=lambda name: len(self._assumed.on(name)))
+        yield from filter(self.fits, promised)
+
+
+def beside(
+    drivers: Mapping[str, EmbeddedDriver], assumed: AssumedPods, pod: PodReference, demand: Demand, ask: Ask
+) -> Ask:
+    """The same question, with answers that stay true wherever the assumed pods are bound."""
+
+    def answers(nodes: Sequence[str]) -> Answers:
+        found = ask(nodes)
+        lost = _lost(drivers, assumed, pod, demand, viable_for_all(nodes, found))
+        return {entry: _without(answer, lost) for entry, answer in found.items()} if lost else found
+
+    return answers
+
+
+def _lost(
+    drivers: Mapping[str, EmbeddedDriver],
+    assumed: AssumedPods,
+    pod: PodReference,
+    demand: Demand,
+    viable: Sequence[str],
+) -> frozenset[str]:
+    """The nodes that may be full once the assumed pods are bound."""
+    groups: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    known: dict[str, AssumedPod] = {}
+    for node in viable:
+        others = {uid: h for uid, h in assumed.on(node).items() if uid != pod.uid and _compete(h.demand, demand)}
+        known.update(others)
+        if others:
+            groups[tuple(others)].append(node)
+    lost: set[str] = set()
+    for uids, nodes in groups.items():
+        lost.update(_full(drivers, [known[uid].demand for uid in uids], demand, nodes))
+    return frozenset(lost)
+
+
+def _compete(one: Demand, other: Demand) -> bool:
+    return not one.requests.keys().isdisjoint(other.requests)
+
+
+def _full(
+    drivers: Mapping[str, EmbeddedDriver], others: Sequence[Demand], demand: Demand, nodes: Sequence[str]
+) -> frozenset[str]:
+    if sum(len(request.claims) for each in others for request in each.requests.values()) > MOST_CLAIMS:
+        return frozenset(nodes)
+    left = frozenset(nodes)
+    for name, request in demand.requests.items():
+        together = _together(request, [r.requests[name] for r in others if name in r.requests])
+        left = left.intersection(viable_for_all(nodes, drivers[name].viable(together, nodes)))
+    return frozenset(nodes) - left
+
+
+def _together(request: Request[Any, Any], others: Sequence[Request[Any, Any]]) -> Request[Any, Any]:
+    """One request with the claims of all, under names that do not clash."""
+    renamed = tuple(
+        replace(claim, name=f"{other.pod.uid}/{claim.name}") for other in others for claim in other.claims
+    )
+    return replace(request, claims=(*request.claims, *renamed))
+
+
+def _without(answer: Answer, lost: frozenset[str]) -> Answer:
+    viable = tuple(node for node in answer.viable if node not in lost)
+    reasons = dict.fromkeys(lost.intersection(answer.viable), TAKEN)
+    return Answer(viable, answer.alternatives, {**answer.reasons, **reasons})

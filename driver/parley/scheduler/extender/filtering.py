@@ -1,0 +1,206 @@
+"""Filters a scheduler's candidate nodes for one pod, from memory. Reserves nothing, writes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.control.cluster import reference
+from parley.control.decide import Blocked, Search, admit, best, class_topics, none_viable, soon, survey
+from parley.control.demand import Demand, ask, demand_of, units
+from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.control.state import State
+from parley.negotiation.rounds import Ask, Outcome, negotiate
+from parley.negotiation.states import ClaimState
+from parley.scheduler.candidates import ProposedNodes, common_nodes
+from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
+from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
+from parley.scheduler.extender.expected import expected_claims
+from parley.scheduler.extender.scope import foreign_topics, unserved
+from parley.scheduler.pods import Pods
+from parley.sdk.checks import BadParameters, DriverFault
+
+ASSUMED: Topic = ("held",)
+"""An assumed pod was bound, or is assumed no more."""
+
+_UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimState.MISPLACED}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult:
+    """The viable nodes and what to assume for the pod on them; or what it is blocked by.
+
+    `undo`: what the pod holds is of no use and has to be given back first. `outside`: drivers outside are to be
+    asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line only with
+    the same nodes in question.
+    """
+
+    viable: tuple[str, ...] = ()
+    assumed: AssumedPod | None = None
+    blocked: Blocked | None = None
+    undo: bool = False
+    outside: bool = False
+    by_nodes: bool = False
+
+
+def unusable(pod: Pod, claims: Sequence[PodClaim]) -> bool:
+    """Whether what an unbound pod's claims show is nothing that it could be bound with."""
+    return any(claim.problem is None and claim.state(pod) in _UNUSABLE for claim in claims)
+
+
+class CandidateFilter:
+    """Finds the viable nodes. `candidates` is how many drivers are asked about at a time."""
+
+    def __init__(self, state: State, pods: Pods, assumed: AssumedPods, candidates: int) -> None:
+        self._state = state
+        self._pods = pods
+        self._assumed = assumed
+        self._candidates = candidates
+
+    def filter(self, pod: Pod, names: Sequence[str], *, choosy: bool) -> FilterResult:
+        """Which of the nodes are viable for the pod, beside the assumed pods.
+
+        `choosy`: its scheduler has preferences, so that it is worth asking about more than the first few nodes.
+        """
+        claims = expected_claims(self._state, pod)
+        if why := unserved(pod, claims):
+            topics = foreign_topics(pod, claims)
+            return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, topics), pod.metadata.uid))
+        holds_some = any(c.holding is not None and pod.metadata.uid in c.holding.pods for c in claims)
+        problem = next((claim.problem for claim in claims if claim.problem is not None), None)
+        if problem is not None:
+            return FilterResult(blocked=Blocked(problem, (problem.code, *problem.topics)), undo=holds_some)
+        if unusable(pod, claims):
+            problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being given back", (), True)
+            return FilterResult(blocked=Blocked(problem, pod.metadata.uid), undo=True)
+        result = self._negotiate(pod, claims, names, choosy=choosy)
+        if result.blocked is not None and holds_some:
+            return replace(result, undo=not result.outside)
+        return result
+
+    def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
+        """All of the nodes that are viable as things stand, whatever is assumed for others."""
+        claims = expected_claims(self._state, pod)
+        pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
+        if unserved(pod, claims) or any(c.problem is not None or c.outside for c in claims):
+            return frozenset()
+        nodes = self.nodes(pod, claims, common_nodes(claims), names)
+        if not pending:
+            return frozenset(nodes)
+        try:
+            demand = demand_of(self._state.drivers, reference(pod), pending)
+            excluded = self._pods.attempt(pod).excluded
+            plain = ask(self._state.drivers, demand, excluded)
+            return frozenset(negotiate(nodes, plain, enough=len(names)).viable)
+        except (BadParameters, DriverFault):
+            return frozenset()
+
+    def nodes(
+        self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
+    ) -> ProposedNodes:
+        """Those of the scheduler's candidates that are eligible for the pod."""
+        classes = [c.class_ for c in claims if c.class_]
+        return LeastAssumed(self._state.cluster, pod, classes, only, names, self._assumed)
+
+    def _negotiate(
+        self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool
+    ) -> FilterResult:
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        meant = {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
+        for claim in pending:
+            if claim.uid in meant and (claim.class_ is None or not claim.class_.shareable):
+                return _in_use(claim, meant[claim.uid][0])
+        nodes = self.nodes(pod, claims, _only(claims, meant), names)
+        pending = [claim for claim in pending if claim.uid not in meant]
+        if not pending:
+            return self._joining(pod, claims, nodes, frozenset(meant))
+        demand = admit(self._state, reference(pod), pending)
+        if isinstance(demand, Blocked):
+            return FilterResult(blocked=demand)
+        if demand.outside:
+            return _standalone_first(demand)
+        return self._survey(pod, claims, pending, demand, nodes, frozenset(meant), choosy=choosy)
+
+    def _joining(
+        self, pod: Pod, claims: Sequence[PodClaim], nodes: ProposedNodes, meant: frozenset[str]
+    ) -> FilterResult:
+        """Nothing is to be allocated for the pod, but for the claims in `meant` if those that they are meant for
+        come to nothing."""
+        nothing = demand_of(self._state.drivers, reference(pod), ())
+        viable = tuple(nodes)
+        if not viable:
+            search = Search(nodes, self._pods.attempt(pod).excluded, alike=None)
+            return self._nothing(claims, nothing, search, Outcome(), passes=bool(meant))
+        if not meant:
+            return FilterResult(viable)
+        return FilterResult(viable, AssumedPod(reference(pod), nothing, frozenset(viable), {}, meant))
+
+    def _survey(
+        self,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        pending: Sequence[PodClaim],
+        demand: Demand,
+        nodes: ProposedNodes,
+        meant: frozenset[str],
+        *,
+        choosy: bool,
+    ) -> FilterResult:
+        attempt = self._pods.attempt(pod)
+        alike = None if attempt.excluded or attempt.refused else nodes.alike
+        enough = 1 + len(attempt.left)
+        search = Search(nodes, attempt.excluded, alike, self._candidates, enough, choosy)
+
+        def around(plain: Ask) -> Ask:
+            return beside(self._state.drivers, self._assumed, reference(pod), demand, plain)
+
+        outcome = survey(self._state, demand, search, around)
+        attempt.outcome, attempt.drivers = outcome, demand.drivers
+        if not outcome.viable:
+            passes = bool(meant) or any(TAKEN in words for words in outcome.refused.values())
+            return self._nothing(claims, demand, search, outcome, passes=passes)
+        viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
+        named = meant.union(claim.uid for claim in pending if claim.claim is not None)
+        if named:
+            viable = (best(self._state, demand, viable),)
+        assumed = AssumedPod(reference(pod), demand, frozenset(viable), self._units(demand, pending), named)
+        return FilterResult(viable, assumed)
+
+    def _units(self, demand: Demand, pending: Sequence[PodClaim]) -> dict[str, dict[str, int]]:
+        limited = [claim for claim in pending if claim.class_ is not None and claim.class_.limits]
+        counts = units(self._state.drivers, demand) if limited else {}
+        found: dict[str, dict[str, int]] = {}
+        for claim in limited:
+            found.setdefault(claim.class_name, {})[claim.uid] = counts.get(claim.entry, 1)
+        return found
+
+    def _nothing(
+        self, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome, *, passes: bool
+    ) -> FilterResult:
+        """`passes`: because of assumed pods, which may be bound elsewhere in a moment."""
+        blocked = none_viable(self._state, claims, demand, search, outcome)
+        return FilterResult(blocked=soon(blocked, ASSUMED) if passes else blocked, by_nodes=True)
+
+
+def _standalone_first(demand: Demand) -> FilterResult:
+    """Standalone drivers are asked in the background; by what they allocate one node will do afterwards."""
+    names = ", ".join(sorted({demand.drivers[claim.entry] for claim in demand.outside}))
+    words = f"driver {names}, outside of the controller, is asked first"
+    problem = Problem(reasons.WAITING_FOR_DRIVERS, words, tuple(class_topics(demand.outside)))
+    return FilterResult(blocked=Blocked(problem, None), outside=True)
+
+
+def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]]) -> frozenset[str] | None:
+    """Where all is that is allocated, or is being allocated for other pods; None if nothing limits the nodes."""
+    only = common_nodes(claims)
+    for _, node in meant.values():
+        only = frozenset([node]) if only is None else only & {node}
+    return only
+
+
+def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:
+    whom = f"pod {other.pod.namespace}/{other.pod.name}"
+    words = f"claim {other.pod.namespace}/{claim.name} is being allocated for {whom}: wait until that is done"
+    return FilterResult(
+        blocked=Blocked(Problem(reasons.CLAIM_IN_USE, words, (ASSUMED,), True), (claim.uid, ASSUMED))
+    )

@@ -1,0 +1,138 @@
+"""One pod's negotiation: propose candidates, hear the drivers, and decide on a node, or on what to wait for."""
+
+from collections.abc import Sequence
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.control.cluster import Key, reference
+from parley.control.decide import Blocked, Search, admit, best, class_topics, none_viable, survey
+from parley.control.demand import Demand, ask
+from parley.control.podclaims import NODES, PodClaim, Problem
+from parley.control.state import State
+from parley.kube.queue import Requeue
+from parley.negotiation.answers import in_words
+from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
+from parley.negotiation.states import ClaimState
+from parley.scheduler.attempts import Attempt
+from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.scheduler.placement import Failed, Placement
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Result, Wait, wait
+from parley.scheduler.standalone import Failure, StandaloneSessions
+
+
+class Negotiator:
+    """Decides where pods go. `candidates` is how many nodes a round asks about at most."""
+
+    def __init__(
+        self, state: State, pods: Pods, sessions: StandaloneSessions, placement: Placement, candidates: int
+    ) -> None:
+        self._state = state
+        self._pods = pods
+        self._sessions = sessions
+        self._placement = placement
+        self.candidates = candidates
+
+    async def negotiate(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: CandidateNodes | None = None
+    ) -> Result:
+        """Find a node for the pod's pending claims, as far as it goes now; among these if they are given."""
+        attempt = self._pods.attempt(pod)
+        if left := self._pods.blocked(key, pod):
+            return Requeue(left)
+        attempt.offer_ended()
+        pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
+        demand = admit(self._state, reference(pod), pending)
+        if isinstance(demand, Blocked):
+            return wait(demand)
+        if nodes is None:
+            classes = [claim.class_ for claim in claims if claim.class_]
+            nodes = CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
+        exact = not demand.outside and self._offers(attempt, pod, claims, pending)
+        search = self._search(attempt, nodes, exact=exact)
+        if demand.outside:
+            outcome = await self._hear(key, pod, pending, demand, search)
+        else:
+            outcome = survey(self._state, demand, search)
+        if not isinstance(outcome, Outcome):
+            return outcome
+        attempt.outcome, attempt.drivers = outcome, demand.drivers
+        if outcome.viable:
+            return await self._proceed(key, pod, claims, demand, search, exact=exact)
+        return await self._nothing_viable(pod, claims, demand, search)
+
+    def _search(self, attempt: Attempt, nodes: CandidateNodes, *, exact: bool) -> Search:
+        """Of a pod that was refused somewhere, what helps others may be of no use."""
+        return Search(
+            nodes,
+            attempt.excluded,
+            alike=None if attempt.excluded or attempt.refused else nodes.alike,
+            limit=self.candidates,
+            enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.left),
+            choosy=exact,
+        )
+
+    async def _hear(
+        self, key: Key, pod: Pod, pending: Sequence[PodClaim], demand: Demand, search: Search
+    ) -> Outcome | Result:
+        """The outcome with the standalone drivers' answers, or what is next if there is none to go on with."""
+        inside = ask(self._state.drivers, demand, search.excluded)
+        heard = await self._sessions.hear(pod, demand, search.nodes, inside)
+        if isinstance(heard, Failure):
+            pause = self._pods.attempt(pod).block(now())
+            await self._placement.give_back_all(pod)
+            await self._placement.failed(key, pod, heard.node, heard.message, heard.permanent)
+            return Requeue(pause)
+        if isinstance(heard, Outcome):
+            admitted = admit(self._state, reference(pod), pending)  # others may have got something meanwhile
+            if isinstance(admitted, Blocked):
+                return wait(admitted)
+        return heard
+
+    def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
+        """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods; nor without
+        a node part: an offer has a result, for which the kubelet would look for a plugin."""
+        if pod.spec.node_name or len(pending) < len(claims) or any(claim.claim is not None for claim in claims):
+            return False
+        classes = [claim.class_ for claim in pending if claim.class_ is not None]
+        if any(class_.node_part == "None" for class_ in classes):
+            return False
+        return attempt.exact or any(class_.placement == "Exact" for class_ in classes)
+
+    async def _nothing_viable(
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search
+    ) -> Result:
+        if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
+            await self._placement.give_back_all(pod)
+            return Requeue()
+        outcome = self._pods.attempt(pod).outcome
+        return wait(none_viable(self._state, claims, demand, search, outcome))
+
+    async def _proceed(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
+    ) -> Result:
+        attempt = self._pods.attempt(pod)
+        viable = [node for node in attempt.outcome.viable if not demand.outside or search.nodes.fits(node)]
+        if not viable:
+            self._sessions.end(pod)
+            return Requeue()
+        fresh = [node for node in viable if node not in attempt.refused]
+        if not fresh and not pod.spec.node_name:
+            if now() < attempt.retry_at or not attempt.retry_at:
+                return self._all_refused(pod, attempt, claims)
+            attempt.begin_again()
+            fresh = viable
+        if exact:
+            await self._placement.offer(key, pod, claims, demand, fresh[:MAX_CANDIDATES])
+            return None
+        outside = self._sessions.scores(pod, attempt.outcome, demand) if demand.outside else {}
+        selected = best(self._state, demand, fresh or viable, attempt.left, outside)
+        result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
+        return result.result if isinstance(result, Failed) else result
+
+    def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait:
+        left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
+        nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
+        message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
+        problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES))
+        return wait(Blocked(problem, pod.metadata.uid), after=left)

@@ -1,0 +1,183 @@
+"""Reconciles one pod: releases what a pod that is gone held, or hands it to the door that negotiates for it.
+
+`sync` is called for a pod whenever something about it may have changed, never twice at a time for the same pod.
+It reads caches and ledger, and does what comes next. What goes wrong on the way is raised; the queue calls again.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.control.allocation import Allocator, Busy
+from parley.control.cluster import Key, done, over, reference
+from parley.control.gathering import gather
+from parley.control.giving_back import GivingBack
+from parley.control.podclaims import NODES, ROOM, PodClaim
+from parley.control.state import State
+from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.kube.queue import Requeue
+from parley.scheduler.pods import Pods
+from parley.scheduler.result import Result
+from parley.sdk import PodReference
+from parley.sdk.checks import DriverFault
+
+
+class Door(Protocol):
+    """One way in which pods get a node: the native way, or a scheduler's extender calls."""
+
+    def owns(self, pod: Pod) -> bool:
+        """Whether the pod is negotiated for here now."""
+        ...
+
+    def busy_with(self, pod: Pod) -> bool:
+        """Whether something goes on here for the pod that nobody may interfere with."""
+        ...
+
+    async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
+        """Do what the pod needs next, and say what is to follow. Raises what a client raises."""
+        ...
+
+    def resume(self) -> None:
+        """The state was restored: go on with what an earlier leader began."""
+        ...
+
+    def seen(self, pod: Pod) -> None:
+        """The informer shows the pod anew, or changed in any way."""
+        ...
+
+    def terminal(self, pod: Pod) -> None:
+        """The pod has ended, or is being deleted before it was bound."""
+        ...
+
+    def gone(self, pod: PodReference) -> None:
+        """The pod's object is gone: forget it."""
+        ...
+
+
+class Reconciler:
+    """Reconciles pods. Each pod belongs to the first of the `doors` that owns it; the last owns all."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        pods: Pods,
+        giving_back: GivingBack,
+        allocator: Allocator,
+        doors: Sequence[Door],
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._pods = pods
+        self._giving_back = giving_back
+        self._allocator = allocator
+        self._doors = doors
+        self._unconfirmed: set[str] = set()
+        self._forced: dict[str, str] = {}
+
+    def resume(self, unconfirmed: Collection[str]) -> None:
+        """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
+        that the informer has not shown yet."""
+        self._unconfirmed = set(unconfirmed)
+        for door in self._doors:
+            door.resume()
+
+    async def sync(self, key: Key) -> Requeue | None:
+        """Reconcile the pod of that name. Raises what a client raises; then it is to be repeated."""
+        try:
+            return await self._reconcile(key, self._state.cluster.pod(key))
+        except (Conflict, Busy):
+            return Requeue()  # the cache was behind, or another pod's claim is ours too: look again
+        except (DriverFault, BadRequest, Forbidden, Invalid) as error:
+            self._pods.leave_line(key)
+            await self._report(key, error)
+            raise  # it is tried again, after a growing pause
+        except Exception:
+            self._pods.leave_line(key)  # others need not wait until this works
+            raise
+
+    async def _report(self, key: Key, error: DriverFault | ApiError) -> None:
+        """A driver failed, or the API server refused what the pod needs: its user has to know."""
+        pod = self._state.cluster.pod(key)
+        if pod is None or over(pod):
+            return
+        if isinstance(error, DriverFault):
+            code, message = reasons.DRIVER_FAILED, str(error)
+        else:
+            code, message = reasons.WRITE_REFUSED, f"the API server refused a write: {error.message}"
+        await self._pods.reporter.waits(pod, self._pods.attempt(pod), code, message)
+
+    async def _reconcile(self, key: Key, pod: Pod | None) -> Requeue | None:
+        await self._release_departed(key, pod)
+        if pod is None or over(pod):
+            self._pods.leave_line(key)
+            if pod is not None:
+                await self._terminal(pod)
+            return None
+        if any(door.busy_with(pod) for door in self._doors):
+            return None
+        claims = gather(self._state, pod)
+        self._pods.reporter.looked_at(pod, ours=bool(claims))
+        door = next(door for door in self._doors if door.owns(pod))
+        return await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
+
+    async def _terminal(self, pod: Pod) -> None:
+        self._pods.reporter.ended(pod)
+        for door in self._doors:
+            door.terminal(pod)
+        await self._giving_back.pod_ended(reference(pod))
+
+    async def _release_departed(self, key: Key, pod: Pod | None) -> None:
+        """What pods of that name held that are terminal or gone is released."""
+        departed: set[str] = set()
+        for holding in self._state.ledger.of_pod_name(*key):
+            for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
+                if pod is not None and pod.metadata.uid == user.uid and not done(pod):
+                    continue
+                departed.add(user.uid)
+                nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
+                if user.uid in self._unconfirmed:
+                    live = await self._live(user)
+                    if live is not None and not done(live):
+                        continue
+                    nodes = () if live is not None else holding.nodes or ()
+                await self._giving_back.give_back(user, [holding], departed=True, prepared_on=nodes)
+        for uid in departed:
+            self._forced.pop(uid, None)
+
+    async def _live(self, user: PodReference) -> Pod | None:
+        try:
+            live = await self._client.get(PODS, user.name, user.namespace)
+        except NotFound:
+            return None
+        return live if live.metadata.uid == user.uid else None
+
+    def pod_seen(self, pod: Pod) -> None:
+        """The informer shows the pod anew, or changed in any way."""
+        self._unconfirmed.discard(pod.metadata.uid)
+        for door in self._doors:
+            door.seen(pod)
+        if over(pod):
+            self._allocator.abort(pod.metadata.uid)
+
+    def pod_left(self, node: str) -> None:
+        """A pod that ran on the node is terminal or gone: a scheduler may judge the node differently."""
+        self._pods.wake(NODES, (node,))
+
+    def room_made(self, node: str) -> None:
+        """A pod's requests do not count for the node any more."""
+        self._pods.wake(ROOM, (node,))
+
+    def pod_gone(self, pod: PodReference, *, running_on: str = "") -> None:
+        """Forget what was remembered of the pod; `sync` releases what it holds.
+
+        `running_on`: the node whose kubelet has not said that the pod ended.
+        """
+        self._allocator.abort(pod.uid)
+        if running_on and self._state.ledger.of_pod(pod):
+            self._forced[pod.uid] = running_on
+        for door in self._doors:
+            door.gone(pod)
+        self._pods.gone(pod)

@@ -1,0 +1,29 @@
+"""What an operator can choose about the controller."""
+
+from dataclasses import dataclass
+
+from parley.negotiation.rounds import DEFAULT_CANDIDATES
+from parley.scheduler.reporting import PodSchedulings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator can choose.
+
+    `candidates` is how many nodes a round asks about at most (1 to 128), the workers how many objects of a kind
+    are reconciled at once, `instance` the name in events. Pods that name one of `scheduler_names`, or request one
+    of `managed_resources`, are negotiated for by the extender door, which is there if any are given.
+    `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
+    """
+
+    candidates: int = DEFAULT_CANDIDATES
+    pod_workers: int = 16
+    claim_workers: int = 4
+    publish_workers: int = 4
+    instance: str = "parley-controller"
+    scheduler_names: tuple[str, ...] = ()
+    managed_resources: tuple[str, ...] = ()
+    pod_schedulings: PodSchedulings = "Always"
+
+
+DEFAULTS = Settings()

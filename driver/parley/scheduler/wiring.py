@@ -1,0 +1,141 @@
+"""Puts the parts of the controller together, each with what it needs. Contains no decisions.
+
+Parts that would need each other meet in what both know: a work queue, or the wakeups.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from parley.control.allocation import Allocator
+from parley.control.claims import Claims
+from parley.control.cluster import Cluster
+from parley.control.events import Recorder
+from parley.control.giving_back import GivingBack
+from parley.control.immediate import Immediate
+from parley.control.ledger import Ledger
+from parley.control.limits import Limits
+from parley.control.metrics import Metrics
+from parley.control.podscheduling import Publisher
+from parley.control.records import Records
+from parley.control.releasing import Releases
+from parley.control.state import State
+from parley.control.templates import Templates
+from parley.control.tombstones import Tombstones
+from parley.control.wakeups import Wakeups
+from parley.kube.client import Client
+from parley.kube.clock import Clock
+from parley.scheduler.changes import Changes, Queues
+from parley.scheduler.extender.door import ExtenderDoor
+from parley.scheduler.extender.posting import Posting
+from parley.scheduler.extender.scope import Scope
+from parley.scheduler.native.door import NativeDoor
+from parley.scheduler.negotiator import Negotiator
+from parley.scheduler.placement import Placement
+from parley.scheduler.pods import Pods
+from parley.scheduler.reconciler import Reconciler
+from parley.scheduler.reporting import PodReporter
+from parley.scheduler.settings import Settings
+from parley.scheduler.standalone import StandaloneSessions
+from parley.sdk.embedded import EmbeddedDriver
+
+
+@dataclass(frozen=True)
+class Base:
+    """What is there before anything is decided: the state, and what writes, reports and wakes."""
+
+    client: Client
+    clock: Clock
+    metrics: Metrics
+    settings: Settings
+    state: State
+    wakeups: Wakeups
+    tombstones: Tombstones
+    recorder: Recorder
+    queues: Queues = field(default_factory=Queues)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The controller's parts that its tasks, its endpoints and tests call."""
+
+    claims: Claims
+    templates: Templates
+    publisher: Publisher
+    reconciler: Reconciler
+    extender: ExtenderDoor | None
+    changes: Changes
+
+
+@dataclass(frozen=True)
+class _Control:
+    """What acts on claims; the scheduler's part goes through it."""
+
+    allocator: Allocator
+    records: Records
+    releases: Releases
+    giving_back: GivingBack
+
+
+def base(
+    client: Client, drivers: Mapping[str, EmbeddedDriver], settings: Settings, clock: Clock, metrics: Metrics
+) -> Base:
+    """The state, empty."""
+    wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
+    tombstones = Tombstones(recorder)
+    state = State(Cluster(client, tombstones.heard), Ledger(Limits(wakeups.wake)), drivers)
+    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder)
+
+
+def parts(base: Base) -> Parts:
+    """All that works on the state."""
+    client, state, queues, settings = base.client, base.state, base.queues, base.settings
+    publisher = Publisher(client, queues.publications)
+    control = _control(base, publisher)
+    pods = Pods(
+        state.cluster, PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings), queues.pods
+    )
+    base.wakeups.subscribe(pods.wake)
+    native, extender = _doors(base, pods, control)
+    reconciler = Reconciler(
+        client,
+        state,
+        pods,
+        control.giving_back,
+        control.allocator,
+        doors=(native,) if extender is None else (extender, native),
+    )
+    immediate = Immediate(
+        state, control.allocator, control.records, control.giving_back, queues.claims, settings.candidates
+    )
+    base.wakeups.subscribe(immediate.wake)
+    return Parts(
+        Claims(client, state, control.giving_back, control.releases, control.records, immediate),
+        Templates(client, state.cluster, base.recorder),
+        publisher,
+        reconciler,
+        extender,
+        Changes(queues, state, base.wakeups, reconciler, control.giving_back, control.releases, publisher),
+    )
+
+
+def _control(base: Base, publisher: Publisher) -> _Control:
+    client, state = base.client, base.state
+    records = Records(client, state.cluster, state.ledger, base.clock)
+    releases = Releases(client, state.cluster, state.ledger, records, base.clock)
+    claims = base.queues.claims
+    giving_back = GivingBack(state, records, releases, publisher.close, base.wakeups, claims)
+    return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back)
+
+
+def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:
+    client, state, settings = base.client, base.state, base.settings
+    allocator, records = control.allocator, control.records
+    sessions = StandaloneSessions(state, records, pods, settings.candidates)
+    placement = Placement(client, state, allocator, records, control.giving_back, pods, sessions)
+    negotiator = Negotiator(state, pods, sessions, placement, settings.candidates)
+    native = NativeDoor(state, allocator, records, pods, sessions, placement, negotiator)
+    scope = Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources))
+    if not scope:
+        return native, None
+    posting = Posting(client, base.clock)
+    return native, ExtenderDoor(state, placement, pods, scope, posting, negotiator, base.metrics)
