@@ -21,7 +21,7 @@ from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
 from parley_kubelet.cdi import containerd, faults
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import NameTaken, absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import LoadError
@@ -36,7 +36,7 @@ OLDEST_KUBELET = (1, 34)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What was looked at, what was found, and how to mend it; "" if it is well."""
 
     subject: str
@@ -57,25 +57,27 @@ class Finding:
 Connect = Callable[[Settings], AbstractAsyncContextManager[Client]]
 
 
-async def diagnose(settings: Settings, connect: Connect) -> list[Finding]:
+async def diagnose(settings: Settings, connect: Connect) -> list[Diagnosis]:
     """All findings, in the order in which they matter."""
     findings = list(_folders(settings))
     try:
         configuration = load(settings.config)
         drivers = make_drivers(settings, configuration)
     except (ConfigurationError, LoadError, NameTaken) as error:
-        findings.append(Finding("configuration", str(error), "correct it; the drivers cannot be looked at before"))
+        findings.append(
+            Diagnosis("configuration", str(error), "correct it; the drivers cannot be looked at before")
+        )
         drivers, configuration = (), Configuration()
     findings += [
-        Finding("device", fault, "bring it back, or take it out of the file") for fault in absent(configuration)
+        Diagnosis("device", fault, "bring it back, or take it out of the file") for fault in absent(configuration)
     ]
     for driver in drivers:
-        findings += [Finding("driver", f"{driver.name} ({type(driver).__name__})"), *_driver(driver, settings)]
+        findings += [Diagnosis("driver", f"{driver.name} ({type(driver).__name__})"), *_driver(driver, settings)]
     findings += [finding async for finding in _cluster(settings, connect)]
     return findings
 
 
-def _folders(settings: Settings) -> Iterator[Finding]:
+def _folders(settings: Settings) -> Iterator[Diagnosis]:
     """In a pod, only what each driver has in the plugins' folder is mounted: see `_own_folder`."""
     yield _present("plugins-dir", settings.plugins, "the kubelet's")
     for option, path, whose in (
@@ -85,76 +87,76 @@ def _folders(settings: Settings) -> Iterator[Finding]:
         yield _folder(option, path, whose)
 
 
-def _present(option: str, path: Path, whose: str) -> Finding:
+def _present(option: str, path: Path, whose: str) -> Diagnosis:
     if not path.is_dir():
-        return Finding(option, f"{path} is not a folder", f"mount {whose} folder there, or correct --{option}")
-    return Finding(option, str(path))
+        return Diagnosis(option, f"{path} is not a folder", f"mount {whose} folder there, or correct --{option}")
+    return Diagnosis(option, str(path))
 
 
-def _own_folder(path: Path) -> Iterator[Finding]:
+def _own_folder(path: Path) -> Iterator[Diagnosis]:
     """Where the driver's socket is; it is made if it is not there."""
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK | os.X_OK):
         remedy = f"run as root, and mount the node's {path} there, writable"
-        yield Finding("plugins-dir", f"{place} cannot be written", remedy)
+        yield Diagnosis("plugins-dir", f"{place} cannot be written", remedy)
 
 
-def _folder(option: str, path: Path, whose: str) -> Finding:
+def _folder(option: str, path: Path, whose: str) -> Diagnosis:
     if not path.is_dir():
         return _present(option, path, whose)
     if not os.access(path, os.W_OK | os.X_OK):
-        return Finding(option, f"{path} cannot be written", "run as root, and mount the folder writable")
-    return Finding(option, str(path))
+        return Diagnosis(option, f"{path} cannot be written", "run as root, and mount the folder writable")
+    return Diagnosis(option, str(path))
 
 
-def _driver(driver: NodeDriver[Any, Any], settings: Settings) -> Iterator[Finding]:
+def _driver(driver: NodeDriver[Any, Any], settings: Settings) -> Iterator[Diagnosis]:
     yield from _own_folder(settings.plugins / driver.name)
     yield _sockets(driver, settings)
-    own = isinstance(driver, DeviceDriver)
+    own = isinstance(driver, DeviceNodeDriver)
     state = settings.state_of(driver.name, own=own)
     if not (state / FILE).exists():
-        yield Finding("checkpoint", f"{state / FILE}: none yet, nothing is prepared")
+        yield Diagnosis("checkpoint", f"{state / FILE}: none yet, nothing is prepared")
         entries: Entries = {}
     else:
         try:
             entries = Checkpoint(Folder(state), driver.node).read()
         except (CheckpointError, OSError) as error:
-            yield Finding("checkpoint", str(error), "follow what it says; until then nothing is prepared")
+            yield Diagnosis("checkpoint", str(error), "follow what it says; until then nothing is prepared")
             return
         yield from _entries(state / FILE, entries)
     yield from _specifications(driver, settings, entries)
 
 
-def _sockets(driver: NodeDriver[Any, Any], settings: Settings) -> Finding:
+def _sockets(driver: NodeDriver[Any, Any], settings: Settings) -> Diagnosis:
     try:
         paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
     except SocketRefused as error:
-        return Finding("socket", str(error), "the kubelet cannot connect otherwise")
+        return Diagnosis("socket", str(error), "the kubelet cannot connect otherwise")
     found = sorted(paths.registration.parent.glob(f"{driver.name}*-reg.sock"))
     dead = [path for path in found if not is_served(path)]
     if dead:
-        return Finding(
+        return Diagnosis(
             "socket", f"{dead[0]} is left from a plugin that was killed", "start the plugin, or remove it"
         )
-    return Finding("socket", f"{driver.name} is served at {', '.join(map(str, found)) or 'no socket now'}")
+    return Diagnosis("socket", f"{driver.name} is served at {', '.join(map(str, found)) or 'no socket now'}")
 
 
-def _entries(path: Path, entries: Entries) -> Iterator[Finding]:
+def _entries(path: Path, entries: Entries) -> Iterator[Diagnosis]:
     half = [entry.full_name for entry in entries.values() if entry.phase != "prepared"]
     if half:
-        yield Finding(
+        yield Diagnosis(
             "checkpoint",
             f"{path}: {', '.join(half)} only half prepared or unprepared",
             "see the plugin's log for the driver's error; the kubelet tries again",
         )
-    yield Finding("checkpoint", f"{path}: {len(entries)} claims")
+    yield Diagnosis("checkpoint", f"{path}: {len(entries)} claims")
 
 
-def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: Entries) -> Iterator[Finding]:
+def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: Entries) -> Iterator[Diagnosis]:
     files = sorted(settings.cdi.glob(f"parley.dev-{driver.name}-claim-*.json"))
     for path in files:
         if not any(uid in path.name for uid in entries):
-            yield Finding(
+            yield Diagnosis(
                 "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
             )
         try:
@@ -162,32 +164,34 @@ def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: E
         except (OSError, orjson.JSONDecodeError) as error:
             wrong = (str(error),)
         for fault in wrong:
-            yield Finding("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
-    yield Finding("CDI", f"{len(files)} files of {driver.name} in {settings.cdi}")
+            yield Diagnosis("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
+    yield Diagnosis("CDI", f"{len(files)} files of {driver.name} in {settings.cdi}")
 
 
-async def _cluster(settings: Settings, connect: Connect) -> AsyncIterator[Finding]:
+async def _cluster(settings: Settings, connect: Connect) -> AsyncIterator[Diagnosis]:
     try:
         async with connect(settings) as client:
             node = await client.get(NODES.untyped(), settings.node)
             await client.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={settings.node}")
             await client.list(CLAIMS.untyped(), label_selector=f"{RELEASING_LABEL}=true")
     except (ApiError, OutcomeUnknown, NoConfiguration, OSError) as error:
-        yield Finding("API server", str(error), "correct --kubeconfig and --node-name, or apply deploy/base again")
+        yield Diagnosis(
+            "API server", str(error), "correct --kubeconfig and --node-name, or apply deploy/base again"
+        )
         return
-    yield Finding("API server", f"knows node {settings.node}, and may be asked for slices and claims")
+    yield Diagnosis("API server", f"knows node {settings.node}, and may be asked for slices and claims")
     info = (node.get("status") or {}).get("nodeInfo") or {}
     yield _kubelet(str(info.get("kubeletVersion", "")))
     for found, remedy in containerd.look(
         str(info.get("containerRuntimeVersion", "")), settings.containerd, settings.cdi
     ):
-        yield Finding("container runtime", found, remedy)
+        yield Diagnosis("container runtime", found, remedy)
 
 
-def _kubelet(version: str) -> Finding:
+def _kubelet(version: str) -> Diagnosis:
     numbers = version.removeprefix("v").split(".")[:2]
     if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
-        return Finding("kubelet", f"version {version!r} is not known", "wait until the node has reported itself")
+        return Diagnosis("kubelet", f"version {version!r} is not known", "wait until the node has reported itself")
     if (int(numbers[0]), int(numbers[1])) < OLDEST_KUBELET:
-        return Finding("kubelet", f"version {version}", "update it to 1.34 or later: it does not know DRA v1")
-    return Finding("kubelet", f"version {version}")
+        return Diagnosis("kubelet", f"version {version}", "update it to 1.34 or later: it does not know DRA v1")
+    return Diagnosis("kubelet", f"version {version}")

@@ -15,7 +15,7 @@ import structlog
 from parley.kube.client import Client
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
@@ -41,7 +41,7 @@ def make_drivers(settings: Settings, configuration: Configuration) -> tuple[Node
 
 def _make(settings: Settings, configuration: Configuration, option: str) -> NodeDriver[Any, Any]:
     if option == DEVICES:
-        driver = DeviceDriver(settings.node, configuration, choose_name(settings, configuration))
+        driver = DeviceNodeDriver(settings.node, configuration, choose_name(settings, configuration))
         driver.found()
         return driver
     loaded: type[Any] = load_driver(option)

@@ -37,7 +37,7 @@ DeviceClaim = NodeClaim[DeviceHandle]
 HeldDevices = Held[DeviceHandle]
 
 
-class DeviceDriver(NodeDriver[DeviceHandle, Configuration]):
+class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
     """Devices from the configuration file."""
 
     name: str = DEFAULT_DRIVER

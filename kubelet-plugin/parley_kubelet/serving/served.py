@@ -22,7 +22,7 @@ import structlog
 from parley.kube.client import Client
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import Preparation, boot_id
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.health.service import HealthService
 from parley_kubelet.hooks import NodeDriver
@@ -63,7 +63,7 @@ class Served:
         self.preparation = Preparation(
             driver,
             client,
-            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceDriver))),
+            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver))),
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
         )

@@ -26,7 +26,7 @@ from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import Offer
 from parley_kubelet.serving.slices import SlicePublisher, slice_specs
 from parley_kubelet.state.durable import Folder
@@ -140,7 +140,9 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     installed: Cluster, admin: Client, plugin: Recorder, nodes: tuple[str, str], namespace: str, tmp_path: Path
 ) -> None:
     node, _ = nodes
-    driver = DeviceDriver(node, Configuration.model_validate({"devices": [{"name": "gpu-0", "model": "a100"}]}))
+    driver = DeviceNodeDriver(
+        node, Configuration.model_validate({"devices": [{"name": "gpu-0", "model": "a100"}]})
+    )
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
     preparation = Preparation(driver, plugin, state=state, cdi=cdi, boot="b")
     container = {"name": "main", "image": "none"}

@@ -15,7 +15,7 @@ from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import Offer
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.state.durable import Folder
@@ -122,7 +122,7 @@ async def test_claims_allocated_either_way_are_prepared(
     client: Client, node: str, namespace: str, tmp_path: Path
 ) -> None:
     preparation = Preparation(
-        DeviceDriver(node, Configuration.model_validate(DEVICES)),
+        DeviceNodeDriver(node, Configuration.model_validate(DEVICES)),
         client,
         boot="this boot",
         state=Folder(tmp_path / "state"),

@@ -25,7 +25,7 @@ from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.state.durable import Folder
 
 pytestmark = pytest.mark.cluster
@@ -77,7 +77,7 @@ async def test_a_node_gives_its_receipts_and_no_other_nodes(
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node)
     async with HttpClient.from_kubeconfig(str(account)) as client:
         state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
-        plugin = Preparation(DeviceDriver(node, Configuration()), client, state=state, cdi=cdi, boot="b")
+        plugin = Preparation(DeviceNodeDriver(node, Configuration()), client, state=state, cdi=cdi, boot="b")
         task = asyncio.create_task(Receipts(client, node, {"device.parley.dev": plugin}).run())
         with structlog.testing.capture_logs() as logs:
             async with asyncio.timeout(LIMIT):

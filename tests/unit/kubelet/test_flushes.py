@@ -8,7 +8,7 @@ from tests.unit.kubelet.drivers import name_of
 from parley.kube.client import Client
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.state.durable import Disk, Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
@@ -34,7 +34,7 @@ async def test_flushes_of_one_claim_and_of_a_hundred_at_once(client: Client, tmp
     disk = CountingDisk()
     devices = [{"name": f"gpu-{number}", "model": "a100"} for number in range(MANY)]
     plugin = Preparation(
-        DeviceDriver("n1", Configuration.model_validate({"devices": devices})),
+        DeviceNodeDriver("n1", Configuration.model_validate({"devices": devices})),
         client,
         state=Folder(tmp_path / "state", disk=disk),
         cdi=Folder(tmp_path / "cdi", disk=disk),

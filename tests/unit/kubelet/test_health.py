@@ -16,7 +16,7 @@ from tests.unit.kubelet.drivers import PortNode, TellingPorts, port
 
 from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceClaim, DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceClaim, DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
 from parley_kubelet.hooks import Condition, Health, Held
 from parley_kubelet.testing.promises import node_claim
@@ -120,15 +120,15 @@ async def test_a_change_is_logged_and_passed_on(client: Client, folder: Path, dr
 # The device driver's own sources: a device node, a check.
 
 
-def devices(*entries: dict[str, Any]) -> DeviceDriver:
-    return DeviceDriver("n1", Configuration.model_validate({"devices": entries}))
+def devices(*entries: dict[str, Any]) -> DeviceNodeDriver:
+    return DeviceNodeDriver("n1", Configuration.model_validate({"devices": entries}))
 
 
 def checked(name: str, *command: str, **options: float) -> dict[str, Any]:
     return {"name": name, "model": "m", "check": {"command": command, **options}}
 
 
-async def told(driver: DeviceDriver, *held: Held[Any]) -> dict[str, tuple[Condition, str]]:
+async def told(driver: DeviceNodeDriver, *held: Held[Any]) -> dict[str, tuple[Condition, str]]:
     return {health.device.device: (health.condition, health.message) for health in await driver.health(held)}
 
 
@@ -154,7 +154,7 @@ async def test_a_device_of_a_glob_that_a_claim_holds_is_told_of_when_its_node_is
     node = make_node(tmp_path / "gpu-7")
     driver = devices({"glob": f"{tmp_path}/gpu-*", "model": "m"})
     handle = {"devices": [{"pool": "n1", "device": "gpu-7"}]}
-    claim: DeviceClaim = node_claim(DeviceDriver, "a", handle, port("gpu-7"))
+    claim: DeviceClaim = node_claim(DeviceNodeDriver, "a", handle, port("gpu-7"))
     prepared = await driver.prepare(claim)
     node.unlink()
     assert await told(driver) == {}

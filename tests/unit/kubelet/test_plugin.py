@@ -14,7 +14,7 @@ from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.configuration import Configuration, ConfigurationError
-from parley_kubelet.driver.device_driver import DeviceClaim, DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceClaim, DeviceNodeDriver
 from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.proto import dra_v1_pb2 as dra
@@ -124,7 +124,7 @@ async def test_a_claim_that_fails_does_not_hinder_the_others(settings: Settings,
     )
 
 
-class Failing(DeviceDriver):
+class Failing(DeviceNodeDriver):
     """Fails as it is told."""
 
     faults: tuple[Exception, ...] = ()

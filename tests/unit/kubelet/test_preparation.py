@@ -15,7 +15,7 @@ from parley.kube.client import Client, Forbidden, OutcomeUnknown
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import Refused
 from parley_kubelet.state.checkpoint import CheckpointError
 from parley_kubelet.state.durable import Folder
@@ -53,7 +53,7 @@ class Node:
         boot: str = "first boot",
     ) -> Preparation:
         preparation = Preparation(
-            DeviceDriver("n1", Configuration.model_validate({"devices": list(devices)})),
+            DeviceNodeDriver("n1", Configuration.model_validate({"devices": list(devices)})),
             client or self.client,
             state=state(self.state),
             cdi=cdi(self.cdi),

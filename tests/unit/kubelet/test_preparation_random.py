@@ -20,7 +20,7 @@ from parley.kube.memory import MemoryServer
 from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.configuration import Configuration
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import Refused
 from parley_kubelet.state.checkpoint import Checkpoint, Entries
 from parley_kubelet.state.durable import Disk, Folder
@@ -98,7 +98,7 @@ class ClaimsOnANode(RuleBasedStateMachine):
     def _started(self) -> Preparation:
         self.disk.changes_left = None
         plugin = Preparation(
-            DeviceDriver("n1", CONFIGURATION),
+            DeviceNodeDriver("n1", CONFIGURATION),
             self.client,
             state=Folder(self.folder / "state", disk=self.disk),
             cdi=Folder(self.folder / "cdi", disk=self.disk),

@@ -14,7 +14,7 @@ from tests.unit.kubelet.drivers import DRIVER, PortSettings, TellingPorts, port
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
-from parley_kubelet.driver.device_driver import DeviceDriver
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import Condition, Health
 from parley_kubelet.loading import LoadError, load_driver
 from parley_kubelet.plugin import make_drivers, run_plugin
@@ -166,7 +166,7 @@ def test_the_device_driver_has_the_name_of_the_option_or_the_file(settings: Sett
     (by_option,) = make_drivers(replace(only, driver="gpu.example.com"), configuration())
     (by_file,) = make_drivers(only, configuration(driver="nic.example.com"))
     assert (by_option.name, by_file.name) == ("gpu.example.com", "nic.example.com")
-    assert isinstance(by_file, DeviceDriver)
+    assert isinstance(by_file, DeviceNodeDriver)
 
 
 def test_settings_for_a_driver_that_is_not_served(settings: Settings) -> None:
