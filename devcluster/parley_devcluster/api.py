@@ -1,88 +1,66 @@
-"""The few requests that bringing a cluster up needs, over the standard library's HTTP client.
+"""What bringing a cluster up asks its API server, through `parley.kube`; and whether a URL answers at all.
 
-Parley itself talks to the API server through `parley.kube`; this is a synchronous client for the program that
-starts the API server.
+The programs that start clusters are not asynchronous, some of their callers are: each question has an event loop
+of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import http.client
-import json
 import ssl
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from parley.api.resources import Resource
+from parley.kube.client import Client, NotFound
+from parley.kube.http import HttpClient
 from parley_devcluster.certificates import KeyPair
 
-_TIMEOUT = 30.0
-_JSON, _MERGE = "application/json", "application/merge-patch+json"
+T = TypeVar("T")
 
+NAMESPACES: Resource[dict[str, Any]] = Resource("", "v1", "namespaces", "Namespace", False, dict[str, Any])
+NODES: Resource[dict[str, Any]] = Resource("", "v1", "nodes", "Node", False, dict[str, Any])
+SERVICE_ACCOUNTS: Resource[dict[str, Any]] = Resource(
+    "", "v1", "serviceaccounts", "ServiceAccount", True, dict[str, Any]
+)
 
-class ApiError(RuntimeError):
-    """The API server refused a request."""
-
-    def __init__(self, method: str, path: str, status: int, message: str) -> None:
-        super().__init__(f"{method} {path} was answered with {status}: {message}")
-        self.status = status
+_PAUSE = 0.1
 
 
 class ApiServer:
-    """The API server as the holder of a client certificate sees it; for one thread at a time."""
+    """The API server as the user of that kubeconfig sees it, for callers that are not asynchronous."""
 
-    def __init__(self, server: str, authority: Path, client: KeyPair) -> None:
-        self._address = urlsplit(server)
-        self._tls = _trusting(authority, client)
-        self._kept: http.client.HTTPSConnection | None = None
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
 
-    def get(self, path: str) -> Any:
-        return self.request("GET", path)
+    def ask(self, question: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """What the question returns; raises what it raises, as `parley.kube.client` names it."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, self._answer(question)).result()
 
-    def post(self, path: str, body: object) -> Any:
-        return self.request("POST", path, body)
+    async def _answer(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        async with HttpClient.from_kubeconfig(str(self._kubeconfig)) as client:
+            return await question(client)
 
-    def patch(self, path: str, body: object) -> Any:
-        """A merge patch."""
-        return self.request("PATCH", path, body, _MERGE)
 
-    def request(self, method: str, path: str, body: object = None, content_type: str = _JSON) -> Any:
-        """The decoded answer; raises `ApiError` for a refusal, `OSError` where no server answers."""
-        payload = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": content_type, "Accept": _JSON}
-        status, data = self._exchange(method, path, payload, headers)
-        if status >= 400:
-            raise ApiError(method, path, status, _message(data))
-        return json.loads(data) if data else None
+async def when_found(request: Callable[[], Awaitable[T]], limit: float = 5.0) -> T:
+    """The answer, once the object exists: some are made by a controller shortly after their cause.
 
-    @contextmanager
-    def kept_open(self) -> Iterator[None]:
-        """Requests inside share one connection; outside, each has its own and leaves none behind."""
-        with closing(self._connect()) as connection:
-            self._kept = connection
-            try:
-                yield
-            finally:
-                self._kept = None
-
-    def _exchange(
-        self, method: str, path: str, payload: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes]:
-        connection = self._kept or self._connect()
+    Raises `NotFound` where it does not within `limit` seconds.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit
+    while True:
         try:
-            connection.request(method, path, payload, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        except http.client.HTTPException as error:
-            raise ConnectionError(f"{method} {path}: {error!r}") from error
-        finally:
-            if connection is not self._kept:
-                connection.close()
-
-    def _connect(self) -> http.client.HTTPSConnection:
-        host, port = self._address.hostname or "", self._address.port
-        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
+            return await request()
+        except NotFound:
+            if loop.time() > deadline:
+                raise
+        await asyncio.sleep(_PAUSE)
 
 
 def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) -> bool:
@@ -93,7 +71,8 @@ def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) ->
     if address.scheme == "http":
         connection = http.client.HTTPConnection(host, port, timeout=timeout)
     else:
-        tls = _trusting(authority, client)
+        tls = ssl.create_default_context(cafile=str(authority))
+        tls.load_cert_chain(client.certificate, client.key)
         connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=tls)
     try:
         connection.request("GET", address.path)
@@ -102,17 +81,3 @@ def answers(url: str, authority: Path, client: KeyPair, timeout: float = 2.0) ->
         return False
     finally:
         connection.close()
-
-
-def _trusting(authority: Path, client: KeyPair) -> ssl.SSLContext:
-    """Accepts servers of the cluster's authority and shows the client's certificate."""
-    context = ssl.create_default_context(cafile=str(authority))
-    context.load_cert_chain(client.certificate, client.key)
-    return context
-
-
-def _message(data: bytes) -> str:
-    try:
-        return str(json.loads(data)["message"])
-    except (ValueError, KeyError, TypeError):
-        return data.decode(errors="replace")[:500]

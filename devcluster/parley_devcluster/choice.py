@@ -31,7 +31,7 @@ class Existing:
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindCluster:
     """A cluster in containers, made by kind with that engine."""
 
     program: Path
@@ -43,7 +43,7 @@ class Local:
     """A cluster of processes on this machine."""
 
 
-Choice = Existing | Kind | Local
+Choice = Existing | KindCluster | Local
 
 
 def choose(
@@ -67,7 +67,7 @@ def choose(
         return Existing(named)
     kind = which("kind")
     engine = working_engine(which, works or engine_works) if kind else None
-    return Kind(Path(kind), engine) if kind and engine else Local()
+    return KindCluster(Path(kind), engine) if kind and engine else Local()
 
 
 def working_engine(which: Which, works: Works) -> str | None:

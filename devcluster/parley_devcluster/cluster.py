@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from parley.kube.client import Client
 from parley_devcluster import (
     binaries,
     control_plane,
@@ -28,13 +29,13 @@ from parley_devcluster import (
     teardown,
     versions,
 )
-from parley_devcluster.api import ApiServer, answers
+from parley_devcluster.api import SERVICE_ACCOUNTS, ApiServer, answers, when_found
 from parley_devcluster.certificates import Authority
 from parley_devcluster.component import Component
 from parley_devcluster.control_plane import ADMIN, Command
 from parley_devcluster.gobuild import Report, say
 from parley_devcluster.layout import Layout, Node, NodeOptions
-from parley_devcluster.processes import Identity
+from parley_devcluster.processes import ProcessIdentity
 from parley_devcluster.startup import ClusterError
 from parley_devcluster.state import State
 
@@ -46,9 +47,7 @@ class Cluster:
 
     def __init__(self, recorded: State) -> None:
         self._state = recorded
-        self._api = ApiServer(
-            recorded.layout.server, self._authority.pair.certificate, self._authority.named(ADMIN)
-        )
+        self._api = ApiServer(recorded.layout.admin_kubeconfig)
         self._components = {command.name: self._supervise(command) for command in _commands(recorded)}
 
     @classmethod
@@ -124,6 +123,7 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
+        """Where all its files are."""
         return self._layout.directory
 
     @property
@@ -138,6 +138,7 @@ class Cluster:
 
     @property
     def version(self) -> str:
+        """Kubernetes' version, such as `v1.37.0`."""
         return self._layout.version
 
     @property
@@ -146,12 +147,8 @@ class Cluster:
         return self._layout.nodes
 
     @property
-    def api(self) -> ApiServer:
-        """The API server as the admin sees it, for single requests."""
-        return self._api
-
-    @property
     def component_names(self) -> tuple[str, ...]:
+        """Of all programs, those added later included."""
         return tuple(self._components)
 
     def component(self, name: str) -> Component:
@@ -183,16 +180,19 @@ class Cluster:
         """A new kubeconfig with a token of that service account, valid for `seconds`.
 
         With `node` it names that node, as the token of a pod there does, and ends with that Node object.
-        Raises `ApiError` where the account does not appear within 5 s, or the node does not exist.
+        Raises `NotFound` where the account does not appear within 5 s, or the node does not exist.
         """
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node}} if node else {}
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": seconds, **bound},
         }
-        token = startup.when_found(lambda: self._api.post(path, body))["status"]["token"]
+
+        def request(client: Client) -> Coroutine[Any, Any, dict[str, Any]]:
+            return when_found(lambda: client.create_subresource(SERVICE_ACCOUNTS, name, "token", body, namespace))
+
+        token = self._api.ask(request)["status"]["token"]
         document = kubeconfig.with_token(self.server, self._authority.pair.certificate, token)
         file = "-".join(filter(None, ("sa", namespace, name, node)))
         return kubeconfig.write(self._layout.kubeconfigs / file, document)
@@ -225,9 +225,7 @@ class Cluster:
                 "fake nodes become unreachable after 40 s in this cluster: start it with fake_nodes or with"
                 " node_lifecycle=False"
             )
-        names = fake_nodes.next_names(self._api, count, prefix)
-        fake_nodes.add(self._api, names, allocatable, labels or {})
-        return names
+        return self._api.ask(lambda client: fake_nodes.add(client, count, prefix, allocatable, labels or {}))
 
     def add_program(
         self,
@@ -285,7 +283,7 @@ class Cluster:
         component.start()
         return component
 
-    def _record(self, name: str, process: Identity | None) -> None:
+    def _record(self, name: str, process: ProcessIdentity | None) -> None:
         known = self._recorded()
         self._save(known.with_process(name, process) if process else known.without_process(name))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from parley_devcluster import processes
 from parley_devcluster.control_plane import Command
-from parley_devcluster.processes import MARK, Identity
+from parley_devcluster.processes import MARK, ProcessIdentity
 
 Answers = Callable[[str], bool]
 
@@ -38,8 +38,8 @@ class Component:
         directory: Path,
         log: Path,
         answers: Answers,
-        record: Callable[[str, Identity | None], None],
-        process: Identity | None = None,
+        record: Callable[[str, ProcessIdentity | None], None],
+        process: ProcessIdentity | None = None,
     ) -> None:
         self._command = command
         self._directory = directory
@@ -50,6 +50,7 @@ class Component:
 
     @property
     def name(self) -> str:
+        """Its command's name."""
         return self._command.name
 
     @property
@@ -59,6 +60,7 @@ class Component:
 
     @property
     def running(self) -> bool:
+        """Whether its process lives, as far as the record knows."""
         return self._process is not None and processes.alive(self._process)
 
     def start(self, limit: float = _READY_LIMIT) -> None:
@@ -81,7 +83,7 @@ class Component:
         self._record(self.name, self._process)
 
     def wait_ready(self, limit: float = _READY_LIMIT) -> None:
-        """Wait until it serves; one that tells no health only has to run."""
+        """Wait until it serves; one without a health check only has to run."""
         deadline = time.monotonic() + limit
         while not self._serves():
             if not self.running:
@@ -108,7 +110,7 @@ class Component:
         except OSError:
             return "(there is no log)"
 
-    def _end(self, ending: Callable[[Identity], object]) -> None:
+    def _end(self, ending: Callable[[ProcessIdentity], object]) -> None:
         if self._process is not None:
             ending(self._process)
             self._process = None

@@ -116,6 +116,7 @@ def api_server(layout: Layout) -> Command:
 
 
 def controller_manager(layout: Layout) -> Command:
+    """The kube-controller-manager; without node lifecycle it lacks the controllers that heartbeats concern."""
     argv = (
         *_client(layout, CONTROLLER_MANAGER, layout.ports.controller_manager),
         f"--kubeconfig={layout.kubeconfigs}/{CONTROLLER_MANAGER}",
@@ -131,6 +132,7 @@ def controller_manager(layout: Layout) -> Command:
 
 
 def scheduler(layout: Layout) -> Command:
+    """The cluster's own kube-scheduler."""
     return further_scheduler(layout, SCHEDULER, layout.ports.scheduler)
 
 
@@ -141,6 +143,7 @@ def further_scheduler(layout: Layout, name: str, port: int) -> Command:
 
 
 def scheduler_file(layout: Layout, name: str = SCHEDULER) -> Path:
+    """Where the configuration of the scheduler of that component name is."""
     return layout.directory / f"{name}.yaml"
 
 

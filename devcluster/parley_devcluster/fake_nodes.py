@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from parley_devcluster.api import ApiServer
+from parley.kube.client import Client
+from parley_devcluster.api import NODES
 
 LABEL = "parley.dev/fake-node"
 ALLOCATABLE: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
 
 
-def add(api: ApiServer, names: list[str], allocatable: Mapping[str, str], labels: Mapping[str, str]) -> None:
-    """Create the nodes, ready and without taints; raises `ApiError` when one exists already."""
-    with api.kept_open():
-        for name in names:
-            api.post("/api/v1/nodes", node(name, allocatable, labels))
-            api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+async def add(
+    client: Client, count: int, prefix: str, allocatable: Mapping[str, str], labels: Mapping[str, str]
+) -> list[str]:
+    """Create nodes, ready and without taints, whose numbers continue those of the fake nodes there are.
 
-
-def next_names(api: ApiServer, count: int, prefix: str) -> list[str]:
-    """`count` names that continue those of the fake nodes there are."""
-    existing = len(api.get(f"/api/v1/nodes?labelSelector={LABEL}")["items"])
-    return [f"{prefix}{number}" for number in range(existing, existing + count)]
+    Returns their names; raises `AlreadyExists` where another node has one.
+    """
+    first = len((await client.list(NODES, label_selector=LABEL)).items)
+    names = [f"{prefix}{number}" for number in range(first, first + count)]
+    for name in names:
+        await client.create(NODES, node(name, allocatable, labels))
+        await client.patch(NODES, name, {"spec": {"taints": None}})
+    return names
 
 
 def node(name: str, allocatable: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:

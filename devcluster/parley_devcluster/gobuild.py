@@ -115,8 +115,8 @@ def _write_go_mod(go: str, folder: Path, module: GoModule) -> None:
     target = folder / "go.mod"
     if target.exists():
         return
-    told = _run([go, "mod", "download", "-json", f"{module.path}@{module.version}"], folder)
-    original = Path(json.loads(told)["GoMod"]).read_text()
+    downloaded = _run([go, "mod", "download", "-json", f"{module.path}@{module.version}"], folder)
+    original = Path(json.loads(downloaded)["GoMod"]).read_text()
     partial = folder / "go.mod.partial"
     partial.write_text(go_mod(module, original))
     partial.rename(target)

@@ -47,6 +47,7 @@ def delete(directory: Path, environment: Mapping[str, str]) -> bool:
 
 
 def create_command(program: Path, kubeconfig: Path, configuration: Path, image: str | None) -> list[str]:
+    """The command line that makes the cluster; `image` is that of its nodes, if not the default of kind."""
     command = [str(program), "create", "cluster", "--name", NAME, "--config", str(configuration)]
     command += ["--kubeconfig", str(kubeconfig), "--wait", "180s"]
     return [*command, "--image", image] if image else command

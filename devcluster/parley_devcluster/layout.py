@@ -100,10 +100,12 @@ class Node:
 
     @property
     def containerd_socket(self) -> Path:
+        """Where the node's containerd serves the CRI."""
         return self.run_dir / "containerd.sock"
 
     @property
     def shim_sockets(self) -> Path:
+        """The folder of the sockets of containerd's shims; short, because their names are long."""
         return self.folder / "s"
 
     @property
@@ -139,6 +141,7 @@ class Layout:
 
     @property
     def server(self) -> str:
+        """The API server's address."""
         return f"https://127.0.0.1:{self.ports.api_server}"
 
     @property
@@ -148,18 +151,22 @@ class Layout:
 
     @property
     def logs(self) -> Path:
+        """One file for each component."""
         return self.directory / "logs"
 
     @property
     def pki(self) -> Path:
+        """Keys and certificates: the authority, and a pair for each client and server."""
         return self.directory / "pki"
 
     @property
     def kubeconfigs(self) -> Path:
+        """One for each component and account."""
         return self.directory / "kubeconfigs"
 
     @property
     def admin_kubeconfig(self) -> Path:
+        """That of a user of the group system:masters."""
         return self.directory / "kubeconfig"
 
 

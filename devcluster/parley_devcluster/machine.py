@@ -33,21 +33,21 @@ class MachineError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Mount:
+class MountPoint:
     """One line of /proc/self/mountinfo."""
 
     point: Path
     kind: str
 
 
-def mounts(text: str | None = None) -> list[Mount]:
+def mounts(text: str | None = None) -> list[MountPoint]:
     """All mounts of this process's namespace, in the order in which they were made."""
     lines = (text if text is not None else Path("/proc/self/mountinfo").read_text()).splitlines()
     found = []
     for line in lines:
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape").encode("latin-1").decode()
-        found.append(Mount(Path(point), after.split()[0]))
+        found.append(MountPoint(Path(point), after.split()[0]))
     return found
 
 
@@ -146,6 +146,7 @@ def interfaces(bridge: str) -> list[str]:
 
 
 def remove_interfaces(bridge: str) -> None:
+    """Delete the bridge and what is attached to it; raises `MachineError` where it stays."""
     for name in interfaces(bridge):
         with suppress(MachineError):  # the other end of a pair may have gone with its namespace
             _ip("link", "delete", name)

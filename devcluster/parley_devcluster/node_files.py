@@ -25,12 +25,14 @@ _ROOM = {
 
 
 def containerd(layout: Layout, node: Node) -> Command:
+    """The node's container runtime; it is healthy when its socket accepts connections."""
     argv = (str(layout.binaries / "containerd"), "--config", str(node.folder / "containerd.toml"))
     path = f"{layout.binaries}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return Command(node.containerd, argv, str(node.containerd_socket), {"PATH": path})
 
 
 def kubelet(layout: Layout, node: Node) -> Command:
+    """The node's kubelet, as a process of this machine with folders of its own."""
     labels = ",".join(f"{key}={value}" for key, value in sorted(node.options.labels.items()))
     argv = (
         str(layout.binaries / "kubelet"),

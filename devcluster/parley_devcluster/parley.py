@@ -68,7 +68,7 @@ def install(cluster: Cluster, deploy: Path) -> None:
 
 
 def _extender(cluster: Cluster, deploy: Path, address: str) -> Sequence[str]:
-    """Start the second scheduler; returns what the controller has to be told about it."""
+    """Start the second scheduler; returns the options by which the controller answers it."""
     grant(cluster, deploy)
     start_second_scheduler(cluster, deploy, address)
     return ("--extender-address", address, "--scheduler-name", SCHEDULER_NAME)

@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """One process, never another that was given the same id later."""
 
     pid: int
@@ -34,21 +34,22 @@ def boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def identify(pid: int) -> Identity | None:
+def identify(pid: int) -> ProcessIdentity | None:
     """The process that has this id now; None where there is none or only its exit status is left."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
     fields = text[text.rindex(")") + 2 :].split()  # the name before may hold blanks and brackets
-    return None if fields[0] in "ZX" else Identity(pid, int(fields[19]))
+    return None if fields[0] in "ZX" else ProcessIdentity(pid, int(fields[19]))
 
 
-def alive(process: Identity) -> bool:
+def alive(process: ProcessIdentity) -> bool:
+    """Whether that very process still runs, not another that was given its number."""
     return identify(process.pid) == process
 
 
-def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Identity:
+def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> ProcessIdentity:
     """Start a program in a session of its own, its output appended to the log; it outlives this process.
 
     Raises `OSError` where the program cannot be started.
@@ -67,32 +68,32 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Ide
         setsid=True,
         setsigdef=[signal.SIGINT, signal.SIGPIPE],
     )
-    return identify(pid) or Identity(pid, -1)
+    return identify(pid) or ProcessIdentity(pid, -1)
 
 
-def end(process: Identity, limit: float) -> bool:
+def end(process: ProcessIdentity, limit: float) -> bool:
     """Ask the process to end and wait up to `limit` seconds, then kill it; whether it had to be killed."""
     return _signal(process, signal.SIGTERM, limit) is False and _signal(process, signal.SIGKILL, limit) is not None
 
 
-def kill(process: Identity, limit: float = 10.0) -> None:
+def kill(process: ProcessIdentity, limit: float = 10.0) -> None:
     """Kill the process and wait until it is gone, at most `limit` seconds."""
     _signal(process, signal.SIGKILL, limit)
 
 
-def marked(directory: Path) -> list[Identity]:
+def marked(directory: Path) -> list[ProcessIdentity]:
     """Every process of the cluster in that directory, recorded or not; containers' own processes carry no mark."""
     wanted = f"{MARK}={directory}".encode()
     return [process for process in every() if wanted in _environment(process.pid)]
 
 
-def every() -> list[Identity]:
+def every() -> list[ProcessIdentity]:
     """All processes of the machine that can be seen from here."""
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     return [process for pid in pids if (process := identify(pid)) is not None]
 
 
-def program(process: Identity) -> str:
+def program(process: ProcessIdentity) -> str:
     """The name of the program that the process runs, cut to 15 characters; empty where it is gone."""
     try:
         return (_PROC / str(process.pid) / "comm").read_text().strip()
@@ -110,7 +111,7 @@ def unmarked(name: str) -> list[int]:
     ]
 
 
-def _signal(process: Identity, number: signal.Signals, limit: float) -> bool | None:
+def _signal(process: ProcessIdentity, number: signal.Signals, limit: float) -> bool | None:
     """None where the process was gone already, else whether it ended within the limit.
 
     A process descriptor stays with its process: compared once after it is opened, it can reach no other.

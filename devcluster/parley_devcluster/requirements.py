@@ -1,4 +1,4 @@
-"""What a machine lacks for a local cluster, told without changing it: why a test skips, what a user needs."""
+"""What a machine lacks for a local cluster, found without changing it: why a test skips, what a user needs."""
 
 from __future__ import annotations
 

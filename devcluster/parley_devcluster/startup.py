@@ -6,16 +6,18 @@ kubelets start together.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from parley.kube.client import Client, NotFound
 from parley_devcluster import debian, machine, prepare, processes, state, teardown
-from parley_devcluster.api import ApiError, ApiServer
+from parley_devcluster.api import NAMESPACES, NODES, ApiServer, when_found
 from parley_devcluster.component import Component
 from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from parley_devcluster.layout import Layout, Node
@@ -73,20 +75,8 @@ def bring_up(layout: Layout, components: Mapping[str, Component], api: ApiServer
     _launch_kubelets(layout, components)
     for component in followers:
         component.wait_ready()
-    when_found(lambda: api.get("/api/v1/namespaces/default"))
+    api.ask(lambda client: when_found(lambda: client.get(NAMESPACES, "default")))
     _wait_for_nodes(layout, components, api)
-
-
-def when_found(request: Callable[[], Any], limit: float = 5.0) -> Any:
-    """The answer, once the object exists: some are made by a controller shortly after their cause."""
-    deadline = time.monotonic() + limit
-    while True:
-        try:
-            return request()
-        except ApiError as error:
-            if error.status != 404 or time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)
 
 
 def _launch_runtimes(layout: Layout, components: Mapping[str, Component]) -> None:
@@ -119,26 +109,28 @@ def _wait_for_nodes(layout: Layout, components: Mapping[str, Component], api: Ap
     for node in layout.nodes:
         kubelet = components[node.kubelet]
         kubelet.wait_ready()
-        path = f"/api/v1/nodes/{node.name}"
-        while not _ready(api, path, free_of_taints=layout.node_lifecycle):
-            if time.monotonic() > deadline or not kubelet.running:
-                last = kubelet.last_lines()
-                raise ClusterError(
-                    f"node {node.name!r} did not become ready; the end of its kubelet's log:\n{last}"
-                )
-            time.sleep(0.1)
-        if not layout.node_lifecycle:
-            api.patch(path, {"spec": {"taints": None}})
+        api.ask(partial(_until_ready, node, kubelet, lifecycle=layout.node_lifecycle, deadline=deadline))
 
 
-def _ready(api: ApiServer, path: str, *, free_of_taints: bool) -> bool:
+async def _until_ready(
+    node: Node, kubelet: Component, client: Client, *, lifecycle: bool, deadline: float
+) -> None:
+    """With `lifecycle` a controller takes the not-ready taint away; without, nobody else would."""
+    while not await _ready(client, node.name, free_of_taints=lifecycle):
+        if time.monotonic() > deadline or not kubelet.running:
+            last = kubelet.last_lines()
+            raise ClusterError(f"node {node.name!r} did not become ready; the end of its kubelet's log:\n{last}")
+        await asyncio.sleep(0.1)
+    if not lifecycle:
+        await client.patch(NODES, node.name, {"spec": {"taints": None}})
+
+
+async def _ready(client: Client, name: str, *, free_of_taints: bool) -> bool:
     """Whether the node says so and, where a controller takes them away, has no not-ready taint left."""
     try:
-        node = api.get(path)
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
+        node = await client.get(NODES, name)
+    except NotFound:
+        return False
     conditions = {entry["type"]: entry["status"] for entry in node["status"].get("conditions", ())}
     tainted = free_of_taints and bool(node["spec"].get("taints"))
     return conditions.get("Ready") == "True" and not tainted

@@ -15,7 +15,7 @@ from typing import Any
 from parley_devcluster import layout as layouts
 from parley_devcluster.control_plane import Command
 from parley_devcluster.layout import Layout
-from parley_devcluster.processes import Identity, boot_id
+from parley_devcluster.processes import ProcessIdentity, boot_id
 
 FILE = "state.json"
 
@@ -30,16 +30,19 @@ class State:
 
     layout: Layout
     boot: str
-    processes: dict[str, Identity] = field(default_factory=dict)
+    processes: dict[str, ProcessIdentity] = field(default_factory=dict)
     programs: tuple[Command, ...] = ()
 
-    def with_process(self, name: str, process: Identity) -> State:
+    def with_process(self, name: str, process: ProcessIdentity) -> State:
+        """A copy where the component runs as that process."""
         return replace(self, processes={**self.processes, name: process})
 
     def without_process(self, name: str) -> State:
+        """A copy where the component does not run."""
         return replace(self, processes={key: value for key, value in self.processes.items() if key != name})
 
     def with_program(self, program: Command) -> State:
+        """A copy with a further program, or another command for one of that name."""
         others = tuple(command for command in self.programs if command.name != program.name)
         return replace(self, programs=(*others, program))
 
@@ -100,7 +103,7 @@ def _load(plain: dict[str, Any]) -> State:
     return State(
         layouts.load(plain["layout"]),
         plain["boot"],
-        {name: Identity(pid, started) for name, (pid, started) in plain["processes"].items()},
+        {name: ProcessIdentity(pid, started) for name, (pid, started) in plain["processes"].items()},
         tuple(
             Command(program["name"], tuple(program["argv"]), program["health"], program["environment"])
             for program in plain["programs"]

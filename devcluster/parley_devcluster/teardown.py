@@ -18,7 +18,7 @@ from pathlib import Path
 from parley_devcluster import machine, processes, state
 from parley_devcluster.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from parley_devcluster.layout import Layout, Node
-from parley_devcluster.processes import Identity
+from parley_devcluster.processes import ProcessIdentity
 
 _LIMIT = 10.0  # seconds that one component is given to end by itself
 _LAST = (SCHEDULER, CONTROLLER_MANAGER, API_SERVER, ETCD)
@@ -57,7 +57,7 @@ def clean(directory: Path) -> None:
     state.forget(directory)
 
 
-def stop_order(layout: Layout, running: Sequence[str] | dict[str, Identity]) -> list[str]:
+def stop_order(layout: Layout, running: Sequence[str] | dict[str, ProcessIdentity]) -> list[str]:
     """Programs that were added, kubelets with their pods, container runtimes, then the control plane backwards."""
     kubelets = [node.kubelet for node in layout.nodes]
     runtimes = [node.containerd for node in layout.nodes]

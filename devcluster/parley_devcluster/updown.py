@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parley_devcluster import kind, processes, state, teardown, versions
-from parley_devcluster.choice import Existing, Kind, choose
+from parley_devcluster.choice import Existing, KindCluster, choose
 from parley_devcluster.cluster import Cluster
 from parley_devcluster.control_plane import API_SERVER
 from parley_devcluster.gobuild import Report, say
@@ -60,7 +60,7 @@ def up(
     made = kind.existing(place)
     if made is not None:
         return Up(made, f"the cluster that kind made for {place} already", None)
-    if isinstance(choice, Kind):
+    if isinstance(choice, KindCluster):
         return Up(kind.create(choice.program, choice.engine, place, environment), "a cluster made by kind", None)
     cluster = Cluster.start(place, nodes=nodes, fake_nodes=fake_nodes, version=version, report=report)
     return Up(cluster.kubeconfig, f"a cluster of this machine's processes in {place}", cluster)

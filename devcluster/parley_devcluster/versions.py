@@ -57,7 +57,7 @@ def kubernetes_version(text: str) -> str:
 
 
 KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0")
-"""What clusters here are of, unless they are told otherwise."""
+"""The version of clusters here, if no other is asked for."""
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:

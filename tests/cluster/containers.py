@@ -10,7 +10,7 @@ from tests.cluster.watching import until_one
 from parley.api.resources import PODS
 from parley_devcluster import Cluster, machine, processes
 from parley_devcluster.layout import Node
-from parley_devcluster.processes import Identity
+from parley_devcluster.processes import ProcessIdentity
 
 LOOK: Final = """
 env > /tmp/looking
@@ -76,7 +76,7 @@ async def restarted(team: Namespace, name: str, times: int = 1) -> Mapping[str, 
     )
 
 
-def sandbox(node: Node, pod_uid: str) -> Identity:
+def sandbox(node: Node, pod_uid: str) -> ProcessIdentity:
     """The process that the pod's sandbox lives by, as the development cluster's pause image has it."""
     (found,) = [
         process for process in of_pod(node, pod_uid) if command_line(process).startswith("/bin/sh -c trap")
@@ -84,18 +84,18 @@ def sandbox(node: Node, pod_uid: str) -> Identity:
     return found
 
 
-def of_pod(node: Node, pod_uid: str) -> list[Identity]:
+def of_pod(node: Node, pod_uid: str) -> list[ProcessIdentity]:
     """The processes of the pod's containers."""
     every = (processes.identify(pid) for pid in machine.cgroup_processes(node.scope))
     return [process for process in every if process is not None and f"pod{pod_uid}" in _read(process, "cgroup")]
 
 
-def command_line(process: Identity) -> str:
+def command_line(process: ProcessIdentity) -> str:
     """As `ps` shows it; empty if it is gone."""
     return _read(process, "cmdline").replace("\0", " ")
 
 
-def _read(process: Identity, file: str) -> str:
+def _read(process: ProcessIdentity, file: str) -> str:
     try:
         return Path(f"/proc/{process.pid}/{file}").read_text(errors="replace")
     except OSError:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cluster.raw import raw
 
 from parley_devcluster import Cluster, ClusterError, clean
 from parley_devcluster.control_plane import CONTROLLER_MANAGER
@@ -84,7 +85,7 @@ def fake_nodes(cluster: Cluster, count: int, *, prefix: str = "fake-") -> Genera
         yield names
     finally:
         for name in names:
-            cluster.api.request("DELETE", f"/api/v1/nodes/{name}")
+            raw(cluster).request("DELETE", f"/api/v1/nodes/{name}")
 
 
 def settle(cluster: Cluster) -> None:

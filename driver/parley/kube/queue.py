@@ -134,10 +134,10 @@ class WorkQueue(Generic[K]):
 async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
     """Let `count` workers call the handler for each key, until cancelled.
 
-    A handler that raises is logged and its key retried. Otherwise it returns when it wants the key again (`Requeue`),
-    or None if only a change is to bring it; unless it asked for back-off, by that or by `retry`, the key's failures
-    are forgotten. A lost lease is logged by the elector, once for all keys. What is no Exception (a
-    cancellation, an interrupt) ends all workers.
+    A handler that raises is logged and its key retried. Otherwise it returns when it wants the key again
+    (`Requeue`), or None if only a change is to bring it; unless it asked for back-off, by that or by `retry`, the
+    key's failures are forgotten. A lost lease is logged by the elector, once for all keys. What is no Exception
+    (a cancellation, an interrupt) ends all workers.
     """
     async with asyncio.TaskGroup() as workers:
         for _ in range(count):

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from tests.cluster.raw import raw
 
 from parley_devcluster import Cluster
 
@@ -11,5 +12,5 @@ from parley_devcluster import Cluster
 def namespace(installed: Cluster) -> str:
     """A new namespace."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    installed.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    raw(installed).post("/api/v1/namespaces", {"metadata": {"name": name}})
     return name

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.cluster.raw import Refused, raw
 
 from parley.api.resources import CLAIMS
 from parley_devcluster import Cluster
-from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 
@@ -60,9 +60,9 @@ def write(installed: Cluster, namespace: str) -> Step:
         "metadata": {"name": "one"},
         "spec": {"resourceClassName": "gpu"},
     }
-    installed.api.post(CLAIMS.path(namespace), body)
+    raw(installed).post(CLAIMS.path(namespace), body)
     path = CLAIMS.path(namespace, "one", "status")
-    return lambda status: installed.api.patch(path, {"status": status}).get("status")
+    return lambda status: raw(installed).patch(path, {"status": status}).get("status")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_refused(write: Step, before: Status, step: Status, message: str) -> Non
     if before:
         write(before)
 
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(Refused) as refused:
         write(step)
 
     assert message in str(refused.value)
@@ -208,11 +208,11 @@ def test_refused(write: Step, before: Status, step: Status, message: str) -> Non
 
 def test_a_claim_that_is_being_deleted_gets_no_new_user(installed: Cluster, namespace: str, write: Step) -> None:
     path = CLAIMS.path(namespace, "one")
-    installed.api.patch(path, {"metadata": {"finalizers": ["parley.dev/in-use"]}})
+    raw(installed).patch(path, {"metadata": {"finalizers": ["parley.dev/in-use"]}})
     write({**ALLOCATED, "allocation": SHAREABLE, "reservedFor": [POD_A]})
-    installed.api.request("DELETE", path)
+    raw(installed).request("DELETE", path)
 
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(Refused) as refused:
         write({"reservedFor": [POD_A, POD_B]})
 
     assert (
@@ -220,4 +220,4 @@ def test_a_claim_that_is_being_deleted_gets_no_new_user(installed: Cluster, name
         "use another claim." in str(refused.value)
     )
     assert write({"reservedFor": []})["reservedFor"] == []
-    installed.api.patch(path, {"metadata": {"finalizers": None}})
+    raw(installed).patch(path, {"metadata": {"finalizers": None}})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.raw import raw
 
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, LEASES, POD_SCHEDULINGS, PODS
@@ -35,10 +36,10 @@ def cluster(installed: Cluster) -> Iterator[Cluster]:
     """With two drivers' classes, and the accounts of one of them."""
     installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions(DISKS, NAMESPACE)))
     for driver, name in CLASS.items():
-        installed.api.post(CLASSES.path(), {**kind(CLASSES), "metadata": {"name": name}, "driverName": driver})
+        raw(installed).post(CLASSES.path(), {**kind(CLASSES), "metadata": {"name": name}, "driverName": driver})
     yield installed
     for name in CLASS.values():
-        installed.api.request("DELETE", CLASSES.path(name=name))
+        raw(installed).request("DELETE", CLASSES.path(name=name))
 
 
 @pytest.fixture

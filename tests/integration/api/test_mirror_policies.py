@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.cluster.raw import raw
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, PODS
@@ -56,7 +57,7 @@ def write(installed: Cluster, namespace: str) -> Write:
 def pod(installed: Cluster, namespace: str, name: str) -> Consumer:
     """A pod that the scheduler leaves alone. The claim controller drops reservations of pods that do not exist."""
     spec = {"schedulingGates": [{"name": "parley.dev/test"}], "containers": [{"name": "main", "image": "none"}]}
-    made = installed.api.post(PODS.path(namespace), {"metadata": {"name": name}, "spec": spec})
+    made = raw(installed).post(PODS.path(namespace), {"metadata": {"name": name}, "spec": spec})
     return {"resource": "pods", "name": name, "uid": made["metadata"]["uid"]}
 
 
@@ -77,14 +78,14 @@ def reserved(user: Consumer, request: str = "exclusive") -> dict[str, Any]:
 @pytest.fixture
 def exclusive(installed: Cluster, namespace: str) -> str:
     """A mirror for one pod at a time."""
-    installed.api.post(BUILTIN_CLAIMS.path(namespace), claim("scanner", "exclusive"))
+    raw(installed).post(BUILTIN_CLAIMS.path(namespace), claim("scanner", "exclusive"))
     return "scanner"
 
 
 @pytest.fixture
 def shareable(installed: Cluster, namespace: str) -> str:
     """A mirror for several pods."""
-    installed.api.post(BUILTIN_CLAIMS.path(namespace), claim("camera", "shareable"))
+    raw(installed).post(BUILTIN_CLAIMS.path(namespace), claim("camera", "shareable"))
     return "camera"
 
 
@@ -177,7 +178,7 @@ async def test_anybody_may_reserve_a_generated_claim_for_the_pod_that_it_belongs
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": pod_a["uid"], "controller": True}
     body = claim("generated", "exclusive")
     body["metadata"]["ownerReferences"] = [owner]
-    installed.api.post(BUILTIN_CLAIMS.path(namespace), body)
+    raw(installed).post(BUILTIN_CLAIMS.path(namespace), body)
     await write("generated", {"allocation": allocation("exclusive")}, CONTROLLER)
 
     with pytest.raises(Forbidden, match="wait until it adds pod b"):
@@ -221,7 +222,7 @@ async def test_nobody_but_parley_allocates_a_mirror(
 async def test_ordinary_claims_are_left_alone(
     installed: Cluster, namespace: str, write: Write, pod_a: Consumer, pod_b: Consumer
 ) -> None:
-    installed.api.post(BUILTIN_CLAIMS.path(namespace), claim("plain", "exclusive", "gpus.example.org"))
+    raw(installed).post(BUILTIN_CLAIMS.path(namespace), claim("plain", "exclusive", "gpus.example.org"))
 
     await write("plain", reserved(pod_a), SCHEDULER)
 

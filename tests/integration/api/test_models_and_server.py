@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from tests.cluster.mutated import METADATA, mutated
+from tests.cluster.raw import Refused, raw
 
 from parley.api.crd import structural_schema
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
-from parley.kube.client import ApiError as Refused
+from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer
 from parley_devcluster import Cluster
-from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 
@@ -48,9 +48,9 @@ def real(cluster: Cluster, method: str, path: str, body: dict[str, Any]) -> dict
     """What the server would keep, or its refusal."""
     kind = "application/json" if method == "POST" else "application/merge-patch+json"
     try:
-        kept: dict[str, Any] = cluster.api.request(method, f"{path}?dryRun=All", body, kind)
+        kept: dict[str, Any] = raw(cluster).request(method, f"{path}?dryRun=All", body, kind)
         return kept
-    except ApiError as error:
+    except Refused as error:
         if error.status not in (400, 422):
             raise
         return str(error)
@@ -71,7 +71,7 @@ async def in_memory(resource: Resource[Any], body: dict[str, Any], status: Any =
             return kept
         patch = json.loads(json.dumps({"status": status}), parse_int=as_in_go)
         return await client.patch(untyped, "mutated", patch, namespace, subresource="status")
-    except Refused as error:
+    except ApiError as error:
         if error.status not in (400, 422):
             raise
         return str(error)
@@ -91,7 +91,7 @@ def agree(real: dict[str, Any] | str, memory: dict[str, Any] | str) -> None:
 @pytest.fixture(scope="module")
 def server(control_plane: Cluster) -> Iterator[Cluster]:
     """The server, over one connection."""
-    with control_plane.api.kept_open():
+    with raw(control_plane).kept_open():
         yield control_plane
 
 
@@ -123,7 +123,7 @@ def test_what_the_server_takes_the_model_reads(server: Cluster, resource: Resour
 
 def test_what_the_server_takes_for_a_claims_status_the_model_reads(server: Cluster) -> None:
     claim = object_of(CLAIMS, {}, {"spec": {"resourceClassName": "gpu"}})
-    server.api.post(CLAIMS.path(NAMESPACE), claim)
+    raw(server).post(CLAIMS.path(NAMESPACE), claim)
 
     @seed(11)
     @ours
@@ -140,7 +140,7 @@ def test_what_the_server_takes_for_a_claims_status_the_model_reads(server: Clust
     try:
         check()
     finally:
-        server.api.request("DELETE", CLAIMS.path(NAMESPACE, "mutated"))
+        raw(server).request("DELETE", CLAIMS.path(NAMESPACE, "mutated"))
 
 
 @pytest.mark.parametrize("size", [253, 254, 317, 318])

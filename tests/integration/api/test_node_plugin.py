@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.cluster.raw import raw
 
 from parley.api.names import (
     CLAIM_UID_ANNOTATION,
@@ -110,7 +111,7 @@ async def of_a_pod(
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
     document = json.loads(cluster.kubeconfig_for_service_account(NAMESPACE, account).read_text())
-    document["users"][0]["user"]["token"] = cluster.api.post(path, request)["status"]["token"]
+    document["users"][0]["user"]["token"] = raw(cluster).post(path, request)["status"]["token"]
     (folder / "kubeconfig").write_text(json.dumps(document))
     async with HttpClient.from_kubeconfig(str(folder / "kubeconfig")) as client:
         yield client
@@ -164,7 +165,7 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     await owed(admin, namespace, "record", node, f"of-{node}", **{RELEASE_RECORD_LABEL: "true"})
     granted = {
         (group, resource, verb)
-        for rule in installed.api.get(ROLE)["rules"]
+        for rule in raw(installed).get(ROLE)["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from tests.cluster.raw import raw
 
 from parley.cli.permissions import permissions
 from parley_devcluster import Cluster
@@ -116,7 +117,7 @@ def allowed(cluster: Cluster, account: str, verb: str, what: str, namespace: str
         "kind": "SubjectAccessReview",
         "spec": {"user": f"system:serviceaccount:parley-system:{account}", "resourceAttributes": attributes},
     }
-    answer = cluster.api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    answer = raw(cluster).post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
 
 
@@ -137,8 +138,8 @@ VIRTUAL = {"resourceclaims/binding", "resourceclaims/driver"}
 def served(cluster: Cluster, group: str) -> dict[str, set[str]]:
     """The verbs of each resource of a group."""
     prefix = f"/apis/{group}" if group else "/api"
-    version = cluster.api.get(prefix)["preferredVersion"]["version"] if group else "v1"
-    resources = cluster.api.get(f"{prefix}/{version}")["resources"]
+    version = raw(cluster).get(prefix)["preferredVersion"]["version"] if group else "v1"
+    resources = raw(cluster).get(f"{prefix}/{version}")["resources"]
     return {resource["name"]: set(resource["verbs"]) for resource in resources}
 
 
@@ -153,7 +154,7 @@ def served(cluster: Cluster, group: str) -> dict[str, set[str]]:
 )
 def test_every_permission_is_for_something_that_exists(installed: Cluster, role: str) -> None:
     namespace = "/namespaces/parley-system" if role.startswith("roles") else ""
-    rules = installed.api.get(f"/apis/rbac.authorization.k8s.io/v1{namespace}/{role}")["rules"]
+    rules = raw(installed).get(f"/apis/rbac.authorization.k8s.io/v1{namespace}/{role}")["rules"]
 
     assert rules
     for rule in rules:
@@ -184,7 +185,7 @@ def test_every_policy_is_understood(installed: Cluster, policy: str) -> None:
     installed.kubectl("wait", judged, "--timeout=60s", f"validatingadmissionpolicy/{name}")
 
     path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
-    assert installed.api.get(path)["status"]["typeChecking"] == {}
+    assert raw(installed).get(path)["status"]["typeChecking"] == {}
 
 
 def test_lease_renewals_have_a_lane_of_their_own(installed: Cluster) -> None:

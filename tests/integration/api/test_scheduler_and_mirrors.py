@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.cluster.raw import raw
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
@@ -18,7 +19,7 @@ def node(installed: Cluster) -> Iterator[str]:
     """A node without a kubelet."""
     (name,) = installed.add_fake_nodes(1, prefix="mirror-test-")
     yield name
-    installed.api.request("DELETE", NODES.path(name=name))
+    raw(installed).request("DELETE", NODES.path(name=name))
 
 
 def pod(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def pod(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
             "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "device"}]}}],
         },
     }
-    made: dict[str, Any] = cluster.api.post(PODS.path(namespace), body)
+    made: dict[str, Any] = raw(cluster).post(PODS.path(namespace), body)
     return made
 
 
@@ -44,7 +45,7 @@ def wait_for_reason(cluster: Cluster, namespace: str, name: str, reason: str) ->
 
 def mirror(cluster: Cluster, namespace: str, request: str) -> None:
     spec = {"devices": {"requests": [{"name": request, "exactly": {"deviceClassName": DEVICE_CLASS}}]}}
-    cluster.api.post(BUILTIN_CLAIMS.path(namespace), {"metadata": {"name": "scanner"}, "spec": spec})
+    raw(cluster).post(BUILTIN_CLAIMS.path(namespace), {"metadata": {"name": "scanner"}, "spec": spec})
 
 
 def consumer(user: dict[str, Any]) -> dict[str, str]:
@@ -61,11 +62,11 @@ def allocate(cluster: Cluster, namespace: str, node: str, request: str, *users: 
         "allocationTimestamp": "2026-01-01T00:00:00Z",
     }
     status = {"allocation": allocation, "reservedFor": [consumer(user) for user in users]}
-    cluster.api.patch(BUILTIN_CLAIMS.path(namespace, "scanner", "status"), {"status": status})
+    raw(cluster).patch(BUILTIN_CLAIMS.path(namespace, "scanner", "status"), {"status": status})
 
 
 def users(cluster: Cluster, namespace: str) -> list[str]:
-    status = cluster.api.get(BUILTIN_CLAIMS.path(namespace, "scanner"))["status"]
+    status = raw(cluster).get(BUILTIN_CLAIMS.path(namespace, "scanner"))["status"]
     return sorted(consumer["name"] for consumer in status["reservedFor"])
 
 
@@ -112,10 +113,10 @@ def test_the_scheduler_does_not_say_who_is_next_and_binds_whom_parley_reserves_i
     )
     wait_for_reason(installed, namespace, "b", "SchedulerError")
     turn = {"status": {"reservedFor": [consumer(second)]}}
-    installed.api.patch(BUILTIN_CLAIMS.path(namespace, "scanner", "status"), turn)
+    raw(installed).patch(BUILTIN_CLAIMS.path(namespace, "scanner", "status"), turn)
     bound(installed, namespace, "b", node)
     assert users(installed, namespace) == ["b"]
-    assert "nodeName" not in installed.api.get(PODS.path(namespace, first["metadata"]["name"]))["spec"]
+    assert "nodeName" not in raw(installed).get(PODS.path(namespace, first["metadata"]["name"]))["spec"]
 
 
 def test_the_scheduler_lets_a_second_pod_share(installed: Cluster, namespace: str, node: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.admission_cases import CASES, Case, record, stand_in
+from tests.cluster.raw import raw
 from tests.unit.simulate.test_admission_cases import RIGHTS, completed
 
 from parley.api.names import DEVICE_CLASS
@@ -47,7 +48,7 @@ def tenancy(installed: Cluster, namespace: str) -> str:
 def pod(installed: Cluster, tenancy: str) -> str:
     """UID of pod a, which nobody schedules."""
     spec = {"schedulingGates": [{"name": "parley.dev/test"}], "containers": [{"name": "main", "image": "none"}]}
-    made = installed.api.post(PODS.path(tenancy), {"metadata": {"name": "a"}, "spec": spec})
+    made = raw(installed).post(PODS.path(tenancy), {"metadata": {"name": "a"}, "spec": spec})
     return str(made["metadata"]["uid"])
 
 
@@ -94,7 +95,7 @@ def reserve(cluster: Cluster, namespace: str, pod: str, claim: str = "x", name: 
     allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
     users = [{"resource": "pods", "name": name, "uid": pod}]
     status = {"status": {"allocation": allocation, "reservedFor": users}}
-    cluster.api.patch(BUILTIN_CLAIMS.path(namespace, claim, "status"), status)
+    raw(cluster).patch(BUILTIN_CLAIMS.path(namespace, claim, "status"), status)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -139,7 +140,7 @@ def until(found: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 def claims(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
-    return list(cluster.api.get(BUILTIN_CLAIMS.path(namespace))["items"])
+    return list(raw(cluster).get(BUILTIN_CLAIMS.path(namespace))["items"])
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def user(installed: Cluster, tenancy: str) -> str:
         "resourceClaims": [entry],
         "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
     }
-    made = installed.api.post(PODS.path(tenancy), {"metadata": {"name": "b"}, "spec": spec})
+    made = raw(installed).post(PODS.path(tenancy), {"metadata": {"name": "b"}, "spec": spec})
     (claim,) = until(lambda: claims(installed, tenancy))
     name = str(claim["metadata"]["name"])
     reserve(installed, tenancy, made["metadata"]["uid"], name, "b")

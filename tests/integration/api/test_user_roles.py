@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
+from tests.cluster.raw import raw
 
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS, TEMPLATES
 from parley_devcluster import Cluster, ClusterError
@@ -42,7 +43,7 @@ def test_edit_writes_claims_and_templates(installed: Cluster, namespace: str, ro
 @pytest.mark.parametrize("role", ["view", "edit", "admin"])
 def test_everybody_with_a_role_reads_what_his_pods_wait_for(installed: Cluster, namespace: str, role: str) -> None:
     me = user(installed, namespace, role)
-    installed.api.post(POD_SCHEDULINGS.path(namespace), json.loads(manifest(POD_SCHEDULINGS, namespace, "pod")))
+    raw(installed).post(POD_SCHEDULINGS.path(namespace), json.loads(manifest(POD_SCHEDULINGS, namespace, "pod")))
 
     for plural in ("resourceclaims", "resourceclaimtemplates", "podschedulings"):
         installed.kubectl("get", me, "-n", namespace, f"{plural}.parley.dev")

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.cluster.raw import Refused, raw
 
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
 from parley_devcluster import Cluster
-from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +33,7 @@ def post(cluster: Cluster, resource: Resource[Any], namespace: str, body: dict[s
         "metadata": {"name": "one"},
         **body,
     }
-    return cluster.api.post(resource.path(namespace) + "?dryRun=All&fieldValidation=Strict", whole)
+    return raw(cluster).post(resource.path(namespace) + "?dryRun=All&fieldValidation=Strict", whole)
 
 
 REFUSED: list[tuple[str, Resource[Any], dict[str, Any], str]] = [
@@ -214,7 +214,7 @@ ACCEPTED: list[tuple[str, Resource[Any], dict[str, Any]]] = [
 def test_refused(
     installed: Cluster, namespace: str, resource: Resource[Any], body: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(Refused) as refused:
         post(installed, resource, namespace, body)
 
     assert message in str(refused.value)
@@ -274,18 +274,18 @@ def test_immutable(
     message: str,
 ) -> None:
     whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "one"}, **body}
-    installed.api.post(resource.path(namespace), whole)
+    raw(installed).post(resource.path(namespace), whole)
 
-    with pytest.raises(ApiError) as refused:
-        installed.api.patch(resource.path(namespace, "one"), change)
+    with pytest.raises(Refused) as refused:
+        raw(installed).patch(resource.path(namespace, "one"), change)
 
     assert message in str(refused.value)
 
 
 def test_labels_of_an_immutable_claim_can_change(installed: Cluster, namespace: str) -> None:
     whole = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind, "metadata": {"name": "one"}, **claim_spec()}
-    installed.api.post(CLAIMS.path(namespace), whole)
+    raw(installed).post(CLAIMS.path(namespace), whole)
 
-    changed = installed.api.patch(CLAIMS.path(namespace, "one"), {"metadata": {"labels": {"team": "seven"}}})
+    changed = raw(installed).patch(CLAIMS.path(namespace, "one"), {"metadata": {"labels": {"team": "seven"}}})
 
     assert changed["metadata"]["labels"] == {"team": "seven"}

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import aiohttp
 import orjson
+from tests.cluster.raw import raw
 from tests.integration.corpus.corpus import CLAIMS, PODS, Corpus, Known, Request
 from yarl import URL
 
 from parley_devcluster import Cluster
-from parley_devcluster.startup import when_found
 
 _NAME = re.compile(rb'"name": ?"([^"]+)"')
 _LOOK_EVERY = 200
@@ -28,7 +28,7 @@ have it warn in more headers than a client takes."""
 
 def make_tenant(cluster: Cluster, namespace: str, *, pods: int) -> Path:
     """A namespace with a user of the role `edit`, and a quota as administrators set one; its kubeconfig."""
-    api = cluster.api
+    api = raw(cluster)
     api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
     api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
     quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": str(pods)}}}
@@ -39,7 +39,6 @@ def make_tenant(cluster: Cluster, namespace: str, *, pods: int) -> Path:
         "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
     }
     api.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
-    when_found(lambda: api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/{ACCOUNT}"))
     return cluster.kubeconfig_for_service_account(namespace, ACCOUNT)
 
 

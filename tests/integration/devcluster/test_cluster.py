@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cluster.raw import raw
 
+from parley.kube.client import NotFound
 from parley_devcluster import Cluster, ClusterError, NodeOptions
-from parley_devcluster.api import ApiError
 
 pytestmark = pytest.mark.cluster
 
@@ -76,7 +77,7 @@ def test_a_pod_runs_on_each_node_and_its_output_can_be_read(cluster: Cluster, no
 
 
 def test_nodes_have_their_labels_reservations_and_version(cluster: Cluster) -> None:
-    node = cluster.api.get("/api/v1/nodes/n2")
+    node = raw(cluster).get("/api/v1/nodes/n2")
 
     assert node["metadata"]["labels"]["disk"] == "fast"
     assert node["status"]["capacity"]["cpu"] != node["status"]["allocatable"]["cpu"]
@@ -105,7 +106,7 @@ def test_a_service_accounts_token_names_the_account(cluster: Cluster) -> None:
 
 
 def test_a_service_account_that_does_not_exist_is_refused_after_a_while(cluster: Cluster) -> None:
-    with pytest.raises(ApiError, match='serviceaccounts "absent" not found'):
+    with pytest.raises(NotFound, match='serviceaccounts "absent" not found'):
         cluster.kubeconfig_for_service_account("default", "absent")
 
 
@@ -114,7 +115,7 @@ def test_the_api_servers_metrics_can_be_read_by_the_admin(cluster: Cluster) -> N
 
 
 def test_built_in_dra_is_served(cluster: Cluster) -> None:
-    kinds = {entry["kind"] for entry in cluster.api.get("/apis/resource.k8s.io/v1")["resources"]}
+    kinds = {entry["kind"] for entry in raw(cluster).get("/apis/resource.k8s.io/v1")["resources"]}
 
     assert {"DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"} <= kinds
 

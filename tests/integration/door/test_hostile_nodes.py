@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.manifests import pod, resource_slice, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.raw import raw
 from tests.integration.door.conftest import Devices
 
 from parley.api.resources import PODS, RESOURCE_SLICES
@@ -32,7 +33,7 @@ async def plugin(cluster: Cluster, admin: Client, tmp_path: Path) -> AsyncIterat
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NODE_PLUGIN}/token"
     document = json.loads(cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN).read_text())
-    document["users"][0]["user"]["token"] = cluster.api.post(path, request)["status"]["token"]
+    document["users"][0]["user"]["token"] = raw(cluster).post(path, request)["status"]["token"]
     (tmp_path / "kubeconfig").write_text(json.dumps(document))
     async with HttpClient.from_kubeconfig(str(tmp_path / "kubeconfig")) as client:
         yield client

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from tests.cluster.raw import raw
 from tests.cluster.watching import until, until_one
 
 from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
@@ -199,7 +200,7 @@ def viable(answers: dict[str, Object], claim: str) -> list[str]:
 async def controller(client: Client, installed: Cluster, driver: Component) -> Controller:
     """With a class of two seats on each node."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    installed.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    raw(installed).post("/api/v1/namespaces", {"metadata": {"name": name}})
     controller = Controller(client, name)
     await controller.create(CLASSES, name, driverName=NAME, parameters={"seats": 2})
     return controller

@@ -15,6 +15,7 @@ from tests.cluster import starting
 from tests.cluster.handouts import nothing_handed_out_twice
 from tests.cluster.manifests import Manifest, pod, resource_class, resource_slice
 from tests.cluster.namespace import Namespace
+from tests.cluster.raw import raw
 from tests.cluster.starting import DEPLOY, fake_nodes
 from tests.integration.extender.service import Service
 
@@ -105,8 +106,8 @@ async def team(admin: Client, controller: Component) -> AsyncIterator[Namespace]
 def lead_again(cluster: Cluster) -> None:
     """Start the second scheduler, which a test has stopped, so that it leads at once."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-    if any(lease["metadata"]["name"] == SECOND_SCHEDULER for lease in cluster.api.get(path)["items"]):
-        cluster.api.request("DELETE", f"{path}/{SECOND_SCHEDULER}")
+    if any(lease["metadata"]["name"] == SECOND_SCHEDULER for lease in raw(cluster).get(path)["items"]):
+        raw(cluster).request("DELETE", f"{path}/{SECOND_SCHEDULER}")
     cluster.component(SECOND_SCHEDULER).start()
 
 

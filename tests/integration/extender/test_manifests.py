@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.raw import raw
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import LIMIT
 
@@ -126,7 +127,7 @@ def allowed(cluster: Cluster, account: str, verb: str, what: str, name: str, nam
             "resourceAttributes": {**attributes, "name": name, "namespace": namespace},
         },
     }
-    answer = cluster.api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    answer = raw(cluster).post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
 
 
@@ -151,7 +152,7 @@ def test_the_schedulers_lease_writes_have_a_lane_of_their_own(cluster: Cluster) 
 def test_a_kube_scheduler_names_its_host_in_its_lease(cluster: Cluster) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{SCHEDULER}"
 
-    assert held_on(cluster.api.get(path)["spec"]["holderIdentity"], socket.gethostname())
+    assert held_on(raw(cluster).get(path)["spec"]["holderIdentity"], socket.gethostname())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.cluster.raw import raw
 from tests.cluster.watching import LIMIT
 
 from parley.api.names import (
@@ -41,7 +42,7 @@ async def admin(installed: Cluster) -> AsyncIterator[Client]:
 @pytest.fixture
 async def namespace(installed: Cluster, admin: Client) -> AsyncIterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
-    installed.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    raw(installed).post("/api/v1/namespaces", {"metadata": {"name": name}})
     await admin.create(CLASSES, {"metadata": {"name": CLASS}, "driverName": "device.parley.dev"})
     yield name
     await admin.delete(CLASSES, CLASS)

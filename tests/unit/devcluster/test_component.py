@@ -19,7 +19,7 @@ from parley_devcluster import fake_nodes, kubeconfig, processes
 from parley_devcluster.certificates import Authority
 from parley_devcluster.component import Component, ComponentFailed, listening
 from parley_devcluster.control_plane import Command
-from parley_devcluster.processes import Identity
+from parley_devcluster.processes import ProcessIdentity
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -28,9 +28,9 @@ class Recorded:
     """Remembers what a component told about its process."""
 
     def __init__(self) -> None:
-        self.processes: list[Identity | None] = []
+        self.processes: list[ProcessIdentity | None] = []
 
-    def __call__(self, name: str, process: Identity | None) -> None:
+    def __call__(self, name: str, process: ProcessIdentity | None) -> None:
         assert name == "part"
         self.processes.append(process)
 

@@ -14,7 +14,7 @@ import pytest
 from parley_devcluster import control_plane, images, layout, node_files, state
 from parley_devcluster.control_plane import Command
 from parley_devcluster.layout import Layout, LayoutError, Node, NodeOptions, Ports
-from parley_devcluster.processes import Identity, boot_id
+from parley_devcluster.processes import ProcessIdentity, boot_id
 from parley_devcluster.state import State, StateError
 
 DIRECTORY = Path("/tmp/c")
@@ -164,7 +164,7 @@ def test_a_control_plane_without_nodes_may_lie_deeper() -> None:
 def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
     program = Command("parley-controller", ("python", "-m", "parley"), "http://127.0.0.1:1/readyz", {"A": "b"})
     recorded = state.State(a_layout(a_node(), directory=tmp_path), "another boot").with_program(program)
-    recorded = recorded.with_process("etcd", Identity(12, 34))
+    recorded = recorded.with_process("etcd", ProcessIdentity(12, 34))
 
     state.write(recorded)
 
@@ -172,7 +172,7 @@ def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
 
 
 def test_processes_of_the_running_machine_are_read_back_too(tmp_path: Path) -> None:
-    recorded = State(a_layout(directory=tmp_path), boot_id()).with_process("etcd", Identity(12, 34))
+    recorded = State(a_layout(directory=tmp_path), boot_id()).with_process("etcd", ProcessIdentity(12, 34))
 
     state.write(recorded)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from parley_devcluster import choice, debian, kind, machine, processes, requirements, startup, teardown
-from parley_devcluster.choice import ChoiceError, Existing, Kind, Local, choose
+from parley_devcluster.choice import ChoiceError, Existing, KindCluster, Local, choose
 from parley_devcluster.layout import Layout, Node, NodeOptions, Ports
-from parley_devcluster.processes import Identity
+from parley_devcluster.processes import ProcessIdentity
 from parley_devcluster.startup import ClusterError
 from parley_devcluster.state import State, write
 from parley_devcluster.updown import default_directory, down
@@ -77,8 +77,8 @@ def test_the_capability_that_decides_about_oom_scores_is_read(mask: str, lacks: 
         ({}, [], [], Local()),
         ({}, ["docker"], ["docker"], Local()),
         ({}, ["kind", "docker"], [], Local()),
-        ({}, ["kind", "docker"], ["docker"], Kind(Path("/bin/kind"), "docker")),
-        ({}, ["kind", "docker", "podman"], ["podman"], Kind(Path("/bin/kind"), "podman")),
+        ({}, ["kind", "docker"], ["docker"], KindCluster(Path("/bin/kind"), "docker")),
+        ({}, ["kind", "docker", "podman"], ["podman"], KindCluster(Path("/bin/kind"), "podman")),
         ({"PARLEY_KUBECONFIG": "given"}, ["kind", "docker"], ["docker"], Existing(Path("given"))),
         ({"PARLEY_KUBECONFIG": ""}, [], [], Local()),
     ],
@@ -167,7 +167,7 @@ def test_kubelets_stop_first_and_the_api_server_before_etcd() -> None:
 
 
 @pytest.fixture
-def sleeper() -> Identity:
+def sleeper() -> ProcessIdentity:
     """A process that ignores the request to end."""
     trapping = "import signal,time;signal.signal(15, signal.SIG_IGN);print('x', flush=True);time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", trapping], stdout=subprocess.PIPE)
@@ -180,13 +180,13 @@ def sleeper() -> Identity:
     return found
 
 
-def test_a_process_that_does_not_end_by_itself_is_killed(sleeper: Identity) -> None:
+def test_a_process_that_does_not_end_by_itself_is_killed(sleeper: ProcessIdentity) -> None:
     assert processes.end(sleeper, 0.1) is True
     assert not processes.alive(sleeper)
 
 
-def test_a_foreign_process_with_a_recorded_id_is_left_alone(tmp_path: Path, sleeper: Identity) -> None:
-    other = Identity(sleeper.pid, sleeper.started - 1)
+def test_a_foreign_process_with_a_recorded_id_is_left_alone(tmp_path: Path, sleeper: ProcessIdentity) -> None:
+    other = ProcessIdentity(sleeper.pid, sleeper.started - 1)
     layout = Layout(tmp_path, "v1.37.0", Ports(1, 2, 3, 4, 5, 6))
     write(State(layout, processes.boot_id()).with_process("etcd", other))
 

@@ -18,7 +18,6 @@ IMPORTED_BY_USERS = {
     "parley_kubelet.testing.promises",
     "parley_kubelet.testing",
 }
-LEAVE_FOR_THE_TESTS = {"parley.kube.faults", "parley.kube.trouble"}
 
 
 def build(project: Path, folder: Path) -> ZipFile:
@@ -77,7 +76,7 @@ def test_what_a_cluster_runs_has_nothing_that_only_tests_use(parley: ZipFile) ->
     graph = grimp.build_graph("parley", "parley_kubelet")
     written = {module for module in modules(parley) if ".proto" not in module}
 
-    assert written - reached(graph, COMMANDS | IMPORTED_BY_USERS) <= LEAVE_FOR_THE_TESTS
+    assert written - reached(graph, COMMANDS | IMPORTED_BY_USERS) == set()
 
 
 def test_the_devcluster_has_its_data_and_brings_its_command(devcluster: ZipFile) -> None:
