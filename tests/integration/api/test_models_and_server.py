@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from tests.cluster.mutated import METADATA, mutated
 
 from parley.api.crd import structural_schema
-from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
 from parley.devcluster import Cluster
 from parley.devcluster.api import ApiError
 from parley.kube.client import ApiError as Refused
@@ -22,7 +22,7 @@ from parley.kube.memory import MemoryServer
 
 pytestmark = pytest.mark.cluster
 
-KINDS = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS)
+KINDS = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS, CLAIM_RELEASES)
 EXAMPLES = 200
 NAMESPACE = "default"
 
