@@ -378,11 +378,12 @@ class ClaimReleaseSpec(Model):
     holding_uid: Annotated[
         str,
         Field(
+            min_length=1,
             max_length=64,
-            description="UID by which the driver knows the allocation, if it is not the claim's own: that of the "
-            "ResourceClaim of parley.dev, or of the built-in claim that was generated first.",
+            description="UID by which the driver knows the allocation: that of the ResourceClaim of parley.dev, "
+            "or of the built-in claim that was generated first.",
         ),
-    ] = ""
+    ]
     resource_class_name: ShortText = ""
     units: Annotated[int, Field(ge=0, description="What it counts for in the limits of its class.")] = 1
     allocation: Annotated[Allocation, Field(description="What is not free for others yet.")]

@@ -7,10 +7,10 @@ in use. Nothing is decided and nothing written here.
 from collections.abc import Mapping, Sequence
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.cluster import Cluster, done, reference
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding, Ledger, Phase, Prepared
 from parley.control.mirror import (
     asked,
     counted,
@@ -23,12 +23,12 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import is_record, owing, prepared_uid, prepared_uids, released, with_allocation
+from parley.control.receipts import prepared_by
 from parley.control.standin import driver_of_record, is_stand_in, stands_for
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-from parley.sdk.recorded import recorded
+from parley.sdk.recorded import read_allocation, recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -46,6 +46,8 @@ def restore(cluster: Cluster, ledger: Ledger, drivers: Drivers) -> set[str]:
     for mirror in mirrors:
         if ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
             adopt(cluster, ledger, drivers, mirror)
+    for release in cluster.releases():
+        _adopt_release(cluster, ledger, drivers, release)
     users = {user for holding in ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(cluster, user)}
 
@@ -90,11 +92,12 @@ def adopt(
         node_part=bool(allocation.devices.results),
         recorded=True,
         offered=is_offer(allocation),
+        shown_by={mirror.metadata.uid: mirror.metadata.name},
     )
     if not users and holding.node_part and not holding.outside:
         # Whose it was nobody can tell, nor whether that pod was seen to end.
-        holding.owed = list(holding.nodes or ())
-        holding.releasing = holding.leaving = bool(holding.owed)
+        holding.owed = {Prepared(mirror.metadata.uid, node) for node in holding.nodes or ()}
+        holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(cluster, ledger, drivers, holding)
 
 
@@ -136,8 +139,6 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
 
     Returns the holding if it is new. Without users it is one that nobody joined yet.
     """
-    if is_record(claim):
-        return _adopt_release(cluster, ledger, drivers, with_allocation(claim))
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, cluster.nodes())
     if found is None or ledger.of_claim(meta.namespace, meta.name) is not None or _ends(claim, drivers):
@@ -167,40 +168,43 @@ def adopt_record(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: Reso
         recorded=shown,
         # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
         uncertain=bool(users) and not shown and not is_stand_in(claim),
+        shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
-    if not holding.outside:
-        holding.owed = [owing(claim)] if owing(claim) else []
-        waited = bool(holding.owed) or claim.status.state == "releasing"
-        holding.releasing = holding.leaving = waited and not users
+    if not holding.outside and not users and claim.status.state == "releasing":
+        holding.phase = Phase.RELEASING
     _take_over(cluster, ledger, drivers, holding)
     return holding
 
 
-def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, claim: ResourceClaim) -> Holding | None:
-    """Remember what a pod used that is gone, and what its node may still have prepared."""
-    meta, driver = claim.metadata, driver_of_record(claim)
-    found = recorded(claim, cluster.nodes())
-    if found is None or driver not in drivers or ledger.of_claim(meta.namespace, released(claim)) is not None:
-        return None
-    node, allocation = found
+def _adopt_release(cluster: Cluster, ledger: Ledger, drivers: Drivers, release: ClaimRelease) -> None:
+    """Remember what a node may still have prepared: of a claim that is there, or of one that is gone."""
+    spec = release.spec
+    holding = ledger.get(spec.holding_uid)
+    if holding is not None:
+        if not holding.outside:
+            holding.owed.add(prepared_by(release))
+            holding.phase = holding.phase if holding.pods else Phase.LEAVING
+        return
+    if spec.driver_name not in drivers:
+        return
+    node, allocation = read_allocation(spec.allocation, cluster.nodes())
     holding = Holding(
-        uid=prepared_uid(claim),
-        namespace=meta.namespace,
-        claim=released(claim),
-        entry=meta.labels.get(GENERATED_LABEL, ""),
+        uid=spec.holding_uid,
+        namespace=spec.claim.namespace,
+        claim=spec.claim.name,
+        entry="",
         named=False,
-        driver=driver,
+        driver=spec.driver_name,
         node=node,
         allocation=allocation,
         pods={},
-        class_name=claim.spec.resource_class_name,
-        leaving=True,
-        releasing=True,
-        owed=[owing(claim)],
-        shown_by=prepared_uids(claim),
+        class_name=spec.resource_class_name,
+        units=spec.units,
+        phase=Phase.LEAVING,
+        owed={prepared_by(release)},
+        shown_by={spec.claim.uid: spec.claim.name},
     )
-    _take_over(cluster, ledger, drivers, holding)
-    return holding
+    _remember(ledger, drivers, holding)
 
 
 def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
@@ -242,6 +246,10 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 
 def _take_over(cluster: Cluster, ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
     holding.units = _units(cluster, drivers, holding)
+    _remember(ledger, drivers, holding)
+
+
+def _remember(ledger: Ledger, drivers: Drivers, holding: Holding) -> None:
     if not holding.outside:
         held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
         drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")

@@ -23,7 +23,7 @@ from parley.control.cluster import Cluster
 from parley.control.events import Recorder
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import Immediate
-from parley.control.ledger import Ledger
+from parley.control.ledger import Ledger, Phase
 from parley.control.limits import Limits
 from parley.control.measured import MeasuredDriver
 from parley.control.metrics import Metrics
@@ -101,8 +101,8 @@ class Controller:
         self._publisher = Publisher(client, queues.publications)
         allocator = Allocator(self.ledger, self._drivers)
         records = Records(client, self.cluster, self.ledger, clock)
-        releases = Releases(client, self.cluster, self.ledger, records, clock)
-        giving_back = GivingBack(
+        releases = Releases(client, self.cluster, self.ledger, records, queues.releases)
+        self._giving_back = giving_back = GivingBack(
             self.cluster,
             self.ledger,
             self._drivers,
@@ -127,7 +127,6 @@ class Controller:
             self.ledger,
             self._drivers,
             giving_back,
-            releases,
             records,
             immediate,
         )
@@ -177,6 +176,7 @@ class Controller:
                 "pods": self._queues.pods,
                 "claims": self._queues.claims,
                 "templates": self._queues.templates,
+                "releases": self._queues.releases,
                 "podschedulings": self._queues.publications,
             }
         )
@@ -201,6 +201,9 @@ class Controller:
                 (self._queues.templates, self._templates.sync, self._settings.claim_workers),
             ):
                 tasks.create_task(run_workers(queue, handler, count))
+            tasks.create_task(
+                run_workers(self._queues.releases, self._giving_back.follow, self._settings.claim_workers)
+            )
             tasks.create_task(
                 run_workers(self._queues.publications, self._publisher.publish, self._settings.publish_workers)
             )
@@ -237,6 +240,8 @@ class Controller:
             self._changes.look_at(holding)
             if not holding.pods:
                 self._queues.claims.add((holding.namespace, holding.claim))
+            if holding.owed or holding.phase is Phase.RELEASING:
+                self._queues.releases.add(holding.uid)
         for pod in sorted(self.cluster.pods(), key=_arrival):
             self._changes.enqueue(pod)
         for claim in self.cluster.claims():

@@ -28,7 +28,14 @@ def answer(**fields: Any) -> dict[str, Any]:
 
 def release() -> dict[str, Any]:
     claim = {"namespace": "default", "name": "mine", "uid": "u1"}
-    return {"spec": {"claim": claim, "nodeName": "n1", "driverName": "device.parley.dev", "allocation": {}}}
+    spec = {
+        "claim": claim,
+        "holdingUid": "u1",
+        "nodeName": "n1",
+        "driverName": "device.parley.dev",
+        "allocation": {},
+    }
+    return {"spec": spec}
 
 
 def post(cluster: Cluster, resource: Resource[Any], namespace: str, body: dict[str, Any]) -> Any:

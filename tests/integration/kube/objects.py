@@ -48,6 +48,7 @@ def claim_release(name: str, node: str) -> Manifest:
         "metadata": {"name": name},
         "spec": {
             "claim": {"namespace": "default", "name": "mine", "uid": "u1"},
+            "holdingUid": "u1",
             "nodeName": node,
             "driverName": DRIVER,
             "allocation": {},
