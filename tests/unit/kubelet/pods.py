@@ -20,8 +20,7 @@ from tests.unit.kubelet.kills import Killed, Machine, Plugin
 from tests.unit.kubelet.test_checkpoint import write_version_1
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.names import CLAIM_UID_ANNOTATION, RELEASE_RECORD_LABEL, RELEASING_FROM_ANNOTATION, RELEASING_LABEL
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLASSES, NODES
 from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
@@ -139,13 +138,15 @@ class Kubelet:
         await self._delete(pod)
         for wanted, claim in zip(pod.wanted, pod.claims, strict=True):
             meta = claim.metadata
-            annotations = {RELEASING_FROM_ANNOTATION: "n1", CLAIM_UID_ANNOTATION: meta.uid}
-            labels = {RELEASING_LABEL: "true", RELEASE_RECORD_LABEL: "true"}
-            body = {
-                "metadata": {"name": meta.name, "labels": labels, "annotations": annotations},
-                "spec": {"resourceClassName": wanted.driver.partition(".")[0]},
+            spec = {
+                "claim": {"namespace": "team", "name": meta.name, "uid": meta.uid},
+                "holdingUid": meta.uid,
+                "nodeName": "n1",
+                "driverName": wanted.driver,
+                "allocation": {},
             }
-            await self.machine.client.create(CLAIMS, body, "team")
+            body = {"metadata": {"name": meta.name}, "spec": spec, "status": {"allocationCleared": True}}
+            await self.machine.client.create(CLAIM_RELEASES, body)
 
     async def abandon(self, *wanted: Wanted, at: str) -> None:
         """A pod for whose claims nobody asks again after a call, prepare or unprepare, heard or not."""
@@ -167,7 +168,7 @@ class Kubelet:
     async def owed(self) -> int:
         """How many receipts the controller waits for, when the plugin has done what it could."""
         await self.machine.settle()
-        return len((await self.machine.client.list(CLAIMS)).items)
+        return len((await self.machine.client.list(CLAIM_RELEASES)).items)
 
     async def restart_machine(self, **losses: Any) -> None:
         """No container is left; the kubelet starts its pods anew, and has their claims prepared again."""

@@ -87,7 +87,7 @@ async def test_a_node_where_all_is_well(settings: PluginSettings, client: Client
         f"ok    socket: {DRIVER} is served at no socket now",
         f"ok    checkpoint: {folder}/plugins/{DRIVER}/checkpoint.json: none yet, nothing is prepared",
         f"ok    CDI: 0 files of {DRIVER} in {folder}/cdi",
-        "ok    API server: knows node n1, and may be asked for slices and claims",
+        "ok    API server: knows node n1, and may be asked for slices and releases",
         "ok    kubelet: version v1.37.0",
         f"ok    container runtime: containerd://2.4.2 reads CDI files in {folder}/cdi",
     ]
