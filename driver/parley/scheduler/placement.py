@@ -103,7 +103,7 @@ class Placement:
         await self._pods.reporter.warn(pod, reasons.PERMANENTLY_FAILED, message)
         if pod.spec.node_name:
             return Requeue()
-        status = {"phase": "NotAllocated", "reason": reasons.PERMANENTLY_FAILED, "message": message}
+        status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
         meta = pod.metadata
         body = {"metadata": {"uid": meta.uid}, "status": status}
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
