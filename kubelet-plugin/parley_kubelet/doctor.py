@@ -27,7 +27,7 @@ from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import LoadError
 from parley_kubelet.plugin import make_drivers
 from parley_kubelet.serving.sockets import SocketRefused, is_served, socket_paths
-from parley_kubelet.settings import Settings
+from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.checkpoint import FILE, Checkpoint, CheckpointError, Entries
 from parley_kubelet.state.durable import Folder
 
@@ -54,10 +54,10 @@ class Diagnosis:
         return f"mend  {self.subject}: {self.found}: {self.remedy}"
 
 
-Connect = Callable[[Settings], AbstractAsyncContextManager[Client]]
+Connect = Callable[[PluginSettings], AbstractAsyncContextManager[Client]]
 
 
-async def diagnose(settings: Settings, connect: Connect) -> list[Diagnosis]:
+async def diagnose(settings: PluginSettings, connect: Connect) -> list[Diagnosis]:
     """All findings, in the order in which they matter."""
     findings = list(_folders(settings))
     try:
@@ -77,7 +77,7 @@ async def diagnose(settings: Settings, connect: Connect) -> list[Diagnosis]:
     return findings
 
 
-def _folders(settings: Settings) -> Iterator[Diagnosis]:
+def _folders(settings: PluginSettings) -> Iterator[Diagnosis]:
     """In a pod, only what each driver has in the plugins' folder is mounted: see `_own_folder`."""
     yield _present("plugins-dir", settings.plugins, "the kubelet's")
     for option, path, whose in (
@@ -109,7 +109,7 @@ def _folder(option: str, path: Path, whose: str) -> Diagnosis:
     return Diagnosis(option, str(path))
 
 
-def _driver(driver: NodeDriver[Any, Any], settings: Settings) -> Iterator[Diagnosis]:
+def _driver(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Iterator[Diagnosis]:
     yield from _own_folder(settings.plugins / driver.name)
     yield _sockets(driver, settings)
     own = isinstance(driver, DeviceNodeDriver)
@@ -127,7 +127,7 @@ def _driver(driver: NodeDriver[Any, Any], settings: Settings) -> Iterator[Diagno
     yield from _specifications(driver, settings, entries)
 
 
-def _sockets(driver: NodeDriver[Any, Any], settings: Settings) -> Diagnosis:
+def _sockets(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Diagnosis:
     try:
         paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
     except SocketRefused as error:
@@ -152,7 +152,9 @@ def _entries(path: Path, entries: Entries) -> Iterator[Diagnosis]:
     yield Diagnosis("checkpoint", f"{path}: {len(entries)} claims")
 
 
-def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: Entries) -> Iterator[Diagnosis]:
+def _specifications(
+    driver: NodeDriver[Any, Any], settings: PluginSettings, entries: Entries
+) -> Iterator[Diagnosis]:
     files = sorted(settings.cdi.glob(f"parley.dev-{driver.name}-claim-*.json"))
     for path in files:
         if not any(uid in path.name for uid in entries):
@@ -168,7 +170,7 @@ def _specifications(driver: NodeDriver[Any, Any], settings: Settings, entries: E
     yield Diagnosis("CDI", f"{len(files)} files of {driver.name} in {settings.cdi}")
 
 
-async def _cluster(settings: Settings, connect: Connect) -> AsyncIterator[Diagnosis]:
+async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[Diagnosis]:
     try:
         async with connect(settings) as client:
             node = await client.get(NODES.untyped(), settings.node)

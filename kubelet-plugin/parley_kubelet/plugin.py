@@ -20,12 +20,12 @@ from parley_kubelet.driver.devices import absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
 from parley_kubelet.serving.served import Served
-from parley_kubelet.settings import DEVICES, Settings
+from parley_kubelet.settings import DEVICES, PluginSettings
 
 log = structlog.get_logger(__name__)
 
 
-def make_drivers(settings: Settings, configuration: Configuration) -> tuple[NodeDriver[Any, Any], ...]:
+def make_drivers(settings: PluginSettings, configuration: Configuration) -> tuple[NodeDriver[Any, Any], ...]:
     """The drivers that were asked for. Raises ConfigurationError, NameTaken or LoadError."""
     drivers = tuple(_make(settings, configuration, option) for option in settings.drivers)
     names = [driver.name for driver in drivers]
@@ -39,7 +39,7 @@ def make_drivers(settings: Settings, configuration: Configuration) -> tuple[Node
     return drivers
 
 
-def _make(settings: Settings, configuration: Configuration, option: str) -> NodeDriver[Any, Any]:
+def _make(settings: PluginSettings, configuration: Configuration, option: str) -> NodeDriver[Any, Any]:
     if option == DEVICES:
         driver = DeviceNodeDriver(settings.node, configuration, choose_name(settings, configuration))
         driver.found()
@@ -51,7 +51,7 @@ def _make(settings: Settings, configuration: Configuration, option: str) -> Node
     return made
 
 
-def choose_name(settings: Settings, configuration: Configuration) -> str | None:
+def choose_name(settings: PluginSettings, configuration: Configuration) -> str | None:
     """The device driver's name. Raises ConfigurationError if the option and the file differ."""
     ours, theirs = settings.driver, configuration.driver
     if ours and theirs and ours != theirs:
@@ -62,7 +62,7 @@ def choose_name(settings: Settings, configuration: Configuration) -> str | None:
 
 
 async def run_plugin(
-    settings: Settings, configuration: Configuration, client: Client, stop: asyncio.Event
+    settings: PluginSettings, configuration: Configuration, client: Client, stop: asyncio.Event
 ) -> None:
     """Serve until `stop` is set.
 

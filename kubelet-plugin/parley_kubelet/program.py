@@ -17,7 +17,7 @@ from parley_kubelet.driver.devices import NameTaken
 from parley_kubelet.loading import LoadError
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.serving.sockets import SocketRefused
-from parley_kubelet.settings import DOCTOR, Settings, parse_arguments
+from parley_kubelet.settings import DOCTOR, PluginSettings, parse_arguments
 from parley_kubelet.state.checkpoint import CheckpointError
 
 _THREADS = 8
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: PluginSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -75,7 +75,7 @@ def _keep_what_is_there() -> None:
     gc.freeze()
 
 
-async def _diagnose(settings: Settings) -> int:
+async def _diagnose(settings: PluginSettings) -> int:
     from parley_kubelet.doctor import diagnose  # not for those who serve
 
     findings = await diagnose(settings, _client)
@@ -84,7 +84,7 @@ async def _diagnose(settings: Settings) -> int:
     return 0 if all(finding.well for finding in findings) else 1
 
 
-def _client(settings: Settings) -> HttpClient:
+def _client(settings: PluginSettings) -> HttpClient:
     if settings.kubeconfig is None:
         return HttpClient.in_cluster(_REQUESTS)
     return HttpClient.from_kubeconfig(str(settings.kubeconfig), options=_REQUESTS)

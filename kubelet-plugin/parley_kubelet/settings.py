@@ -20,7 +20,7 @@ DOCTOR: Final = "doctor"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PluginSettings:
     """How this plugin was started.
 
     `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` (the
@@ -49,7 +49,7 @@ class Settings:
         return self.state if own else self.state / driver
 
 
-def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> PluginSettings:
     """The settings. Ends the process with a usage message, status 2, if they are not complete and valid."""
     parser = argparse.ArgumentParser(
         prog="parley-kubelet",
@@ -81,7 +81,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         driver = driver_name(given["driver_name"]) if given["driver_name"] else None
     except ValueError as error:
         parser.error(f"--driver-name={given['driver_name']!r}: {error}")
-    return Settings(
+    return PluginSettings(
         node=given["node_name"],
         config=Path(given["config"]),
         plugins=Path(given["plugins_dir"]),

@@ -35,6 +35,22 @@ from parley.scheduler.extender.door import ExtenderDoor
 from parley.scheduler.reporting import PodSchedulings
 from parley.scheduler.settings import Settings
 
+EmbeddedDrivers = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A driver to run inside: device, tokens, or MODULE:CLASS of your own; can be repeated. "
+        "Default: all that come with Parley.",
+        show_default=False,
+    ),
+]
+Candidates = Annotated[
+    int, typer.Option(min=1, max=MAX_CANDIDATES, help="So many nodes drivers are asked about at a time.")
+]
+WhichPods = Annotated[
+    PodSchedulings,
+    typer.Option(help="Which pods get a PodScheduling: all, or those that had to wait; a write less."),
+]
+
 
 def controller(
     kubeconfig: Kubeconfig = None,
@@ -43,14 +59,7 @@ def controller(
     lease_duration: LeaseDuration = Options.lease_duration,
     follow_lease: FollowLease = Options.follow_lease,
     identity: Identity = "",
-    driver: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A driver to run inside: device, tokens, or MODULE:CLASS of your own; can be repeated. "
-            "Default: all that come with Parley.",
-            show_default=False,
-        ),
-    ] = None,
+    driver: EmbeddedDrivers = None,
     metrics_port: MetricsPort = None,
     extender_address: extender.Address = "",
     scheduler_name: extender.SchedulerName = None,
@@ -58,15 +67,10 @@ def controller(
     extender_tls_cert: extender.Certificate = None,
     extender_tls_key: extender.PrivateKey = None,
     extender_client_ca: extender.ClientCa = None,
-    candidates: Annotated[
-        int, typer.Option(min=1, max=MAX_CANDIDATES, help="So many nodes drivers are asked about at a time.")
-    ] = DEFAULT_CANDIDATES,
+    candidates: Candidates = DEFAULT_CANDIDATES,
     web_address: web.OfController = "",
     web_host: web.Names = None,
-    pod_schedulings: Annotated[
-        PodSchedulings,
-        typer.Option(help="Which pods get a PodScheduling: all, or those that had to wait; a write less."),
-    ] = "Always",
+    pod_schedulings: WhichPods = "Always",
     log_format: Format = LogFormat.TEXT,
     log_level: Level = LogLevel.INFO,
 ) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from parley.api.resources import NODES
 from parley.cli import logs
+from parley.cli.extender import PARLEY
 from parley.cli.logs import LogFormat
 from parley.cli.timeline import story, summary
 from parley.simulate import virtual_time
@@ -19,9 +20,6 @@ from parley.simulate.recording import PodRecord
 
 WRONG_INPUT = 2
 
-SECOND_SCHEDULER = "parley"
-"""The `schedulerName` of the second scheduler as `deploy/extender` installs it."""
-
 SchedulerNames = Annotated[
     list[str],
     typer.Option(help="A schedulerName whose pods a second scheduler places, with Parley as its extender."),
@@ -30,7 +28,7 @@ SchedulerNames = Annotated[
 
 def demo(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML files, as for kubectl apply -f.")],
-    scheduler_name: SchedulerNames = [SECOND_SCHEDULER],  # noqa: B006 - typer copies it
+    scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the controller's log, too.")] = False,
 ) -> None:
@@ -57,7 +55,7 @@ def demo(
 
 
 async def negotiated(
-    manifests: Sequence[Manifest], scheduler_names: Collection[str] = (SECOND_SCHEDULER,)
+    manifests: Sequence[Manifest], scheduler_names: Collection[str] = (PARLEY,)
 ) -> list[PodRecord]:
     """What became of the pods, once nothing moves any more, or after an hour of the cluster's time."""
     async with SimulatedCluster(settings=second_schedulers(manifests, scheduler_names)) as cluster:

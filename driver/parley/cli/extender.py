@@ -47,7 +47,7 @@ ClientCa = Annotated[
 
 
 @dataclass(frozen=True)
-class Entry:
+class ExtenderEntry:
     """Where schedulers come in."""
 
     host: str
@@ -62,7 +62,9 @@ class Entry:
         return self.certificates.context() if self.certificates is not None else None
 
 
-def entry(address: str, certificate: Path | None, key: Path | None, client_ca: Path | None) -> Entry | None:
+def entry(
+    address: str, certificate: Path | None, key: Path | None, client_ca: Path | None
+) -> ExtenderEntry | None:
     """Where schedulers come in; None if nowhere. Raises typer.BadParameter."""
     files = [file for file in (certificate, key, client_ca) if file is not None]
     if not address:
@@ -86,7 +88,7 @@ def entry(address: str, certificate: Path | None, key: Path | None, client_ca: P
             f"--extender-address {address!r} can be reached from elsewhere, and whoever reaches it can bind pods: "
             "use 127.0.0.1, or give --extender-tls-cert, --extender-tls-key and --extender-client-ca"
         )
-    return Entry(host, int(port), certificates)
+    return ExtenderEntry(host, int(port), certificates)
 
 
 def _usable(certificates: Certificates) -> None:

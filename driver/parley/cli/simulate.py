@@ -13,14 +13,15 @@ import typer
 from rich.console import Console
 
 from parley.cli import logs
-from parley.cli.demo import SECOND_SCHEDULER, SchedulerNames, outcome
+from parley.cli.demo import SchedulerNames, outcome
+from parley.cli.extender import PARLEY
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import BadManifests, Manifest, read_dump
 from parley.simulate.recording import PodRecord, Recording
 from parley.simulate.taking_over import pods_of, take_over
-from parley.simulate.what_if import Changes, NoSuchObject, changed
+from parley.simulate.what_if import NoSuchObject, WhatIf, changed
 
 WRONG_INPUT = 2
 
@@ -51,7 +52,7 @@ def simulate(
             metavar="NODE", help="Cordon it, and make its pods anew; can be repeated.", show_default=False
         ),
     ] = None,
-    scheduler_name: SchedulerNames = [SECOND_SCHEDULER],  # noqa: B006 - typer copies it
+    scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:
     """Tell what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
@@ -62,7 +63,7 @@ def simulate(
     """
     logs.silence()
     try:
-        manifests = _manifests(files, Changes((), remove or (), drain or ()), add or ())
+        manifests = _manifests(files, WhatIf((), remove or (), drain or ()), add or ())
     except (BadManifests, NoSuchObject) as error:
         for fault in getattr(error, "faults", (error,)):
             typer.echo(f"error: {fault}", err=True)
@@ -75,12 +76,12 @@ def simulate(
         _show(records)
 
 
-def _manifests(files: Sequence[Path], changes: Changes, add: Sequence[Path]) -> list[Manifest]:
+def _manifests(files: Sequence[Path], changes: WhatIf, add: Sequence[Path]) -> list[Manifest]:
     manifests, left_out = read_dump(files)
     _tell_left_out(left_out)
     added, left_out = read_dump(add)
     _tell_left_out(left_out)
-    return changed(manifests, Changes(added, changes.removed, changes.drained))
+    return changed(manifests, WhatIf(added, changes.removed, changes.drained))
 
 
 def _tell_left_out(left_out: Mapping[str, int]) -> None:

@@ -13,7 +13,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
 from parley.control.cluster import Key
 from parley.control.giving_back import GivingBack
-from parley.control.immediate import Immediate, check_parameters
+from parley.control.immediate import ImmediateClaims, check_parameters
 from parley.control.ledger import Holding
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
@@ -38,7 +38,7 @@ class Claims:
         giving_back: GivingBack,
         releases: Releases,
         records: Records,
-        immediate: Immediate,
+        immediate: ImmediateClaims,
     ) -> None:
         self._client = client
         self._cluster = state.cluster

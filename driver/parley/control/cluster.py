@@ -194,6 +194,12 @@ class Cluster:
     def pods(self) -> Iterable[Pod]:
         return self._pods.values()
 
+    @property
+    def listing_pods(self) -> bool:
+        """Whether the change of pods that is told now was found by a list, not watched: a pod that is gone may
+        have been bound since it was seen."""
+        return self._pods.listing
+
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
         """The pods whose spec names the claim."""
         return self._pods.by_index("claim", claim)

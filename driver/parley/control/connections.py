@@ -30,7 +30,7 @@ _TOLD_EVERY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """`most` connections at a time (or half of the files that the process may open), each closed when it was
     idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one, which is
     closed instead."""
@@ -40,10 +40,10 @@ class Limits:
     spared: float = 0.0
 
 
-ANYBODY = Limits()
+ANYBODY = ConnectionLimits()
 """For whoever can connect: probes, scrapers, readers of the page, and others."""
 
-SCHEDULER = Limits(most=2048, idle=3700.0, spared=120.0)
+SCHEDULER = ConnectionLimits(most=2048, idle=3700.0, spared=120.0)
 """For a kube-scheduler: it closes what it did not use for 90 s, and an error on what it does use costs a pod a
 backoff. A burst of a thousand bindings opens up to 660."""
 
@@ -90,7 +90,7 @@ class _Connection(asyncio.Protocol):
 class Doorkeeper:
     """Makes the protocols of a server's connections, and closes those that are too many or idle for too long."""
 
-    def __init__(self, server: web.Server, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, server: web.Server, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
         self._server = server
         self._limits = limits
         self._most = min(limits.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
@@ -160,7 +160,7 @@ Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def limited_app(
-    app: web.Application, port: int, host: str | None = None, limits: Limits = ANYBODY
+    app: web.Application, port: int, host: str | None = None, limits: ConnectionLimits = ANYBODY
 ) -> AsyncIterator[int]:
     """Serve an application within the block; gives the port, a free one if 0 was asked for."""
     doorkeepers: list[Doorkeeper] = []
@@ -181,7 +181,7 @@ async def limited(
     answer: Answer,
     request_factory: Callable[..., web.BaseRequest],
     address: tuple[str, int],
-    limits: Limits,
+    limits: ConnectionLimits,
     context: ssl.SSLContext | None = None,
     ending_seconds: float = 60.0,
 ) -> AsyncIterator[int]:
@@ -221,7 +221,7 @@ async def _listening(
     doorkeepers: list[Doorkeeper],
     port: int,
     host: str | None,
-    limits: Limits,
+    limits: ConnectionLimits,
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()

@@ -24,7 +24,7 @@ from parley.control.demand import demand_of, scores
 from parley.control.eligible import SuitableNodes
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding
-from parley.control.mirror import Asked
+from parley.control.mirror import ClassRequest
 from parley.control.nowhere import where
 from parley.control.podclaims import PodClaim, Topic
 from parley.control.records import Records
@@ -60,7 +60,7 @@ class _Attempt:
     paused_until: float = 0.0
 
 
-class Immediate:
+class ImmediateClaims:
     """Allocates immediate claims. `queue` has the claims to look at; whoever works on it calls `keep` for each."""
 
     def __init__(
@@ -209,7 +209,7 @@ class Immediate:
 
 def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
     """A named claim as it is before any pod names it."""
-    asked = Asked(claim.spec.resource_class_name, claim.spec.parameters)
+    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
     return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)
 
 

@@ -33,7 +33,7 @@ PLACEHOLDER = Device("parley.dev", "negotiated")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClassRequest:
     """What a mirror asks for."""
 
     class_name: str
@@ -125,13 +125,13 @@ def is_shareable(claim: BuiltinClaim) -> bool:
     return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
 
 
-def asked(claim: BuiltinClaim) -> Asked | None:
+def asked(claim: BuiltinClaim) -> ClassRequest | None:
     """What the mirror asks for; None if its configuration is not one that Parley wrote."""
     parameters = _opaque(claim.spec.devices.config, GROUP) or {}
     name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
     if not isinstance(name, str) or not isinstance(inner, dict | None):
         return None
-    return Asked(name, inner)
+    return ClassRequest(name, inner)
 
 
 def unreadable(claim: BuiltinClaim) -> str:

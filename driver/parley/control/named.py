@@ -11,7 +11,7 @@ from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
 from parley.control.cluster import Cluster
 from parley.control.ledger import Holding
-from parley.control.mirror import MAX_USERS, Asked, is_mirror, is_shareable, owned_by, parameters_too_large
+from parley.control.mirror import MAX_USERS, ClassRequest, is_mirror, is_shareable, owned_by, parameters_too_large
 from parley.control.podclaims import PodClaim, Problem, Topic, blocked, soon
 from parley.control.receipts import waits_for
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
@@ -53,7 +53,7 @@ def named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         return blocked(entry.name, name, code, message, topic)
     if claim.spec.allocation_mode == "Immediate" and not mine and not (holding and claim.status.allocation):
         return PodClaim(entry.name, name, problem=_unallocated(state.cluster, state.drivers, claim, topic))
-    request = Asked(claim.spec.resource_class_name, claim.spec.parameters)
+    request = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
     return PodClaim(
         entry.name, name, mirror, claim, claim, asked=request, holding=holding, own_writes=state.cluster.own_writes
     )

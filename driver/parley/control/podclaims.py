@@ -11,7 +11,15 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
 from parley.control.ledger import Holding
-from parley.control.mirror import Asked, driver_of, is_offer, is_shut_out, nodes_of, offer_ended, offer_stands
+from parley.control.mirror import (
+    ClassRequest,
+    driver_of,
+    is_offer,
+    is_shut_out,
+    nodes_of,
+    offer_ended,
+    offer_stands,
+)
 from parley.control.own_writes import OwnWrites
 from parley.negotiation.states import ClaimState
 
@@ -52,7 +60,7 @@ class PodClaim:
     written: ResourceClaim | None = None
     outside: bool = False
     class_: ResourceClass | None = None
-    asked: Asked | None = None
+    asked: ClassRequest | None = None
     holding: Holding | None = None
     problem: Problem | None = None
     own_writes: OwnWrites = field(default_factory=OwnWrites)

@@ -29,7 +29,7 @@ REWRITES = Backoff(first=0.2, longest=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StandaloneClaim:
     """A claim that a driver outside of the controller has to allocate: the pod's entry, and the Parley claim."""
 
     entry: str
@@ -47,7 +47,7 @@ class Report:
     selected: str = ""
     waiting_for: str = ""
     message: str = ""
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[StandaloneClaim, ...] = ()
     outside: bool = False
 
 

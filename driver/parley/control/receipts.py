@@ -25,7 +25,7 @@ from parley.api.names import (
     RELEASING_LABEL,
 )
 from parley.control.ledger import Holding
-from parley.control.mirror import Asked
+from parley.control.mirror import ClassRequest
 
 Body = dict[str, object]
 
@@ -73,7 +73,7 @@ def noted(node: str, uids: Iterable[str]) -> dict[str, str]:
     return {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: ",".join(dict.fromkeys(uids))}
 
 
-def record(holding: Holding, asked: Asked | None, status: Body, node: str) -> Body:
+def record(holding: Holding, asked: ClassRequest | None, status: Body, node: str) -> Body:
     """The record for a generated claim; it belongs to nobody, because the pod is gone."""
     spec: Body = {"resourceClassName": holding.class_name or (asked.class_name if asked else holding.driver)}
     if asked is not None and asked.parameters is not None:

@@ -172,7 +172,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         uncertain=bool(users) and not shown and not is_stand_in(claim),
     )
     if not holding.outside:
-        holding.owed = [owing(claim)] if owing(claim) else []
+        holding.owed = [owing(claim)] if owing(claim) else _may_owe(holding)
         waited = bool(holding.owed) or claim.status.state == "releasing"
         holding.releasing = holding.leaving = waited and not users
     _take_over(state, holding)
@@ -220,6 +220,13 @@ def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> boo
     if mirror is not None and mirror.status.allocation is not None:
         return bool(mirror.status.allocation.devices.results)
     return class_ is None or class_.node_part == "Required"
+
+
+def _may_owe(holding: Holding) -> list[str]:
+    """Where a pod may have been started with a shared claim and deleted by force while nobody led: its scheduler
+    let it in, and no object tells of it any more."""
+    known = holding.shareable and holding.node_part and (holding.recorded or holding.uncertain)
+    return list(holding.nodes or ()) if known and holding.pods else []
 
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL
-from parley.control.mirror import Asked
+from parley.control.mirror import ClassRequest
 
 
 def is_stand_in(claim: ResourceClaim) -> bool:
@@ -17,7 +17,7 @@ def is_stand_in(claim: ResourceClaim) -> bool:
     return GENERATED_LABEL in claim.metadata.labels
 
 
-def stand_in(pod: Pod, entry: str, name: str, asked: Asked) -> dict[str, Any]:
+def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest) -> dict[str, Any]:
     """The stand-in for the pod's generated claim of that name. It goes with the pod."""
     meta = pod.metadata
     spec: dict[str, Any] = {"resourceClassName": asked.class_name}
@@ -38,7 +38,7 @@ def stand_in(pod: Pod, entry: str, name: str, asked: Asked) -> dict[str, Any]:
     }
 
 
-def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: Asked | None) -> bool:
+def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: ClassRequest | None) -> bool:
     """Whether the claim is the stand-in that was made for the pod's entry: anybody may make one of its name."""
     spec = claim.spec
     return (

@@ -39,7 +39,7 @@ class Record(Parameters):
     count: Annotated[int, Field(ge=1, strict=True)]
 
 
-class NotEnough(Exception):
+class NotEnoughTokens(Exception):
     """Raised when the tokens that were free at the question are not free any more."""
 
 
@@ -64,7 +64,7 @@ class TokensDriver(Driver[Wanted, Pool]):
     async def allocate(self, request: Request[Wanted, Pool], node: str) -> Mapping[str, Allocation]:
         """Hold the tokens. Raises NotEnough if another request was faster."""
         if lacking := self._lacking(request, node):
-            raise NotEnough(f"node {node}: {lacking}")
+            raise NotEnoughTokens(f"node {node}: {lacking}")
         return {claim.name: self._allocate(claim, node) for claim in request.claims}
 
     def _allocate(self, claim: ClaimRequest[Wanted, Pool], node: str) -> Allocation:

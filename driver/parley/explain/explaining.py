@@ -20,7 +20,7 @@ from parley.explain import matrix
 from parley.explain.claims import facts, ours
 from parley.explain.faults import NothingToTell, Unanswerable
 from parley.explain.findings import EVENTS, Event, findings, written_at
-from parley.explain.judging import Judge
+from parley.explain.judging import PodOutlook
 from parley.explain.model import Explanation
 from parley.explain.reading import World, read
 from parley.explain.remedies import remedies
@@ -98,7 +98,7 @@ async def explain_waiting(client: Client, now: datetime, namespace: str, *, ever
     return [
         _explained(world, pod, told, line)
         for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
-        if ours(world, pod, Judge(world, pod).claims)
+        if ours(world, pod, PodOutlook(world, pod).claims)
     ]
 
 
@@ -108,7 +108,7 @@ def waiting(world: World) -> list[Waiting]:
     for key in world.schedulings:
         pod = world.pods.get(key)
         if pod is not None and state_of(pod) == "waits":
-            classes = frozenset(claim.class_name for claim in Judge(world, pod).pending)
+            classes = frozenset(claim.class_name for claim in PodOutlook(world, pod).pending)
             found.append(Waiting(pod.metadata.creation_timestamp or "", pod.metadata.uid, "/".join(key), classes))
     return sorted(found, key=lambda one: (one.created, one.uid))
 
@@ -144,7 +144,7 @@ async def _events(client: Client, namespace: str | None, fields: str = "") -> Se
 
 def _explained(world: World, pod: Pod, told: Told, line: Sequence[Waiting]) -> Explanation:
     meta, key = pod.metadata, (pod.metadata.namespace, pod.metadata.name)
-    judge = Judge(world, pod)
+    judge = PodOutlook(world, pod)
     scheduling = _of(pod, world.schedulings.get(key))
     if not ours(world, pod, judge.claims):
         raise NothingToTell(
@@ -203,7 +203,7 @@ def _since(pod: Pod, state: str) -> str:
     return pod.metadata.creation_timestamp or ""
 
 
-def _why(world: World, judge: Judge, scheduling: PodScheduling | None) -> tuple[str, str]:
+def _why(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> tuple[str, str]:
     """In the controller's words, or, before it said anything, what stands in the way of a claim."""
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
@@ -213,7 +213,7 @@ def _why(world: World, judge: Judge, scheduling: PodScheduling | None) -> tuple[
     return "", judge.problem
 
 
-def _ahead(pod: Pod, judge: Judge, line: Sequence[Waiting]) -> tuple[str, ...]:
+def _ahead(pod: Pod, judge: PodOutlook, line: Sequence[Waiting]) -> tuple[str, ...]:
     """Other pods that wait for claims of one of the same classes, and were made earlier."""
     classes = {claim.class_name for claim in judge.pending}
     mine = (pod.metadata.creation_timestamp or "", pod.metadata.uid)

@@ -21,7 +21,7 @@ from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 
 
-class Judge:
+class PodOutlook:
     """About one pod. `claims` are its claims as the controller gathers them."""
 
     def __init__(self, world: World, pod: Pod) -> None:

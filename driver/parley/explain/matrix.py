@@ -10,7 +10,7 @@ from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.nowhere import where
 from parley.control.podclaims import PodClaim
-from parley.explain.judging import Judge
+from parley.explain.judging import PodOutlook
 from parley.explain.model import Cell, NodeRow
 from parley.explain.reading import World
 from parley.negotiation.answers import Answer
@@ -33,7 +33,7 @@ def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
     return _sorted(rows)
 
 
-def present(world: World, judge: Judge, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
+def present(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
     """Every node, as it is now."""
     names = [node.metadata.name for node in world.nodes]
     misfits, answers = judge.misfits(names), dict(judge.answers(names))

@@ -11,7 +11,7 @@ from itertools import islice
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.resources import NODES
-from parley.explain.judging import Judge
+from parley.explain.judging import PodOutlook
 from parley.explain.matrix import Said, answered
 from parley.explain.model import Remedy
 from parley.explain.reading import World
@@ -57,7 +57,7 @@ class _Way:
     pods: tuple[PodReference, ...]
 
 
-def remedies(world: World, judge: Judge, code: str, scheduling: PodScheduling | None) -> tuple[Remedy, ...]:
+def remedies(world: World, judge: PodOutlook, code: str, scheduling: PodScheduling | None) -> tuple[Remedy, ...]:
     """The best first."""
     found = [*_in_use(world, judge), *_within_limit(world, judge, code)]
     if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in world.blind:
@@ -68,7 +68,7 @@ def remedies(world: World, judge: Judge, code: str, scheduling: PodScheduling | 
     return tuple(found)
 
 
-def _in_use(world: World, judge: Judge) -> Iterator[Remedy]:
+def _in_use(world: World, judge: PodOutlook) -> Iterator[Remedy]:
     """Named claims that other pods use."""
     for claim in judge.claims:
         if claim.problem is None or claim.problem.code not in (reasons.CLAIM_IN_USE, reasons.CLAIM_FULL):
@@ -79,7 +79,7 @@ def _in_use(world: World, judge: Judge) -> Iterator[Remedy]:
             yield Remedy("podEnds", f"claim {claim.name} is free when pod {_name(pod)} ends", (_name(pod),))
 
 
-def _within_limit(world: World, judge: Judge, code: str) -> Iterator[Remedy]:
+def _within_limit(world: World, judge: PodOutlook, code: str) -> Iterator[Remedy]:
     """Pods of the namespace that hold what the limit counts."""
     if code != reasons.LIMIT_REACHED:
         return
@@ -92,7 +92,7 @@ def _within_limit(world: World, judge: Judge, code: str) -> Iterator[Remedy]:
                 yield Remedy("podEnds", text, (_name(pod),))
 
 
-def _by_trying(world: World, judge: Judge, said: Said) -> Iterator[Remedy]:
+def _by_trying(world: World, judge: PodOutlook, said: Said) -> Iterator[Remedy]:
     if judge.problem or not judge.pending:
         return
     nodes = [node.metadata.name for node in world.nodes]
@@ -108,7 +108,7 @@ def _by_trying(world: World, judge: Judge, said: Said) -> Iterator[Remedy]:
     yield from _another_node(world, judge, nodes, ways, now)
 
 
-def _free_now(judge: Judge, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
+def _free_now(judge: PodOutlook, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
     """Nodes that would do already: the controller was not as far when it wrote."""
     if judge.outside:
         return
@@ -121,7 +121,7 @@ def _effort(way: _Way) -> tuple[int, str]:
     return len(way.pods), way.node
 
 
-def _ways(judge: Judge, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Way]:
+def _ways(judge: PodOutlook, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Way]:
     """Nodes that would do if some pods ended, each with as few of those as were found."""
     everybody = judge.all_holders()
     with judge.without(everybody):
@@ -137,7 +137,7 @@ def _ways(judge: Judge, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_
         yield _fewest(judge, node, everybody)
 
 
-def _with_all_gone(judge: Judge, node: str) -> bool:
+def _with_all_gone(judge: PodOutlook, node: str) -> bool:
     pods = judge.holders(node)
     if not pods:
         return False
@@ -145,7 +145,7 @@ def _with_all_gone(judge: Judge, node: str) -> bool:
         return judge.would_do(node)
 
 
-def _fewest(judge: Judge, node: str, pods: Sequence[PodReference]) -> _Way:
+def _fewest(judge: PodOutlook, node: str, pods: Sequence[PodReference]) -> _Way:
     """One pod if one is enough; otherwise all without those that need not end."""
     for pod in pods:
         with judge.without([pod]):
@@ -160,7 +160,7 @@ def _fewest(judge: Judge, node: str, pods: Sequence[PodReference]) -> _Way:
     return _Way(node, tuple(needed))
 
 
-def _ends(world: World, judge: Judge, way: _Way, said: Said) -> Remedy:
+def _ends(world: World, judge: PodOutlook, way: _Way, said: Said) -> Remedy:
     names = tuple(_name(pod) for pod in way.pods)
     about = [_holds(world, judge, pod) for pod in way.pods[:MOST]]
     which = f"when pod {names[0]} ends{about[0]}"
@@ -172,7 +172,7 @@ def _ends(world: World, judge: Judge, way: _Way, said: Said) -> Remedy:
     return Remedy("podEnds", f"node {way.node} is free {which}{others}", names, (way.node,))
 
 
-def _if_others_agree(judge: Judge, node: str, said: Said) -> Iterator[str]:
+def _if_others_agree(judge: PodOutlook, node: str, said: Said) -> Iterator[str]:
     """What drivers that can't be asked here have to say about the node, where they don't find it viable."""
     for entry, driver in judge.outside.items():
         viable, why = said.get(entry, (frozenset(), {}))
@@ -181,7 +181,7 @@ def _if_others_agree(judge: Judge, node: str, said: Said) -> Iterator[str]:
             yield f", if driver {driver} has room for claim {entry} there ({now})"
 
 
-def _holds(world: World, judge: Judge, pod: PodReference) -> str:
+def _holds(world: World, judge: PodOutlook, pod: PodReference) -> str:
     held = [h for h in world.state.ledger.of_pod_name(pod.namespace, pod.name) if h.driver in judge.drivers]
     devices = [device.device for holding in held for device in holding.allocation.devices]
     others = [
@@ -195,7 +195,7 @@ def _holds(world: World, judge: Judge, pod: PodReference) -> str:
     return f" ({what})" if what else ""
 
 
-def _changed_nodes(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
+def _changed_nodes(judge: PodOutlook, nodes: Sequence[str]) -> Iterator[Remedy]:
     """Nodes that have what is asked for, but that the pod may not use, whatever ends there."""
     told, misfits = 0, judge.misfits(nodes)
     with_room = judge.with_room(list(misfits))
@@ -210,7 +210,7 @@ def _changed_nodes(judge: Judge, nodes: Sequence[str]) -> Iterator[Remedy]:
 
 
 def _another_node(
-    world: World, judge: Judge, nodes: Sequence[str], ways: Sequence[_Way], now: frozenset[str]
+    world: World, judge: PodOutlook, nodes: Sequence[str], ways: Sequence[_Way], now: frozenset[str]
 ) -> Iterator[Remedy]:
     """A node of which there is one already, unless what lacks is not the nodes'; or that no node would do."""
     local = [way for way in ways if not any(_holds_everywhere(world, judge, pod) for pod in way.pods)]
@@ -222,12 +222,12 @@ def _another_node(
         yield _nowhere(judge, nodes)
 
 
-def _holds_everywhere(world: World, judge: Judge, pod: PodReference) -> bool:
+def _holds_everywhere(world: World, judge: PodOutlook, pod: PodReference) -> bool:
     held = world.state.ledger.of_pod_name(pod.namespace, pod.name)
     return any(holding.nodes is None and holding.driver in judge.drivers for holding in held)
 
 
-def _nowhere(judge: Judge, nodes: Sequence[str]) -> Remedy:
+def _nowhere(judge: PodOutlook, nodes: Sequence[str]) -> Remedy:
     shown = nodes[:_TRIED]
     with judge.without(judge.all_holders()):
         reasons_ = {**refusals(judge.answers(shown)), **judge.misfits(shown)}
@@ -238,7 +238,7 @@ def _nowhere(judge: Judge, nodes: Sequence[str]) -> Remedy:
     )
 
 
-def _proposals(world: World, judge: Judge, scheduling: PodScheduling | None) -> Iterator[Remedy]:
+def _proposals(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> Iterator[Remedy]:
     """What drivers that can't be asked here proposed instead."""
     for said in scheduling.status.claims if scheduling is not None else ():
         if said.name not in judge.outside or said.alternatives is None or said.viable_nodes:
@@ -247,7 +247,7 @@ def _proposals(world: World, judge: Judge, scheduling: PodScheduling | None) -> 
         yield Remedy("alternative", f"driver {said.driver_name}, for claim {said.name}: {text}", (), nodes)
 
 
-def _proposal(world: World, judge: Judge, said: ClaimScheduling) -> tuple[str, tuple[str, ...]]:
+def _proposal(world: World, judge: PodOutlook, said: ClaimScheduling) -> tuple[str, tuple[str, ...]]:
     alternatives = said.alternatives
     assert alternatives is not None
     if alternatives.node_selector is None:
@@ -263,7 +263,7 @@ def _proposal(world: World, judge: Judge, said: ClaimScheduling) -> tuple[str, t
     return f"{_nodes(nodes)} would do by their labels{f', but {words}' if words else ''}", nodes
 
 
-def _against(judge: Judge, nodes: Sequence[str]) -> str:
+def _against(judge: PodOutlook, nodes: Sequence[str]) -> str:
     """What everybody else has against the nodes."""
     return in_words({**refusals(judge.answers(nodes)), **judge.misfits(nodes)})
 

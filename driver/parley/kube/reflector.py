@@ -94,6 +94,8 @@ class Reflector(Generic[T]):
         self._tombstones: dict[Key, Tombstone] = {}
         self._upkeep = Upkeep()
         self.synced = asyncio.Event()
+        self.listing = False
+        """Whether what is reported now was found by a list: what became of an object before it went is unknown."""
         self.interruptions: Counter[str] = Counter()
         """How often listing or watching ended, by cause: the error's class, "Ended" or "EndedAtOnce"."""
 
@@ -184,6 +186,7 @@ class Reflector(Generic[T]):
         """Have what was listed in the copy, and report how it differs from what was there."""
         buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
         present = {identity(item).key for item in listing.items} | buried
+        self.listing = True
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
         for key in self._cache.absent(present):
             self._remove(key)
@@ -193,6 +196,7 @@ class Reflector(Generic[T]):
             self._put(item)
         for stone in listing.tombstones:
             self._bury(stone)
+        self.listing = False
         self.synced.set()
 
     async def _watch(self, version: str) -> None:

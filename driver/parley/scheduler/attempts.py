@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parley.control.podscheduling import Asked
+from parley.control.podscheduling import StandaloneClaim
 from parley.negotiation.rounds import Outcome
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Attempt:
     arrived: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[StandaloneClaim, ...] = ()
     session: "StandaloneSession | None" = None
     stand_ins: dict[str, float] = field(default_factory=dict)
     rounds: int = 0

@@ -57,15 +57,15 @@ class CandidateNodes(EligibleNodes):
             return False  # a driver's proposal; that the pod is bound elsewhere explains nothing
         return super().fits(node)
 
-    def misfit(self, name: str) -> str:
-        if self._needs.node_name not in ("", name):
+    def misfit(self, node: str) -> str:
+        if self._needs.node_name not in ("", node):
             return f"the pod is bound to node {self._needs.node_name}"
-        node = self._cluster.node(name)
-        if node is None:
+        found = self._cluster.node(node)
+        if found is None:
             return "does not exist"
-        if self.only is not None and name not in self.only:
+        if self.only is not None and node not in self.only:
             return "another claim of the pod is allocated elsewhere"
-        return self._unsuitable(node) or self._filtered(node) or self._without_plugin(name)
+        return self._unsuitable(found) or self._filtered(found) or self._without_plugin(node)
 
     def _filtered(self, node: Node) -> str:
         name, usage = node.metadata.name, self._cluster.usage

@@ -15,7 +15,7 @@ from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.scheduler.placement import Failed, Placement
+from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
@@ -128,7 +128,7 @@ class Negotiator:
         outside = self._sessions.scores(pod, attempt.outcome, demand) if demand.outside else {}
         selected = best(self._state, demand, fresh or viable, attempt.left, outside)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
-        return result.result if isinstance(result, Failed) else result
+        return result.result if isinstance(result, NotAllocated) else result
 
     def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait:
         left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())

@@ -26,7 +26,7 @@ from parley.sdk import PermanentError
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NotAllocated:
     """A driver could not allocate; `result` is what is next."""
 
     result: Result
@@ -57,7 +57,7 @@ class Placement:
 
     async def allocate(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
-    ) -> Result | Failed:
+    ) -> Result | NotAllocated:
         """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
         inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.outside]
         try:
@@ -68,7 +68,7 @@ class Placement:
         except AllocationFailed as failure:
             self._pass_on(pod, inside)
             permanent = isinstance(failure.__cause__, PermanentError)
-            return Failed(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
+            return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
         if demand.outside:
@@ -103,7 +103,7 @@ class Placement:
         await self._pods.reporter.warn(pod, reasons.PERMANENTLY_FAILED, message)
         if pod.spec.node_name:
             return Requeue()
-        status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
+        status = {"phase": "NotAllocated", "reason": reasons.PERMANENTLY_FAILED, "message": message}
         meta = pod.metadata
         body = {"metadata": {"uid": meta.uid}, "status": status}
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
@@ -190,7 +190,7 @@ class Placement:
             await self._withdraw(pod, offered, "the driver of the class is another one now")
             return None
         result = await self.allocate(key, pod, claims, demand, chosen, offered=True)
-        if not isinstance(result, Failed):
+        if not isinstance(result, NotAllocated):
             return result
         self._pods.attempt(pod).offered = (chosen,)
         await self._records.decline(offered, f"nothing is left on node {chosen}")

@@ -75,6 +75,8 @@ class Reconciler:
         self._allocator = allocator
         self._doors = doors
         self._unconfirmed: set[str] = set()
+        """UIDs of pods that hold something and of which it is not known what became of them: by the record, but
+        not seen yet, or gone between two lists of pods, and perhaps bound before that."""
         self._forced: dict[str, str] = {}
 
     def resume(self, unconfirmed: Collection[str]) -> None:
@@ -136,16 +138,17 @@ class Reconciler:
             for user in [u for u in holding.pods.values() if (u.namespace, u.name) == key]:
                 if pod is not None and pod.metadata.uid == user.uid and not done(pod):
                     continue
-                departed.add(user.uid)
                 nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
                 if user.uid in self._unconfirmed:
                     live = await self._live(user)
                     if live is not None and not done(live):
                         continue
                     nodes = () if live is not None else holding.nodes or ()
+                departed.add(user.uid)
                 await self._giving_back.give_back(user, [holding], departed=True, prepared_on=nodes)
         for uid in departed:
             self._forced.pop(uid, None)
+            self._unconfirmed.discard(uid)
 
     async def _live(self, user: PodReference) -> Pod | None:
         try:
@@ -170,14 +173,17 @@ class Reconciler:
         """A pod's requests do not count for the node any more."""
         self._pods.wake(ROOM, (node,))
 
-    def pod_gone(self, pod: PodReference, *, running_on: str = "") -> None:
+    def pod_gone(self, pod: PodReference, *, running_on: str = "", unseen: bool = False) -> None:
         """Forget what was remembered of the pod; `sync` releases what it holds.
 
-        `running_on`: the node whose kubelet has not said that the pod ended.
+        `running_on`: the node whose kubelet has not said that the pod ended. `unseen`: it was not bound when it
+        was seen last, and nobody watched since.
         """
         self._allocator.abort(pod.uid)
         if running_on and self._state.ledger.of_pod(pod):
             self._forced[pod.uid] = running_on
+        if unseen and self._state.ledger.of_pod(pod):
+            self._unconfirmed.add(pod.uid)
         for door in self._doors:
             door.gone(pod)
         self._pods.gone(pod)

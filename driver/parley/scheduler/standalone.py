@@ -16,7 +16,7 @@ from parley.control.cluster import reference
 from parley.control.demand import Demand
 from parley.control.eligible import EligibleNodes
 from parley.control.podclaims import PodClaim, Topic
-from parley.control.podscheduling import Asked
+from parley.control.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.standin import is_stand_in
 from parley.control.state import State
@@ -89,7 +89,9 @@ class StandaloneSessions:
             return None
         if attempt.session is None or not demand.wanted_outside <= attempt.session.wanted:
             self.give_up(reference(pod))
-            attempt.asked = tuple(Asked(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside)
+            attempt.asked = tuple(
+                StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside
+            )
             attempt.session = self._begin(pod, demand, nodes)
         await self._make_stand_ins(pod, demand)
         session = attempt.session

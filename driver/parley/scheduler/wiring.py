@@ -11,7 +11,7 @@ from parley.control.claims import Claims
 from parley.control.cluster import Cluster
 from parley.control.events import Recorder
 from parley.control.giving_back import GivingBack
-from parley.control.immediate import Immediate
+from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
 from parley.control.metrics import Metrics
@@ -104,7 +104,7 @@ def parts(base: Base) -> Parts:
         control.allocator,
         doors=(native,) if extender is None else (extender, native),
     )
-    immediate = Immediate(
+    immediate = ImmediateClaims(
         state, control.allocator, control.records, control.giving_back, queues.claims, settings.candidates
     )
     base.wakeups.subscribe(immediate.wake)

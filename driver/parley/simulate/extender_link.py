@@ -11,13 +11,13 @@ from parley.scheduler.controller import Controller
 from parley.simulate.extender_calls import ExtenderUnavailable
 
 
-class Door(Protocol):
+class ExtenderEndpoint(Protocol):
     """What answers a call: Parley's door, or what a test puts before it."""
 
     async def answer(self, verb: str, body: bytes) -> bytes: ...
 
 
-Leading = Callable[[], Door | None]
+Leading = Callable[[], ExtenderEndpoint | None]
 """The door of a process that leads and has begun to act."""
 
 

@@ -17,7 +17,7 @@ from parley.simulate.node_table import NodeTable, Occupied
 
 __all__ = [
     "Occupied",
-    "Placement",
+    "SimulatedPlacement",
     "binding_failed",
     "in_tree_misfit",
     "keeping_apart",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class SimulatedPlacement:
     """Where to bind; or, if `node` is "", the scheduler's message and the claims that refused some node."""
 
     node: str
@@ -36,7 +36,7 @@ class Placement:
     unavailable: tuple[BuiltinClaim, ...] = ()
 
 
-def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> Placement:
+def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> SimulatedPlacement:
     """Judge the nodes for a pod whose claims are all allocated. A `NodeTable` saves looking at all of them."""
     table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
     needs, forbidden = needs_of(pod), keeping_apart(pod, table)
@@ -44,7 +44,7 @@ def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied
         occupied = table[name]
         fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
         if fits and all(_usable(claim, occupied.node) for claim in claims):
-            return Placement(name)
+            return SimulatedPlacement(name)
     return _anywhere(claims, table, needs, forbidden)
 
 
@@ -60,7 +60,7 @@ def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str
 
 def _anywhere(
     claims: Sequence[BuiltinClaim], table: NodeTable, needs: Needs, forbidden: frozenset[tuple[str, str]]
-) -> Placement:
+) -> SimulatedPlacement:
     """All nodes, each with what speaks against it."""
     fitting: list[Occupied] = []
     refusals: Counter[str] = Counter()
@@ -75,9 +75,9 @@ def _anywhere(
             fitting.append(occupied)
     if fitting:
         chosen = min(fitting, key=lambda occupied: (len(occupied.pods), occupied.node.metadata.name))
-        return Placement(chosen.node.metadata.name)
+        return SimulatedPlacement(chosen.node.metadata.name)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
-    return Placement("", unschedulable(len(table), reasons), tuple(unavailable.values()))
+    return SimulatedPlacement("", unschedulable(len(table), reasons), tuple(unavailable.values()))
 
 
 def unschedulable(nodes: int, reasons: str) -> str:

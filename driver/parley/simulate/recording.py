@@ -21,7 +21,7 @@ from parley.kube.reflector import Reflector
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecordedStep:
     """`at` is in seconds since the recording began."""
 
     at: float
@@ -46,7 +46,7 @@ class PodRecord:
     namespace: str
     name: str
     pod: Pod = field(default_factory=Pod)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedStep] = field(default_factory=list)
     claims: dict[str, ClaimRecord] = field(default_factory=dict)
     round: PodScheduling | None = None
     waits: str = ""
@@ -97,7 +97,7 @@ class Recording:
 
     def _step(self, record: PodRecord, text: str) -> None:
         if not record.steps or record.steps[-1].text != text:
-            record.steps.append(Step(asyncio.get_running_loop().time() - self._start, text))
+            record.steps.append(RecordedStep(asyncio.get_running_loop().time() - self._start, text))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old

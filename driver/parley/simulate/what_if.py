@@ -20,7 +20,7 @@ _HOW = "write pod/NAMESPACE/NAME, pod/NAME, node/NAME or device/NODE/NAME"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class WhatIf:
     """`removed` as "node/a", "pod/team/p" or "device/a/gpu-0"; `drained` are nodes."""
 
     added: Sequence[Manifest] = ()
@@ -28,7 +28,7 @@ class Changes:
     drained: Sequence[str] = ()
 
 
-def changed(manifests: Sequence[Manifest], changes: Changes) -> list[Manifest]:
+def changed(manifests: Sequence[Manifest], changes: WhatIf) -> list[Manifest]:
     """The objects after the changes; those added replace others of the same kind and name. Raises NoSuchObject."""
     new = {_identity(manifest): manifest for manifest in changes.added}
     result = [manifest for manifest in manifests if _identity(manifest) not in new] + list(new.values())

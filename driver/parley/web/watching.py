@@ -88,7 +88,7 @@ class _Attentive(Client):
             soon.cancel()
 
 
-class Kind(Generic[T]):
+class WatchedKind(Generic[T]):
     """One kind: a copy of it, and what keeps it from being read."""
 
     def __init__(self, client: Client, resource: Resource[T], namespace: str, changed: Callable[[], None]) -> None:
@@ -161,8 +161,8 @@ class Watched:
     """All kinds, watched while `run` runs. `changed` is called after each change."""
 
     def __init__(self, client: Client, namespace: str, changed: Callable[[], None]) -> None:
-        self._kinds: dict[Resource[Any], Kind[Any]] = {
-            resource: Kind(client, resource, namespace, changed) for resource in KINDS
+        self._kinds: dict[Resource[Any], WatchedKind[Any]] = {
+            resource: WatchedKind(client, resource, namespace, changed) for resource in KINDS
         }
 
     async def run(self) -> None:
@@ -190,7 +190,7 @@ class Watched:
 class _Shown(Client):
     """Lists what was there when it was made."""
 
-    def __init__(self, client: Client, kinds: Mapping[Resource[Any], Kind[Any]]) -> None:
+    def __init__(self, client: Client, kinds: Mapping[Resource[Any], WatchedKind[Any]]) -> None:
         super().__init__(client)
         self._lists = {resource: (_answer(kind, None), _answer(kind, "")) for resource, kind in kinds.items()}
 
@@ -201,7 +201,7 @@ class _Shown(Client):
         return answer
 
 
-def _answer(kind: Kind[T], namespace: str | None) -> Listing[T] | Exception:
+def _answer(kind: WatchedKind[T], namespace: str | None) -> Listing[T] | Exception:
     try:
         return kind.listing(namespace)
     except (ApiError, OutcomeUnknown) as error:

@@ -38,7 +38,7 @@ from parley_kubelet.serving.registration import RegistrationService
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
-from parley_kubelet.settings import Settings
+from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.durable import Folder
 
 GRACE = 10.0
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 class Served:
     """One driver of this process. Raises SocketRefused or OSError if it cannot be."""
 
-    def __init__(self, driver: NodeDriver[Any, Any], settings: Settings, client: Client) -> None:
+    def __init__(self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client) -> None:
         self._client = client
         self._driver = driver
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)

@@ -8,7 +8,7 @@ import orjson
 from parley.api.models import PodScheduling
 from parley.api.resources import PODS
 from parley.cli.timeline import story, summary
-from parley.simulate.recording import ClaimRecord, PodRecord, Step
+from parley.simulate.recording import ClaimRecord, PodRecord, RecordedStep
 
 
 def record(name: str, node: str = "", **fields: Any) -> PodRecord:
@@ -30,7 +30,7 @@ def test_the_story_of_a_bound_pod() -> None:
             gpu={"viableNodes": ["n1", "n2"], "reason": "n3: has no devices"},
             disk={"viableNodes": ["n1", "n2", "n3"]},
         ),
-        steps=[Step(0, "created"), Step(0.25, "bound to n1")],
+        steps=[RecordedStep(0, "created"), RecordedStep(0.25, "bound to n1")],
     )
 
     assert story(trainer, ["n1", "n2", "n3", "n4"]).plain == dedent("""\
@@ -51,7 +51,7 @@ def test_the_story_of_a_pod_that_waits() -> None:
     giant = record(
         "giant",
         round=negotiation(["n1"], gpus={"reason": "n1: 2 of 2 devices free, 3 wanted"}),
-        steps=[Step(0, "created"), Step(0, "waits: NothingViable: no node will do")],
+        steps=[RecordedStep(0, "created"), RecordedStep(0, "waits: NothingViable: no node will do")],
         waits="NothingViable: no node will do",
     )
 
@@ -66,7 +66,7 @@ def test_the_story_of_a_pod_that_waits() -> None:
 
 
 def test_a_pod_without_claims_has_no_negotiation() -> None:
-    assert story(record("web", "n1", steps=[Step(0, "created")]), ["n1"]).plain == dedent("""\
+    assert story(record("web", "n1", steps=[RecordedStep(0, "created")]), ["n1"]).plain == dedent("""\
         team/web is bound to n1
           +0.0 s        created
         """)

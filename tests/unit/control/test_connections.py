@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from parley.cli.endpoints import application, served
-from parley.control.connections import ANYBODY, Limits, allow_many_files, limited, limited_app
+from parley.control.connections import ANYBODY, ConnectionLimits, allow_many_files, limited, limited_app
 
 HOST = "127.0.0.1"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -59,7 +59,7 @@ async def ask(streams: Streams, path: str = "/") -> bytes:
 
 
 @asynccontextmanager
-async def small(limits: Limits, gate: asyncio.Event | None = None) -> AsyncIterator[int]:
+async def small(limits: ConnectionLimits, gate: asyncio.Event | None = None) -> AsyncIterator[int]:
     """A server that says "ok", once the gate is open."""
 
     async def answer(_: web.Request) -> web.Response:
@@ -74,7 +74,7 @@ async def small(limits: Limits, gate: asyncio.Event | None = None) -> AsyncItera
 
 
 async def test_the_oldest_idle_connection_makes_room(idle: Clients) -> None:
-    async with small(Limits(most=3)) as port:
+    async with small(ConnectionLimits(most=3)) as port:
         first, *others = await idle(port, 3)
         assert await ask(first) == b"ok"  # now idle for less long than the others
 
@@ -88,7 +88,7 @@ async def test_the_oldest_idle_connection_makes_room(idle: Clients) -> None:
 
 async def test_who_is_being_answered_is_left_alone(idle: Clients) -> None:
     gate = asyncio.Event()
-    async with small(Limits(most=2), gate) as port:
+    async with small(ConnectionLimits(most=2), gate) as port:
         busy = await idle(port, 2)
         answers = [asyncio.create_task(ask(one)) for one in busy]
         await arrived(busy, answers)
@@ -109,7 +109,7 @@ async def arrived(streams: list[Streams], answers: list["asyncio.Task[bytes]"]) 
 
 
 async def test_a_connection_that_may_be_in_use_is_spared_and_the_new_one_refused(idle: Clients) -> None:
-    async with small(Limits(most=2, spared=60)) as port:
+    async with small(ConnectionLimits(most=2, spared=60)) as port:
         known = await idle(port, 2)
 
         newcomer, *_ = await idle(port, 1)
@@ -119,7 +119,7 @@ async def test_a_connection_that_may_be_in_use_is_spared_and_the_new_one_refused
 
 
 async def test_an_idle_connection_and_a_slow_request_are_closed_after_a_while(idle: Clients) -> None:
-    async with small(Limits(idle=0.0)) as port:
+    async with small(ConnectionLimits(idle=0.0)) as port:
         silent, slow = await idle(port, 2)
         slow[1].write(b"GET / HTTP/1.1\r\nHost:")
 
@@ -153,7 +153,7 @@ async def test_a_server_without_routes_is_limited_alike(idle: Clients) -> None:
     def request(message, payload, protocol, writer, task):  # type: ignore[no-untyped-def]
         return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
-    async with limited(answer, request, (HOST, 0), Limits(most=1)) as port:
+    async with limited(answer, request, (HOST, 0), ConnectionLimits(most=1)) as port:
         first, second = await idle(port, 2)
 
         assert await closed(first)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -200,6 +201,8 @@ def test_a_process_of_the_cluster_that_was_not_recorded_is_ended(tmp_path: Path)
     directory = tmp_path.resolve()
     environment = {processes.MARK: str(directory), "PATH": os.environ["PATH"]}
     started = processes.spawn(["/bin/sleep", "60"], environment, tmp_path / "log")
+    while started not in processes.marked(directory):
+        time.sleep(0.001)  # it was started before the kernel shows its environment
     write(State(Layout(directory, "v1.37.0", Ports(1, 2, 3, 4, 5, 6)), processes.boot_id()))
 
     teardown.clean(tmp_path)

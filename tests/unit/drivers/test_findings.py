@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.drivers.device.findings import DEMANDS, STEPS_PER_CALL, STEPS_PER_NODE, Finding, Findings
+from parley.drivers.device.findings import DEMANDS, STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import Steps
-from parley.drivers.device.packing import Demand, Kind, Stock
+from parley.drivers.device.packing import ClaimDemand, DeviceKind, Stock
 
 Gi = 1024**3
 
@@ -13,7 +13,7 @@ Gi = 1024**3
 class Nodes:
     """The stocks of nodes, each device of a kind of its own."""
 
-    def __init__(self, stocks: dict[str, list[Kind]]) -> None:
+    def __init__(self, stocks: dict[str, list[DeviceKind]]) -> None:
         self.stocks: dict[str, Stock] = {
             node: {(kind, kind.slices): (f"d{number}",) for number, kind in enumerate(kinds)}
             for node, kinds in stocks.items()
@@ -24,10 +24,13 @@ class Nodes:
 
 
 kinds = st.builds(
-    Kind, memory=st.integers(1, 64).map(lambda n: n * Gi), slices=st.integers(1, 7), model=st.sampled_from("xyz")
+    DeviceKind,
+    memory=st.integers(1, 64).map(lambda n: n * Gi),
+    slices=st.integers(1, 7),
+    model=st.sampled_from("xyz"),
 )
 demands = st.builds(
-    Demand,
+    ClaimDemand,
     count=st.integers(1, 32),
     model=st.sampled_from([None, "x", "y", "z"]),
     memory=st.integers(0, 64).map(lambda n: n * Gi),
@@ -42,7 +45,7 @@ demands = st.builds(
 )
 @settings(max_examples=40, deadline=None)
 def test_all_searches_of_a_call_have_its_steps_together(
-    wanted: tuple[Demand, ...], stocks: dict[str, list[Kind]], at_most: int
+    wanted: tuple[ClaimDemand, ...], stocks: dict[str, list[DeviceKind]], at_most: int
 ) -> None:
     findings, steps = Findings(Nodes(stocks).stock), Steps(STEPS_PER_CALL)
     found = dict(findings.each(wanted, stocks, steps, at_most))
@@ -50,45 +53,45 @@ def test_all_searches_of_a_call_have_its_steps_together(
     assert 0 <= steps.left <= STEPS_PER_CALL
     assert STEPS_PER_CALL - steps.left <= at_most * len(stocks)
     for node, finding in found.items():
-        if finding in (Finding.ROOM, Finding.NO_ROOM):
-            assert (findings.pack(wanted, node) is not None) == (finding is Finding.ROOM)
+        if finding in (NodeFinding.ROOM, NodeFinding.NO_ROOM):
+            assert (findings.pack(wanted, node) is not None) == (finding is NodeFinding.ROOM)
 
 
-ONE = (Demand(1, None, 0, False),)
+ONE = (ClaimDemand(1, None, 0, False),)
 
 
 def test_what_was_found_costs_nothing_again_nor_does_a_node_that_is_like_another() -> None:
-    nodes = Nodes({"a": [Kind(Gi, 1, "x")], "b": [Kind(Gi, 1, "x")]})
+    nodes = Nodes({"a": [DeviceKind(Gi, 1, "x")], "b": [DeviceKind(Gi, 1, "x")]})
     findings, steps = Findings(nodes.stock), Steps(STEPS_PER_CALL)
-    assert dict(findings.each(ONE, ["a"], steps, STEPS_PER_NODE)) == {"a": Finding.ROOM}
+    assert dict(findings.each(ONE, ["a"], steps, STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
     spent = STEPS_PER_CALL - steps.left
     assert spent
-    assert dict(findings.each(ONE, ["a", "b"], steps, STEPS_PER_NODE)) == dict.fromkeys("ab", Finding.ROOM)
+    assert dict(findings.each(ONE, ["a", "b"], steps, STEPS_PER_NODE)) == dict.fromkeys("ab", NodeFinding.ROOM)
     assert STEPS_PER_CALL - steps.left == spent
 
 
 def test_a_changed_node_is_searched_again() -> None:
-    nodes = Nodes({"a": [Kind(Gi, 1, "x")]})
+    nodes = Nodes({"a": [DeviceKind(Gi, 1, "x")]})
     findings = Findings(nodes.stock)
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": Finding.ROOM}
-    nodes.stocks["a"] = {(Kind(Gi, 2, "x"), 1): ("d0",)}
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": Finding.NO_ROOM}
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
+    nodes.stocks["a"] = {(DeviceKind(Gi, 2, "x"), 1): ("d0",)}
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.NO_ROOM}
 
 
 def test_what_was_not_found_out_with_few_steps_is_tried_again_with_more() -> None:
-    findings = Findings(Nodes({"a": [Kind(Gi, 1, "x")]}).stock)
+    findings = Findings(Nodes({"a": [DeviceKind(Gi, 1, "x")]}).stock)
     assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), 1)) == {"a": None}
     assert dict(findings.each(ONE, ["a"], Steps(1), STEPS_PER_NODE)) == {"a": None}
-    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": Finding.ROOM}
+    assert dict(findings.each(ONE, ["a"], Steps(STEPS_PER_CALL), STEPS_PER_NODE)) == {"a": NodeFinding.ROOM}
 
 
 def test_the_demands_that_were_asked_for_last_are_remembered() -> None:
-    findings, steps = Findings(Nodes({"a": [Kind(Gi, 1, "x")]}).stock), Steps(10**9)
+    findings, steps = Findings(Nodes({"a": [DeviceKind(Gi, 1, "x")]}).stock), Steps(10**9)
     for count in range(1, DEMANDS + 10):
         list(findings.each(ONE, ["a"], steps, STEPS_PER_NODE))
-        list(findings.each((Demand(count, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
+        list(findings.each((ClaimDemand(count, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
     left = steps.left
     list(findings.each(ONE, ["a"], steps, STEPS_PER_NODE))
     assert steps.left == left
-    list(findings.each((Demand(1, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
+    list(findings.each((ClaimDemand(1, "y", 0, False),), ["a"], steps, STEPS_PER_NODE))
     assert steps.left < left

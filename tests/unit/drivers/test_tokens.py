@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.drivers import tokens
-from parley.drivers.tokens import NotEnough, Pool, TokensDriver, Wanted
+from parley.drivers.tokens import NotEnoughTokens, Pool, TokensDriver, Wanted
 from parley.sdk import Allocation, Answer, ClaimRequest, Held, PodReference, Request
 from parley.sdk.checks import BadParameters, parse_parameters
 from parley.sdk.testing import Scenario, check_driver
@@ -106,7 +106,7 @@ async def test_the_handle_and_where_it_can_be_used() -> None:
 async def test_the_slower_of_two_pods_is_told_what_is_left() -> None:
     driver = TokensDriver()
     await driver.allocate(asked("p", SLOTS, ("slots", 3)), "a")
-    with pytest.raises(NotEnough) as caught:
+    with pytest.raises(NotEnoughTokens) as caught:
         await driver.allocate(asked("q", SLOTS, ("slots", 1)), "a")
     assert str(caught.value) == "node a: 0 of 3 tokens of class slots free, 1 wanted"
 

@@ -9,7 +9,7 @@ from tests.unit.scheduler.conftest import World
 
 from parley.api import reasons
 from parley.drivers.device import DeviceDriver
-from parley.explain.judging import Judge
+from parley.explain.judging import PodOutlook
 from parley.explain.reading import read
 from parley.explain.remedies import remedies
 from parley.negotiation.answers import Answer
@@ -35,7 +35,7 @@ async def questions(world: World, pod: str) -> int:
     counting = Counting(drivers[DeviceDriver.name])
     counted = replace(read_, state=replace(read_.state, drivers={**drivers, DeviceDriver.name: counting}))
     key = ("default", pod)
-    remedies(counted, Judge(counted, counted.pods[key]), reasons.NOTHING_VIABLE, counted.schedulings[key])
+    remedies(counted, PodOutlook(counted, counted.pods[key]), reasons.NOTHING_VIABLE, counted.schedulings[key])
     return counting.questions
 
 

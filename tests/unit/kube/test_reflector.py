@@ -245,6 +245,25 @@ async def test_an_expired_version_leads_to_a_list_whose_differences_are_reported
     assert server.requests[2:] == [(61, "list"), (61, "watch 9")]
 
 
+async def test_what_a_list_has_found_is_told_from_what_was_watched() -> None:
+    server = ScriptedServer(
+        listing(3, pod("gone", 3)),
+        [added(pod("watched", 4)), deleted(pod("watched", 5)), GONE],
+        listing(9, pod("new", 7)),
+    )
+    listed: list[tuple[str, bool]] = []
+
+    def changed(old: Pod | None, new: Pod | None) -> None:
+        item = new or old
+        assert item is not None
+        listed.append((item.metadata.name, reflector.listing))
+
+    reflector = reflect(server, changed)
+    await follow(reflector)
+
+    assert listed == [("gone", True), ("watched", False), ("watched", False), ("gone", True), ("new", True)]
+
+
 async def test_a_server_that_expires_every_version_is_not_hammered() -> None:
     server = ScriptedServer(listing(1), GONE, listing(2), GONE, listing(3), GONE, listing(4))
     await follow(reflect(server, Told()))

@@ -27,7 +27,7 @@ from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.proto import dra_v1_pb2 as v1
-from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
+from parley_kubelet.state.checkpoint import Checkpoint, Entry
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
@@ -233,9 +233,9 @@ class Kubelet:
         for claim in pod.claims:
             await self.machine.client.delete(BUILTIN_CLAIMS, claim.metadata.name, "team")
 
-    def entries(self) -> Mapping[str, CheckpointEntry]:
+    def entries(self) -> Mapping[str, Entry]:
         """All that is in the checkpoints."""
-        found: dict[str, CheckpointEntry] = {}
+        found: dict[str, Entry] = {}
         for driver in self._served:
             if self.machine.state(driver).exists():
                 found |= Checkpoint(Folder(self.machine.state(driver)), "n1").read()
@@ -260,7 +260,7 @@ class Kubelet:
         whole = {e.devices[0].name for e in entries.values() if not e.handle.get("shared", True)}
         assert all(holders[name] <= (1 if name in whole else shares) for name, shares in SHARES.items())
 
-    def _judge_held(self, entries: Mapping[str, CheckpointEntry]) -> None:
+    def _judge_held(self, entries: Mapping[str, Entry]) -> None:
         files = self.files()
         for uid, pod in self.held.items():
             driver = next(d for d in self._served if uid in {claim.metadata.uid for claim in pod.of(d)})

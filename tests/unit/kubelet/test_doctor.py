@@ -19,8 +19,8 @@ from parley.kube.memory import MemoryServer
 from parley_kubelet.cdi import containerd
 from parley_kubelet.doctor import diagnose
 from parley_kubelet.serving.sockets import serving
-from parley_kubelet.settings import Settings
-from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, HeldDevice
+from parley_kubelet.settings import PluginSettings
+from parley_kubelet.state.checkpoint import Checkpoint, Entry, HeldDevice
 from parley_kubelet.state.durable import Folder
 
 VERSIONS = {"kubeletVersion": "v1.37.0", "containerRuntimeVersion": "containerd://2.4.2"}
@@ -28,14 +28,14 @@ DRIVER = "device.parley.dev"
 
 
 @pytest.fixture
-def settings(folder: Path) -> Settings:
+def settings(folder: Path) -> PluginSettings:
     for name in ("plugins", "registry", "cdi"):
         (folder / name).mkdir()
     (folder / "devices.yaml").write_text("devices: [{name: gpu-0, model: a100}]")
     (folder / "containerd.toml").write_text(
         f"version = 3\n[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = ['{folder}/cdi']\n"
     )
-    return Settings(
+    return PluginSettings(
         node="n1",
         config=folder / "devices.yaml",
         plugins=folder / "plugins",
@@ -52,19 +52,19 @@ async def node(client: Client) -> None:
     await client.patch(NODES, "n1", {"status": {"nodeInfo": VERSIONS}}, subresource="status")
 
 
-async def findings(settings: Settings, client: Client) -> list[str]:
+async def findings(settings: PluginSettings, client: Client) -> list[str]:
     @asynccontextmanager
-    async def connect(_: Settings) -> AsyncIterator[Client]:
+    async def connect(_: PluginSettings) -> AsyncIterator[Client]:
         yield client
 
     return [str(finding) for finding in await diagnose(settings, connect)]
 
 
-async def to_mend(settings: Settings, client: Client) -> list[str]:
+async def to_mend(settings: PluginSettings, client: Client) -> list[str]:
     return [line for line in await findings(settings, client) if not line.startswith("ok ")]
 
 
-def entry(**fields: Any) -> CheckpointEntry:
+def entry(**fields: Any) -> Entry:
     whole: dict[str, Any] = {
         "uid": "u1",
         "namespace": "team",
@@ -75,10 +75,10 @@ def entry(**fields: Any) -> CheckpointEntry:
         "devices": (HeldDevice(pool="n1", name="gpu-0"),),
         "handle": {},
     }
-    return CheckpointEntry.of(**{**whole, **fields})
+    return Entry.of(**{**whole, **fields})
 
 
-async def test_a_node_where_all_is_well(settings: Settings, client: Client, folder: Path) -> None:
+async def test_a_node_where_all_is_well(settings: PluginSettings, client: Client, folder: Path) -> None:
     assert await findings(settings, client) == [
         f"ok    plugins-dir: {folder}/plugins",
         f"ok    plugins-registry-dir: {folder}/registry",
@@ -93,7 +93,7 @@ async def test_a_node_where_all_is_well(settings: Settings, client: Client, fold
     ]
 
 
-async def test_folders_that_are_not_there(settings: Settings, client: Client, folder: Path) -> None:
+async def test_folders_that_are_not_there(settings: PluginSettings, client: Client, folder: Path) -> None:
     mended = await to_mend(replace(settings, registry=folder / "none"), client)
     assert mended == [
         f"mend  plugins-registry-dir: {folder}/none is not a folder: mount the kubelet's folder there, or correct"
@@ -101,7 +101,7 @@ async def test_folders_that_are_not_there(settings: Settings, client: Client, fo
     ]
 
 
-async def test_a_configuration_that_cannot_be_used(settings: Settings, client: Client, folder: Path) -> None:
+async def test_a_configuration_that_cannot_be_used(settings: PluginSettings, client: Client, folder: Path) -> None:
     settings.config.write_text("devices: [{name: gpu-0}]")
     assert await to_mend(settings, client) == [
         f"mend  configuration: {folder}/devices.yaml: devices[0].model is missing: add it: correct it; the drivers"
@@ -109,7 +109,7 @@ async def test_a_configuration_that_cannot_be_used(settings: Settings, client: C
     ]
 
 
-async def test_a_device_that_is_missing(settings: Settings, client: Client) -> None:
+async def test_a_device_that_is_missing(settings: PluginSettings, client: Client) -> None:
     settings.config.write_text("devices: [{name: gpu-0, model: a, deviceNodes: [/dev/no-such-gpu]}]")
     assert await to_mend(settings, client) == [
         "mend  device: gpu-0: /dev/no-such-gpu is not a device node: bring it back, or take it out of the file"
@@ -117,7 +117,7 @@ async def test_a_device_that_is_missing(settings: Settings, client: Client) -> N
 
 
 async def test_a_checkpoint_that_is_damaged_and_one_with_unfinished_claims(
-    settings: Settings, client: Client, folder: Path
+    settings: PluginSettings, client: Client, folder: Path
 ) -> None:
     state = Folder(settings.plugins / DRIVER)
     state.write("checkpoint.json", b"{")
@@ -133,7 +133,7 @@ async def test_a_checkpoint_that_is_damaged_and_one_with_unfinished_claims(
 
 
 async def test_cdi_files_that_belong_to_nothing_or_that_the_runtime_refuses(
-    settings: Settings, client: Client
+    settings: PluginSettings, client: Client
 ) -> None:
     Checkpoint(Folder(settings.plugins / DRIVER), "n1").write({"u1": entry()})
     orphan, torn = (settings.cdi / f"parley.dev-{DRIVER}-claim-{uid}.json" for uid in ("u0", "u1"))
@@ -148,7 +148,7 @@ async def test_cdi_files_that_belong_to_nothing_or_that_the_runtime_refuses(
     assert f"mend  CDI: {torn}: devices: is empty: start the plugin again: it writes the file anew" in mended
 
 
-async def test_sockets(settings: Settings, client: Client) -> None:
+async def test_sockets(settings: PluginSettings, client: Client) -> None:
     path = settings.registry / f"{DRIVER}-reg.sock"
     async with serving(path, lambda _: None, grace=0):
         assert f"ok    socket: {DRIVER} is served at {path}" in await findings(settings, client)
@@ -163,15 +163,15 @@ class Refusing(Client):
         raise Forbidden(403, "Forbidden", "not yours")
 
 
-async def test_an_api_server_that_refuses(settings: Settings, server: MemoryServer) -> None:
+async def test_an_api_server_that_refuses(settings: PluginSettings, server: MemoryServer) -> None:
     assert await to_mend(settings, Refusing(server.client())) == [
         "mend  API server: 403 Forbidden: not yours: correct --kubeconfig and --node-name, or apply deploy/base"
         " again"
     ]
 
 
-async def test_no_way_to_an_api_server(settings: Settings) -> None:
-    def connect(_: Settings) -> AbstractAsyncContextManager[Client]:
+async def test_no_way_to_an_api_server(settings: PluginSettings) -> None:
+    def connect(_: PluginSettings) -> AbstractAsyncContextManager[Client]:
         raise NoConfiguration("no kubeconfig")
 
     assert "no kubeconfig" in str((await diagnose(settings, connect))[-1])
@@ -184,7 +184,7 @@ async def test_no_way_to_an_api_server(settings: Settings) -> None:
         ("", "mend  kubelet: version '' is not known: wait until the node has reported itself"),
     ],
 )
-async def test_versions_of_the_kubelet(settings: Settings, client: Client, version: str, line: str) -> None:
+async def test_versions_of_the_kubelet(settings: PluginSettings, client: Client, version: str, line: str) -> None:
     status = {"status": {"nodeInfo": {**VERSIONS, "kubeletVersion": version}}}
     await client.patch(NODES, "n1", status, subresource="status")
     assert await to_mend(settings, client) == [line]
@@ -248,7 +248,7 @@ def test_what_the_container_runtime_is_set_to(
     assert told == [(found.replace("FILE", str(file)), remedy)]
 
 
-async def test_the_program(settings: Settings, folder: Path) -> None:
+async def test_the_program(settings: PluginSettings, folder: Path) -> None:
     (folder / "kubeconfig").write_text("{}")
     options = {
         "kubeconfig": folder / "kubeconfig",

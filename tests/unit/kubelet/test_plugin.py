@@ -19,7 +19,7 @@ from parley_kubelet.hooks import Prepared, Refused
 from parley_kubelet.plugin import run_plugin
 from parley_kubelet.proto import dra_v1_pb2 as dra
 from parley_kubelet.serving.service import DraService
-from parley_kubelet.settings import Settings
+from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.checkpoint import CheckpointError
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, offered_status, until
@@ -30,8 +30,8 @@ CONFIGURATION = Configuration.model_validate(
 
 
 @pytest.fixture
-def settings(folder: Path) -> Settings:
-    return Settings(
+def settings(folder: Path) -> PluginSettings:
+    return PluginSettings(
         node="n1",
         config=folder / "devices.yaml",
         plugins=folder / "plugins",
@@ -41,7 +41,9 @@ def settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def running(settings: Settings, client: Client, stop: asyncio.Event | None = None) -> AsyncIterator[Kubelet]:
+async def running(
+    settings: PluginSettings, client: Client, stop: asyncio.Event | None = None
+) -> AsyncIterator[Kubelet]:
     """The plugin in operation, registered with a kubelet."""
     stop = stop or asyncio.Event()
     plugin = asyncio.create_task(run_plugin(settings, CONFIGURATION, client, stop))
@@ -54,21 +56,21 @@ async def running(settings: Settings, client: Client, stop: asyncio.Event | None
         await plugin
 
 
-def registration_sockets(settings: Settings) -> list[Path]:
+def registration_sockets(settings: PluginSettings) -> list[Path]:
     """Where the kubelet would find plugins."""
     return list(settings.registry.glob("*-reg.sock"))
 
 
-def sockets(settings: Settings) -> list[str]:
+def sockets(settings: PluginSettings) -> list[str]:
     return [path.name for path in (*settings.plugins.rglob("*.sock"), *registration_sockets(settings))]
 
 
-def specifications(settings: Settings) -> list[Path]:
+def specifications(settings: PluginSettings) -> list[Path]:
     """What the container runtime would read."""
     return list(settings.cdi.glob("*.json"))
 
 
-async def test_the_kubelet_is_told_who_serves_where(settings: Settings, client: Client) -> None:
+async def test_the_kubelet_is_told_who_serves_where(settings: PluginSettings, client: Client) -> None:
     async with running(settings, client) as kubelet:
         assert kubelet.info.type == "DRAPlugin"
         assert kubelet.info.name == "device.parley.dev"
@@ -80,7 +82,9 @@ async def test_the_kubelet_is_told_who_serves_where(settings: Settings, client: 
         ]
 
 
-async def test_a_refused_registration_is_logged_and_the_plugin_stays(settings: Settings, client: Client) -> None:
+async def test_a_refused_registration_is_logged_and_the_plugin_stays(
+    settings: PluginSettings, client: Client
+) -> None:
     with structlog.testing.capture_logs() as logs:
         async with running(settings, client) as kubelet:
             await kubelet.notify(registered=False, error="no such version")
@@ -93,7 +97,7 @@ async def test_a_refused_registration_is_logged_and_the_plugin_stays(settings: S
     } in logs
 
 
-async def test_two_claims_in_a_call(settings: Settings, client: Client) -> None:
+async def test_two_claims_in_a_call(settings: PluginSettings, client: Client) -> None:
     first = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     second = await create_claim(client, "b", offered_status("n1", ["gpu-1"]))
     async with running(settings, client) as kubelet:
@@ -112,7 +116,7 @@ async def test_two_claims_in_a_call(settings: Settings, client: Client) -> None:
         assert specifications(settings) == []
 
 
-async def test_a_claim_that_fails_does_not_hinder_the_others(settings: Settings, client: Client) -> None:
+async def test_a_claim_that_fails_does_not_hinder_the_others(settings: PluginSettings, client: Client) -> None:
     good = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     bad = await create_claim(client, "b")
     async with running(settings, client) as kubelet:
@@ -152,7 +156,9 @@ async def test_why_a_call_failed_is_told_per_claim(client: Client, tmp_path: Pat
     ]
 
 
-async def test_a_plugin_that_was_restarted_knows_what_it_prepared(settings: Settings, client: Client) -> None:
+async def test_a_plugin_that_was_restarted_knows_what_it_prepared(
+    settings: PluginSettings, client: Client
+) -> None:
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     async with running(settings, client) as kubelet:
         before = await kubelet.prepare(claim)
@@ -160,7 +166,9 @@ async def test_a_plugin_that_was_restarted_knows_what_it_prepared(settings: Sett
         assert await kubelet.prepare(claim) == before
 
 
-async def test_devices_are_published_and_stay_so(settings: Settings, server: MemoryServer, client: Client) -> None:
+async def test_devices_are_published_and_stay_so(
+    settings: PluginSettings, server: MemoryServer, client: Client
+) -> None:
     await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     before = server.resource_version
     async with running(settings, client):
@@ -170,7 +178,7 @@ async def test_devices_are_published_and_stay_so(settings: Settings, server: Mem
 
 
 async def test_nothing_is_published_before_the_kubelet_took_the_plugin(
-    settings: Settings, server: MemoryServer, client: Client
+    settings: PluginSettings, server: MemoryServer, client: Client
 ) -> None:
     await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     stop = asyncio.Event()
@@ -202,7 +210,7 @@ class SlowServer(Client):
 
 
 async def test_a_call_in_progress_is_answered_before_the_plugin_ends(
-    settings: Settings, server: MemoryServer
+    settings: PluginSettings, server: MemoryServer
 ) -> None:
     slow = SlowServer(server)
     claim = await create_claim(slow, "a", allocated_status("n1", ["gpu-0"]))
@@ -217,13 +225,15 @@ async def test_a_call_in_progress_is_answered_before_the_plugin_ends(
     assert len(specifications(settings)) == 1
 
 
-async def test_no_socket_stays_behind(settings: Settings, client: Client) -> None:
+async def test_no_socket_stays_behind(settings: PluginSettings, client: Client) -> None:
     async with running(settings, client):
         assert sockets(settings) == ["dra.sock", "device.parley.dev-reg.sock"]
     assert sockets(settings) == []
 
 
-async def test_a_plugin_over_a_damaged_checkpoint_does_not_register(settings: Settings, client: Client) -> None:
+async def test_a_plugin_over_a_damaged_checkpoint_does_not_register(
+    settings: PluginSettings, client: Client
+) -> None:
     state = settings.plugins / "device.parley.dev"
     state.mkdir(parents=True)
     (state / "checkpoint.json").write_bytes(b"{")
@@ -232,9 +242,9 @@ async def test_a_plugin_over_a_damaged_checkpoint_does_not_register(settings: Se
     assert not settings.registry.exists()
 
 
-async def test_a_file_for_another_driver(settings: Settings, client: Client) -> None:
+async def test_a_file_for_another_driver(settings: PluginSettings, client: Client) -> None:
     configuration = Configuration.model_validate({"driver": "gpu.example.com"})
-    mine = Settings(
+    mine = PluginSettings(
         "n1", settings.config, settings.plugins, settings.registry, settings.cdi, driver="device.parley.dev"
     )
     with pytest.raises(ConfigurationError) as error:
@@ -245,7 +255,7 @@ async def test_a_file_for_another_driver(settings: Settings, client: Client) -> 
     )
 
 
-async def test_a_disk_that_fails_is_told_per_claim(settings: Settings, client: Client) -> None:
+async def test_a_disk_that_fails_is_told_per_claim(settings: PluginSettings, client: Client) -> None:
     claim = await create_claim(client, "a", allocated_status("n1", ["gpu-0"]))
     async with running(settings, client) as kubelet:
         path = settings.cdi / f"parley.dev-device.parley.dev-claim-{claim.metadata.uid}.json"

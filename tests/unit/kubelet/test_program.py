@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from parley_kubelet.settings import Settings, parse_arguments
+from parley_kubelet.settings import PluginSettings, parse_arguments
 from parley_kubelet.testing import Kubelet, until
 
 
@@ -25,7 +25,7 @@ def test_options() -> None:
             *["--driver", "devices", "--driver", "a:B", "--containerd-config", "/t"],
         ],
         {},
-    ) == Settings(
+    ) == PluginSettings(
         node="n1",
         config=Path("/c"),
         plugins=Path("/p"),
@@ -42,7 +42,7 @@ def test_options() -> None:
 def test_the_environment_of_a_pod() -> None:
     environment = {"NODE_NAME": "n1", "CONFIG": "/c", "POD_UID": "u1", "CDI_DIR": "/etc/cdi", "KUBECONFIG": ""}
     environment |= {"DRIVER": "devices, a:B"}
-    assert parse_arguments([], environment) == Settings(
+    assert parse_arguments([], environment) == PluginSettings(
         node="n1",
         config=Path("/c"),
         plugins=Path("/var/lib/kubelet/plugins"),

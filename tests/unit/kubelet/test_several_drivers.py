@@ -19,7 +19,7 @@ from parley_kubelet.hooks import Condition, Health
 from parley_kubelet.loading import LoadError, load_driver
 from parley_kubelet.plugin import make_drivers, run_plugin
 from parley_kubelet.serving.served import GRACE
-from parley_kubelet.settings import Settings
+from parley_kubelet.settings import PluginSettings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
 
 PORTS = "tests.unit.kubelet.test_several_drivers:ServedPorts"
@@ -50,8 +50,8 @@ async def node(client: Client) -> None:
 
 
 @pytest.fixture
-def settings(folder: Path) -> Settings:
-    return Settings(
+def settings(folder: Path) -> PluginSettings:
+    return PluginSettings(
         node="n1",
         config=folder / "node.yaml",
         plugins=folder / "plugins",
@@ -67,7 +67,7 @@ def configuration(**fields: Any) -> Configuration:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, client: Client, stop: asyncio.Event | None = None, **fields: Any
+    settings: PluginSettings, client: Client, stop: asyncio.Event | None = None, **fields: Any
 ) -> AsyncIterator[dict[str, Kubelet]]:
     """The plugin in operation, each driver registered with the kubelet."""
     stop = stop or asyncio.Event()
@@ -84,7 +84,7 @@ async def running(
 
 
 async def test_each_driver_has_a_registration_sockets_and_a_slice_of_its_own(
-    settings: Settings, client: Client
+    settings: PluginSettings, client: Client
 ) -> None:
     async with running(settings, client) as kubelets:
         assert [kubelet.info.name for kubelet in kubelets.values()] == ["device.parley.dev", DRIVER]
@@ -96,7 +96,7 @@ async def test_each_driver_has_a_registration_sockets_and_a_slice_of_its_own(
 
 
 async def test_each_driver_prepares_its_own_claims_with_a_checkpoint_of_its_own(
-    settings: Settings, client: Client
+    settings: PluginSettings, client: Client
 ) -> None:
     gpu = await create_claim(client, "gpu", allocated_status("n1", ["gpu-0"]))
     ports = allocated_status("n1", ["port-1"], driver=DRIVER, data={"number": 1})
@@ -113,7 +113,7 @@ async def test_each_driver_prepares_its_own_claims_with_a_checkpoint_of_its_own(
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
 async def test_the_health_of_each_driver_is_told_in_both_versions(
-    settings: Settings, client: Client, version: str
+    settings: PluginSettings, client: Client, version: str
 ) -> None:
     async with running(settings, client, drivers={DRIVER: {"base": 7}}) as kubelets:
         told = await anext(kubelets["ports"].health(version))
@@ -123,7 +123,7 @@ async def test_the_health_of_each_driver_is_told_in_both_versions(
 
 
 async def test_open_streams_of_health_end_with_the_plugin_and_do_not_hold_it_up(
-    settings: Settings, client: Client
+    settings: PluginSettings, client: Client
 ) -> None:
     stop = asyncio.Event()
     async with running(settings, client, stop) as kubelets:
@@ -137,7 +137,7 @@ async def test_open_streams_of_health_end_with_the_plugin_and_do_not_hold_it_up(
 
 
 async def test_a_hook_that_goes_on_at_the_end_is_cancelled_and_continued_by_the_next_start(
-    settings: Settings, client: Client, monkeypatch: pytest.MonkeyPatch
+    settings: PluginSettings, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parley_kubelet.serving.served.GRACE", 0.1)
     monkeypatch.setattr(ServedPorts, "hangs", True)
@@ -156,12 +156,12 @@ async def test_a_hook_that_goes_on_at_the_end_is_cancelled_and_continued_by_the_
         assert (await kubelets["ports"].prepare(claim))["mine"].error == ""
 
 
-def test_without_the_device_driver_only_the_others_are_made(settings: Settings) -> None:
+def test_without_the_device_driver_only_the_others_are_made(settings: PluginSettings) -> None:
     (driver,) = make_drivers(replace(settings, drivers=(PORTS,)), configuration(drivers={DRIVER: {"base": 7}}))
     assert (driver.name, driver.node, driver.configured) == (DRIVER, "n1", PortSettings(base=7))
 
 
-def test_the_device_driver_has_the_name_of_the_option_or_the_file(settings: Settings) -> None:
+def test_the_device_driver_has_the_name_of_the_option_or_the_file(settings: PluginSettings) -> None:
     only = replace(settings, drivers=("devices",))
     (by_option,) = make_drivers(replace(only, driver="gpu.example.com"), configuration())
     (by_file,) = make_drivers(only, configuration(driver="nic.example.com"))
@@ -169,7 +169,7 @@ def test_the_device_driver_has_the_name_of_the_option_or_the_file(settings: Sett
     assert isinstance(by_file, DeviceNodeDriver)
 
 
-def test_settings_for_a_driver_that_is_not_served(settings: Settings) -> None:
+def test_settings_for_a_driver_that_is_not_served(settings: PluginSettings) -> None:
     with pytest.raises(ConfigurationError) as error:
         make_drivers(settings, configuration(drivers={"port.example.com": {}}))
     assert str(error.value) == (
@@ -178,7 +178,7 @@ def test_settings_for_a_driver_that_is_not_served(settings: Settings) -> None:
     )
 
 
-def test_two_drivers_of_one_name(settings: Settings) -> None:
+def test_two_drivers_of_one_name(settings: PluginSettings) -> None:
     with pytest.raises(ConfigurationError, match=r"^--driver: two drivers have the name 'ports\.example\.com'"):
         make_drivers(replace(settings, drivers=(PORTS, PORTS)), configuration())
 

@@ -39,7 +39,7 @@ from parley.sdk import Driver
 from parley.sdk.standalone import StandaloneDriver
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
-from parley.simulate.extender_link import Door, ExtenderLink, leading
+from parley.simulate.extender_link import ExtenderEndpoint, ExtenderLink, leading
 from parley.simulate.kube_scheduler import AS_UPSTREAM, KubeScheduler
 from parley.simulate.kubelet import Kubelets
 from parley.simulate.node_plugins import NodePlugins
@@ -73,7 +73,7 @@ class Listener:
         self._process = process
         self._calls = calls
 
-    def leads(self) -> Door | None:
+    def leads(self) -> ExtenderEndpoint | None:
         """Itself, once the controller is ready."""
         return self if self._leading() is not None else None
 

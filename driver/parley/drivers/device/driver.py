@@ -8,10 +8,10 @@ from pydantic import AfterValidator, Field
 from parley.api.builtin import ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import RESOURCE_SLICES, Resource
-from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Finding, Findings
+from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.inventory import Inventory
-from parley.drivers.device.packing import Demand, exact
+from parley.drivers.device.packing import ClaimDemand, exact
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
 
@@ -97,9 +97,9 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         found = dict(self._findings.each(demands, nodes, steps, STEPS_PER_CALL // max(1, len(nodes))))
         open_ = [node for node in nodes if found[node] is None]  # the hard ones, with what the others have left
         found.update(self._findings.each(demands, open_, steps, STEPS_PER_NODE))
-        viable = tuple(node for node in nodes if found[node] is Finding.ROOM)
+        viable = tuple(node for node in nodes if found[node] is NodeFinding.ROOM)
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes), steps)
-        refused = [node for node in nodes if found[node] is not Finding.ROOM]
+        refused = [node for node in nodes if found[node] is not NodeFinding.ROOM]
         words = Steps(_STEPS_FOR_REASONS)
         answers = {
             demand: Answer(
@@ -114,7 +114,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def has_room(self, request: DeviceRequest, node: str) -> bool:
         """Whether the node has devices for all claims of the request, as far as that is found out at once."""
         ((_, finding),) = self._findings.each(_demands(request), (node,), Steps(_QUICK), _QUICK)
-        return finding is Finding.ROOM or finding is None
+        return finding is NodeFinding.ROOM or finding is None
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""
@@ -142,23 +142,28 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         return Allocation(devices, handle)
 
     def _alternatives(
-        self, demands: tuple[Demand, ...], asked: frozenset[str], steps: Steps
+        self, demands: tuple[ClaimDemand, ...], asked: frozenset[str], steps: Steps
     ) -> tuple[str, ...] | None:
         """Other nodes that have room; None if that can't be told of all in time."""
         others = (node for node in self._inventory.nodes() if node not in asked)
         found, unknown = list[str](), False
         for node, finding in self._findings.each(demands, others, steps, _QUICK):
-            unknown = unknown or finding in (None, Finding.TOO_LONG) or not steps.left
-            if finding is Finding.ROOM:
+            unknown = unknown or finding in (None, NodeFinding.TOO_LONG) or not steps.left
+            if finding is NodeFinding.ROOM:
                 found.append(node)
             if len(found) == MAX_ALTERNATIVES or not steps.left:
                 break
         return tuple(found) if found or not unknown else None
 
     def _reason(
-        self, demand: Demand, demands: tuple[Demand, ...], node: str, finding: Finding | None, steps: Steps
+        self,
+        demand: ClaimDemand,
+        demands: tuple[ClaimDemand, ...],
+        node: str,
+        finding: NodeFinding | None,
+        steps: Steps,
     ) -> str:
-        if finding is not Finding.NO_ROOM:
+        if finding is not NodeFinding.NO_ROOM:
             return _TOO_MANY
         kinds = self._inventory.kinds(node)
         if not kinds:
@@ -172,13 +177,14 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         return f"{free} {_words(demand)} free, but not for all {len(demands)} claims of the pod together"
 
 
-def _demands(request: DeviceRequest) -> tuple[Demand, ...]:
+def _demands(request: DeviceRequest) -> tuple[ClaimDemand, ...]:
     return tuple(
-        Demand(p.count, p.model, exact(parse(p.memory)), p.shared) for p in (c.parameters for c in request.claims)
+        ClaimDemand(p.count, p.model, exact(parse(p.memory)), p.shared)
+        for p in (c.parameters for c in request.claims)
     )
 
 
-def _free(demand: Demand, stock: Mapping[Any, tuple[str, ...]]) -> int:
+def _free(demand: ClaimDemand, stock: Mapping[Any, tuple[str, ...]]) -> int:
     return sum(
         len(names)
         for (kind, free), names in stock.items()
@@ -186,7 +192,7 @@ def _free(demand: Demand, stock: Mapping[Any, tuple[str, ...]]) -> int:
     )
 
 
-def _words(demand: Demand) -> str:
+def _words(demand: ClaimDemand) -> str:
     words = "shared devices" if demand.shared else "devices"
     if demand.model is not None:
         words += f" of model {demand.model}"

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import partial
 
 from parley.drivers.device.flow import OutOfSteps, Steps
-from parley.drivers.device.packing import Demand, Group, Packing, Stock, pack
+from parley.drivers.device.packing import ClaimDemand, Group, Packing, Stock, pack
 
 STEPS_PER_NODE = 20_000
 """So long the search for devices of one node may be: about 10 ms. Far more than pods of real life need."""
@@ -23,12 +23,12 @@ DEMANDS = 256
 SHAPES = 1024
 """So many different stocks are remembered for each."""
 
-Demands = tuple[Demand, ...]
+Demands = tuple[ClaimDemand, ...]
 Shape = frozenset[tuple[Group, int]]
 """All that decides about a stock: how many devices of which group."""
 
 
-class Finding(Enum):
+class NodeFinding(Enum):
     """What is known of a node."""
 
     ROOM = "has devices for all demands"
@@ -40,10 +40,10 @@ class _Known:
     """What is known for some demands."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, tuple[Stock, Finding]] = {}
-        self._shapes: dict[Shape, Finding] = {}
+        self.nodes: dict[str, tuple[Stock, NodeFinding]] = {}
+        self._shapes: dict[Shape, NodeFinding] = {}
 
-    def find(self, node: str, stock: Stock, search: Callable[[], Finding | None]) -> Finding | None:
+    def find(self, node: str, stock: Stock, search: Callable[[], NodeFinding | None]) -> NodeFinding | None:
         """What is known of the node; if nothing is, what the search finds."""
         known = self.nodes.get(node)
         if known is not None and known[0] is stock:
@@ -76,7 +76,7 @@ class Findings:
 
     def each(
         self, demands: Demands, nodes: Iterable[str], steps: Steps, at_most: int
-    ) -> Iterator[tuple[str, Finding | None]]:
+    ) -> Iterator[tuple[str, NodeFinding | None]]:
         """What can be found out about the nodes, one after the other, with the steps that are left.
 
         A node gets `at_most` so many. None where that was not enough: asked again, it is tried again.
@@ -85,7 +85,7 @@ class Findings:
         for node in nodes:
             stock = self._stock(node)
             search = partial(_searched, demands, stock, steps, at_most)
-            yield node, known.find(node, stock, search) if stock else Finding.NO_ROOM
+            yield node, known.find(node, stock, search) if stock else NodeFinding.NO_ROOM
 
     def _of(self, demands: Demands) -> _Known:
         known = self._known.pop(demands, None) or _Known()
@@ -95,13 +95,13 @@ class Findings:
         return known
 
 
-def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> Finding | None:
+def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> NodeFinding | None:
     """None if the search was not long enough to tell."""
     allowed = Steps(min(at_most, STEPS_PER_NODE, steps.left))
     before = allowed.left
     try:
-        return Finding.NO_ROOM if pack(demands, stock, allowed) is None else Finding.ROOM
+        return NodeFinding.NO_ROOM if pack(demands, stock, allowed) is None else NodeFinding.ROOM
     except OutOfSteps:
-        return Finding.TOO_LONG if before == STEPS_PER_NODE else None
+        return NodeFinding.TOO_LONG if before == STEPS_PER_NODE else None
     finally:
         steps.left -= before - max(allowed.left, 0)

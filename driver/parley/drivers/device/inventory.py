@@ -17,7 +17,7 @@ import structlog
 
 from parley.api.builtin import ResourceSlice, SliceDevice
 from parley.api.quantity import parse
-from parley.drivers.device.packing import Kind, Stock, exact
+from parley.drivers.device.packing import DeviceKind, Stock, exact
 from parley.sdk import Device
 
 log = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ class _Node:
     """One node's slices by name, its devices, and a cache of what is free."""
 
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
-    kinds: dict[Device, Kind] = field(default_factory=dict)
+    kinds: dict[Device, DeviceKind] = field(default_factory=dict)
     stock: Stock | None = None
 
 
@@ -118,7 +118,7 @@ class Inventory:
         """Nodes that publish devices."""
         return tuple(self._nodes)
 
-    def kinds(self, node: str) -> Mapping[Device, Kind]:
+    def kinds(self, node: str) -> Mapping[Device, DeviceKind]:
         """All devices of the node, free or not."""
         return self._nodes[node].kinds if node in self._nodes else {}
 
@@ -132,23 +132,23 @@ class Inventory:
         return entry.stock
 
     def _count(self, node: _Node) -> Stock:
-        groups: defaultdict[tuple[Kind, int], list[str]] = defaultdict(list)
+        groups: defaultdict[tuple[DeviceKind, int], list[str]] = defaultdict(list)
         for device in sorted(node.kinds):
             if free := self._free_shares(device, node.kinds[device]):
                 groups[node.kinds[device], free].append(f"{device.pool}/{device.device}")
         return {group: tuple(names) for group, names in groups.items()}
 
-    def _free_shares(self, device: Device, kind: Kind) -> int:
+    def _free_shares(self, device: Device, kind: DeviceKind) -> int:
         holders = self._holders.get(device, {})
         if not all(holders.values()):
             return 0
         return max(0, kind.slices - len(holders))
 
 
-def _kind(device: SliceDevice) -> Kind:
+def _kind(device: SliceDevice) -> DeviceKind:
     model = device.attributes.get("model")
     memory, slices = device.capacity.get("memory"), device.capacity.get("slices")
-    return Kind(
+    return DeviceKind(
         memory=exact(parse(memory.value)) if memory else 0,
         slices=max(1, int(parse(slices.value))) if slices else 1,
         model=(model.string if model else None) or "",

@@ -26,7 +26,7 @@ def exact(amount: Fraction) -> Bytes:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Kind:
+class DeviceKind:
     """What tells devices apart for a claim: memory in bytes, and the number of shares it is split into."""
 
     memory: Bytes
@@ -35,7 +35,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class ClaimDemand:
     """What one claim asks for: `count` different devices, whole or one share of each.
 
     `memory` is the least memory in bytes of each device, or of each share: a share has an equal part of the
@@ -47,14 +47,14 @@ class Demand:
     memory: Bytes
     shared: bool
 
-    def suits(self, kind: Kind) -> bool:
+    def suits(self, kind: DeviceKind) -> bool:
         """Whether a free device of that kind would do."""
         if self.model is not None and self.model != kind.model:
             return False
         return kind.memory >= (self.memory * kind.slices if self.shared else self.memory)
 
 
-Group = tuple[Kind, int]
+Group = tuple[DeviceKind, int]
 """Devices of a kind with that many free shares."""
 
 Stock = Mapping[Group, tuple[str, ...]]
@@ -68,7 +68,7 @@ _SORTING = 8
 """Steps for each group, to put it in its place among the others."""
 
 
-def pack(demands: tuple[Demand, ...], stock: Stock, steps: Steps) -> Packing | None:
+def pack(demands: tuple[ClaimDemand, ...], stock: Stock, steps: Steps) -> Packing | None:
     """Devices for each demand, in the order of the demands, or None if they do not fit together.
 
     Raises OutOfSteps if that is not found out with the steps that are left.
@@ -91,7 +91,7 @@ def pack(demands: tuple[Demand, ...], stock: Stock, steps: Steps) -> Packing | N
     return tuple(tuple(sorted(chosen[place])) for place in range(len(demands)))
 
 
-def _alike(demands: Sequence[Demand], *, shared: bool) -> list[list[int]]:
+def _alike(demands: Sequence[ClaimDemand], *, shared: bool) -> list[list[int]]:
     """The places of the demands that ask for the same, of whole devices however many; the pickiest first."""
     alike: defaultdict[object, list[int]] = defaultdict(list)
     for place, demand in enumerate(demands):
@@ -100,20 +100,23 @@ def _alike(demands: Sequence[Demand], *, shared: bool) -> list[list[int]]:
     return sorted(alike.values(), key=lambda who: (-demands[who[0]].count, demands[who[0]].model is None))
 
 
-def _want(demands: Sequence[Demand], who: Sequence[int], groups: Sequence[Group], steps: Steps) -> Want:
+def _want(demands: Sequence[ClaimDemand], who: Sequence[int], groups: Sequence[Group], steps: Steps) -> Want:
     steps.take(len(groups))
     demand = demands[who[0]]
     suited = tuple(number for number, group in enumerate(groups) if _usable(demand, group))
     return Want(sum(demands[place].count for place in who), len(who), suited)
 
 
-def _usable(demand: Demand, group: Group) -> bool:
+def _usable(demand: ClaimDemand, group: Group) -> bool:
     kind, free = group
     return demand.suits(kind) and (demand.shared or free == kind.slices)
 
 
 def _whole_names(
-    demands: Sequence[Demand], wholes: Sequence[Sequence[int]], division: Division, names: Sequence[Sequence[str]]
+    demands: Sequence[ClaimDemand],
+    wholes: Sequence[Sequence[int]],
+    division: Division,
+    names: Sequence[Sequence[str]],
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The devices that go whole, the first of each group, by the demands' places."""
     left = [iter(of_group) for of_group in names]

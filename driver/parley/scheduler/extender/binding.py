@@ -22,7 +22,7 @@ from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import NotBound, Posting
-from parley.scheduler.placement import Failed, Placement
+from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import Pods, now
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
@@ -36,7 +36,7 @@ _LOOK_SECONDS = 0.5
 """At the latest after so long a bind that waits looks again, for what makes no news of its pod."""
 
 
-class Refused(Exception):
+class BindRefused(Exception):
     """Raised when the pod can't be bound to the node now. The message is for the scheduler's event."""
 
 
@@ -76,7 +76,7 @@ class Binder:
         self._assumed.narrow(user.uid, node)
         try:
             await self._bind(user, node, now() + BIND_SECONDS)
-        except Refused as error:
+        except BindRefused as error:
             return str(error)
         except DriverFault as fault:
             return str(fault)
@@ -92,12 +92,12 @@ class Binder:
         try:
             pod, claims = await self._ready(user, node, until)
             if now() >= until:
-                raise Refused(f"not done within {BIND_SECONDS:g} s")
+                raise BindRefused(f"not done within {BIND_SECONDS:g} s")
             await self._posting.bind(pod, node, exactly=bool(claims))
         except Exception as error:  # a process that is told to end leaves it to the next one to find out
             await self._undo(user)
             if isinstance(error, NotBound):
-                raise Refused(str(error)) from None
+                raise BindRefused(str(error)) from None
             raise
         self._posting.forget(user.uid)
         self._pods.leave_line((user.namespace, user.name))
@@ -112,7 +112,7 @@ class Binder:
             pod = self._cluster.pod(key)
             if pod is not None and pod.metadata.uid == user.uid:
                 if over(pod) or pod.spec.node_name:
-                    raise Refused("the pod has ended, is being deleted, or is bound already")
+                    raise BindRefused("the pod has ended, is being deleted, or is bound already")
                 claims = gather(self._state, pod)
                 try:
                     waits = await self._step(key, pod, claims, node)
@@ -121,7 +121,7 @@ class Binder:
                 if not waits and (named := self._named(key, user)) is not None:
                     return named, claims
             await self._notifications.wait(key, min(until, now() + _LOOK_SECONDS))
-        raise Refused(f"not done within {BIND_SECONDS:g} s: {waits}")
+        raise BindRefused(f"not done within {BIND_SECONDS:g} s: {waits}")
 
     def _named(self, key: Key, user: PodReference) -> Pod | None:
         """The pod, once its status names all of its claims: the kubelet reads that, and it is a change of the pod,
@@ -137,10 +137,10 @@ class Binder:
         """Do what can be done; returns what is waited for, "" if everything is allocated and recorded."""
         for problem in (claim.problem for claim in claims if claim.problem is not None):
             if not problem.transient:
-                raise Refused(problem.message)
+                raise BindRefused(problem.message)
             return problem.message
         if unusable(pod, claims) or any(not self._reaches(claim, node) for claim in claims):
-            raise Refused("what the pod held is elsewhere and is given back first")
+            raise BindRefused("what the pod held is elsewhere and is given back first")
         states = {claim.state(pod) for claim in claims}
         if ClaimState.STALE in states:
             return "a claim was written and is not seen yet"
@@ -158,13 +158,13 @@ class Binder:
         self._assumed.uncount(pod.metadata.uid)
         demand = admit(self._state, reference(pod), pending)
         if isinstance(demand, Blocked):
-            raise Refused(demand.problem.message)
+            raise BindRefused(demand.problem.message)
         if demand.outside:
-            raise Refused("the driver of a class runs outside of the controller")
+            raise BindRefused("the driver of a class runs outside of the controller")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
-        if isinstance(result, Failed):
+        if isinstance(result, NotAllocated):
             self._pause(pod)
-            raise Refused(f"nothing could be allocated on node {node}")
+            raise BindRefused(f"nothing could be allocated on node {node}")
         self._assumed.drop(pod.metadata.uid)
         return self._recorded(claims)
 
@@ -176,7 +176,7 @@ class Binder:
 
     def _recorded(self, claims: Sequence[PodClaim]) -> str:
         if any(self._ledger.get(claim.uid) is None for claim in claims):
-            raise Refused("the API server refused the allocation")
+            raise BindRefused("the API server refused the allocation")
         return ""
 
     async def _undo(self, user: PodReference) -> None:

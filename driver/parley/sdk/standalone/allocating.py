@@ -22,10 +22,10 @@ from parley.sdk.checks import DriverFault
 from parley.sdk.driver import Allocation, PermanentError, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
-from parley.sdk.standalone.holdings import Holding, Holdings, Stage
+from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
 from parley.sdk.standalone.jobs import RETRIES, Job, Part, end, stopped
 from parley.sdk.standalone.progress import Progress
-from parley.sdk.standalone.records import Gone, Records
+from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.restoring import held
 
 T = TypeVar("T")
@@ -57,10 +57,10 @@ class Assignment:
     shareable: frozenset[str] = frozenset()
 
 
-class Allocator:
+class StandaloneAllocator:
     """Has one driver allocate."""
 
-    def __init__(self, driver: EmbeddedDriver, holdings: Holdings, records: Records) -> None:
+    def __init__(self, driver: EmbeddedDriver, holdings: Holdings, records: StandaloneRecords) -> None:
         self._driver = driver
         self._holdings = holdings
         self._records = records
@@ -76,7 +76,7 @@ class Allocator:
         if job.stop.is_set():
             return
         for part in work.parts:
-            self._holdings.put(part.uid, Holding(part.key, job.node, Stage.OPEN))
+            self._holdings.put(part.uid, StandaloneHolding(part.key, job.node, Stage.OPEN))
         try:
             allocations = await self._driven(job, work)
         except Stopped:
@@ -159,7 +159,7 @@ class Allocator:
         if claim.status.allocation != Record.model_validate(body):
             self._driver.restore(held(claim))  # a late write of an earlier process: what is recorded, counts
         self._open.pop(part.uid, None)
-        self._holdings.put(part.uid, Holding(part.key, node, Stage.RECORDED))
+        self._holdings.put(part.uid, StandaloneHolding(part.key, node, Stage.RECORDED))
         log.info("allocated", driver=self._driver.name, claim="/".join(part.key), node=node)
 
     async def _undo(self, job: Job, parts: Sequence[Part], why: str) -> None:

@@ -39,7 +39,7 @@ class _Given:
     entries: Entries
 
 
-class Answering:
+class Responder:
     """One driver's answers. `queue` has the pods that need work."""
 
     def __init__(self, client: Client, view: View, judge: Judge, queue: WorkQueue[Key]) -> None:

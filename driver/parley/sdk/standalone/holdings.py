@@ -29,7 +29,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class StandaloneHolding:
     """One claim's. `node` is where it was allocated, None if that is not known."""
 
     key: Key
@@ -43,17 +43,17 @@ class Holdings:
     def __init__(self, driver: EmbeddedDriver, freed: Callable[[], None]) -> None:
         self._driver = driver
         self._freed = freed
-        self._by_uid: dict[str, Holding] = {}
+        self._by_uid: dict[str, StandaloneHolding] = {}
         self._by_key: dict[Key, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def get(self, uid: str) -> Holding | None:
+    def get(self, uid: str) -> StandaloneHolding | None:
         """What the claim of that UID holds."""
         return self._by_uid.get(uid)
 
-    def put(self, uid: str, holding: Holding) -> None:
+    def put(self, uid: str, holding: StandaloneHolding) -> None:
         """From now on it holds this."""
         self._by_uid[uid] = holding
         self._by_key.setdefault(holding.key, {})[uid] = None
@@ -72,7 +72,7 @@ class Holdings:
         log.info("given back", driver=self._driver.name, claim="/".join(holding.key), node=holding.node)
         self._freed()
 
-    def _drop(self, uid: str, holding: Holding) -> None:
+    def _drop(self, uid: str, holding: StandaloneHolding) -> None:
         del self._by_uid[uid]
         uids = self._by_key[holding.key]
         del uids[uid]

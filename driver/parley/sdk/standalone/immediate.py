@@ -16,12 +16,12 @@ from parley.negotiation.answers import in_words, viable_for_all
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.standalone.allocating import Allocator, Failed
+from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
 from parley.sdk.standalone.holdings import Holdings, Stage
 from parley.sdk.standalone.jobs import Again, Job, Jobs, Part
 from parley.sdk.standalone.judging import Judge, chunks, in_own_order
 from parley.sdk.standalone.questions import Question, about_claim
-from parley.sdk.standalone.records import Gone, Records
+from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.selected import assigned
 from parley.sdk.standalone.view import View, schedulable
 
@@ -29,22 +29,22 @@ _CHANGE: Topic = ("change",)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ImmediateParts:
     """What this shares with the other parts of the runner."""
 
     view: View
     driver: EmbeddedDriver
     judge: Judge
-    allocator: Allocator
+    allocator: StandaloneAllocator
     holdings: Holdings
-    records: Records
+    records: StandaloneRecords
     jobs: Jobs
 
 
-class Immediate:
+class ImmediateAllocations:
     """One driver's immediate claims. `queue` has the claims that need work."""
 
-    def __init__(self, parts: Parts, queue: WorkQueue[Key]) -> None:
+    def __init__(self, parts: ImmediateParts, queue: WorkQueue[Key]) -> None:
         self._parts = parts
         self._queue = queue
         self._lines: WaitingLines[Key] = WaitingLines()

@@ -8,7 +8,7 @@ import structlog
 from parley.kube.client import ApiError, OutcomeUnknown
 from parley.sdk.standalone import conditions
 from parley.sdk.standalone.jobs import Part
-from parley.sdk.standalone.records import Gone, Records
+from parley.sdk.standalone.records import Gone, StandaloneRecords
 
 SECONDS = 5.0
 """Between two writes of the same claim."""
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 class Progress:
     """Of one allocation. `tell` is the driver's `Request.progress`."""
 
-    def __init__(self, records: Records, parts: Sequence[Part]) -> None:
+    def __init__(self, records: StandaloneRecords, parts: Sequence[Part]) -> None:
         self._records = records
         self._parts = parts
         self._text = ""

@@ -17,7 +17,7 @@ from parley.sdk.standalone.view import View
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ClaimEntry:
     """One of the pod's claims that is this driver's; `name` is the pod's entry for it."""
 
     name: str
@@ -54,12 +54,12 @@ class Question:
     """All of a pod's claims that are this driver's."""
 
     pod: PodReference
-    entries: tuple[Entry, ...]
+    entries: tuple[ClaimEntry, ...]
     candidates: tuple[str, ...] = ()
     round: int = 0
 
     @property
-    def pending(self) -> tuple[Entry, ...]:
+    def pending(self) -> tuple[ClaimEntry, ...]:
         """Those that hold nothing yet: they are judged and allocated together."""
         return tuple(entry for entry in self.entries if entry.claim.status.allocation is None)
 
@@ -100,14 +100,14 @@ class Question:
 
 def question(view: View, scheduling: PodScheduling) -> Question | None:
     """What the PodScheduling asks; None as long as one of the claims or classes is not there."""
-    entries: list[Entry] = []
+    entries: list[ClaimEntry] = []
     namespace = scheduling.metadata.namespace
     for asked in view.asked(scheduling):
         claim = view.claim((namespace, asked.resource_claim_name))
         class_ = view.class_of(claim) if claim is not None else None
         if claim is None or class_ is None:
             return None
-        entries.append(Entry(asked.name, claim, class_))
+        entries.append(ClaimEntry(asked.name, claim, class_))
     spec = scheduling.spec
     return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round)
 
@@ -115,7 +115,7 @@ def question(view: View, scheduling: PodScheduling) -> Question | None:
 def about_claim(claim: ResourceClaim, class_: ResourceClass) -> Question:
     """A claim that is to be allocated without a pod; it is its own entry."""
     meta = claim.metadata
-    return Question(PodReference(meta.namespace, "", ""), (Entry(meta.name, claim, class_),))
+    return Question(PodReference(meta.namespace, "", ""), (ClaimEntry(meta.name, claim, class_),))
 
 
 def _pod(scheduling: PodScheduling) -> PodReference:
@@ -128,7 +128,7 @@ def _json(parameters: Any) -> bytes:
     return orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS)
 
 
-def _limits(entry: Entry) -> NodeSelector | None:
+def _limits(entry: ClaimEntry) -> NodeSelector | None:
     """Where the claim is, if it is allocated; else where its class lets it be. None is everywhere."""
     allocation = entry.claim.status.allocation
     suitable = entry.class_.suitable_nodes
@@ -136,7 +136,7 @@ def _limits(entry: Entry) -> NodeSelector | None:
     return selector_of(limits) if limits is not None else None
 
 
-def available(entry: Entry, node: str, known: Node | None) -> bool:
+def available(entry: ClaimEntry, node: str, known: Node | None) -> bool:
     """Whether the allocated claim can be used on the node."""
     selector = _limits(entry)
     return selector is None or matches(selector, known or Node(metadata=ObjectMeta(name=node)))

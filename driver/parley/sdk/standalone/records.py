@@ -27,7 +27,7 @@ class Gone(Exception):
     """Raised when the claim is not there any more, or about to go."""
 
 
-class Records:
+class StandaloneRecords:
     """One driver's writes of claims. All raise what a client raises, and Conflict only if others write all the
     time."""
 

@@ -5,8 +5,8 @@ from parley.kube.cache import Key
 from parley.sdk.driver import Held
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import recorded
-from parley.sdk.standalone.holdings import Holding, Holdings, Stage
-from parley.sdk.standalone.records import Records
+from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
+from parley.sdk.standalone.records import StandaloneRecords
 from parley.sdk.standalone.view import View
 
 
@@ -29,10 +29,10 @@ def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim
     """The driver counts what the claim's record says."""
     found, meta = held(claim), claim.metadata
     driver.restore(found, f"{meta.namespace}/{meta.name}")
-    holdings.put(meta.uid, Holding((meta.namespace, meta.name), found.node, Stage.RECORDED))
+    holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), found.node, Stage.RECORDED))
 
 
-def restore(driver: EmbeddedDriver, view: View, holdings: Holdings, records: Records) -> None:
+def restore(driver: EmbeddedDriver, view: View, holdings: Holdings, records: StandaloneRecords) -> None:
     """At start: what is recorded is held, and what is only marked may be."""
     for claim in view.claims():
         meta = claim.metadata
@@ -40,4 +40,4 @@ def restore(driver: EmbeddedDriver, view: View, holdings: Holdings, records: Rec
             restore_one(driver, holdings, claim)
         elif records.marked(claim):
             key: Key = (meta.namespace, meta.name)
-            holdings.put(meta.uid, Holding(key, records.marked_for(claim) or None, Stage.CARRIED))
+            holdings.put(meta.uid, StandaloneHolding(key, records.marked_for(claim) or None, Stage.CARRIED))

@@ -20,14 +20,14 @@ from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.standalone.allocating import Allocator
-from parley.sdk.standalone.answering import Answering
+from parley.sdk.standalone.allocating import StandaloneAllocator
+from parley.sdk.standalone.answering import Responder
 from parley.sdk.standalone.holdings import Holdings, Stage
-from parley.sdk.standalone.immediate import Immediate, Parts
+from parley.sdk.standalone.immediate import ImmediateAllocations, ImmediateParts
 from parley.sdk.standalone.jobs import Job, Jobs
 from parley.sdk.standalone.judging import Judge
 from parley.sdk.standalone.questions import question
-from parley.sdk.standalone.records import Records
+from parley.sdk.standalone.records import StandaloneRecords
 from parley.sdk.standalone.restoring import is_of, restore, restore_one
 from parley.sdk.standalone.selected import Selected
 from parley.sdk.standalone.taking_back import TakingBack
@@ -55,14 +55,14 @@ class StandaloneDriver:
         self._watched = [self._observing(client, resource) for resource in driver.watches]
         self._embedded = embedded = EmbeddedDriver(driver)
         self._holdings = Holdings(embedded, self._changed)
-        self._records = Records(client, self._view, clock)
+        self._records = StandaloneRecords(client, self._view, clock)
         self._jobs = Jobs(self._job_ended)
         judge = Judge(embedded, self._view)
-        allocator = Allocator(embedded, self._holdings, self._records)
-        self._answering = Answering(client, self._view, judge, self._pods)
+        allocator = StandaloneAllocator(embedded, self._holdings, self._records)
+        self._answering = Responder(client, self._view, judge, self._pods)
         self._selected = Selected(client, self._view, embedded, allocator, self._jobs, self._answering, self._pods)
-        parts = Parts(self._view, embedded, judge, allocator, self._holdings, self._records, self._jobs)
-        self._immediate = Immediate(parts, self._claims)
+        parts = ImmediateParts(self._view, embedded, judge, allocator, self._holdings, self._records, self._jobs)
+        self._immediate = ImmediateAllocations(parts, self._claims)
         self._taking_back = TakingBack(self._view, self._holdings, self._records, self._jobs, self._immediate)
 
     def _observing(self, client: Client, resource: Resource[Any]) -> Reflector[Any]:

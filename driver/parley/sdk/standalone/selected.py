@@ -16,8 +16,8 @@ from parley.kube.queue import WorkQueue
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone import entries
-from parley.sdk.standalone.allocating import Allocator, Assignment, Failed
-from parley.sdk.standalone.answering import Answering
+from parley.sdk.standalone.allocating import Assignment, Failed, StandaloneAllocator
+from parley.sdk.standalone.answering import Responder
 from parley.sdk.standalone.jobs import Job, Jobs
 from parley.sdk.standalone.questions import Question
 from parley.sdk.standalone.view import View
@@ -39,9 +39,9 @@ class Selected:
         client: Client,
         view: View,
         driver: EmbeddedDriver,
-        allocator: Allocator,
+        allocator: StandaloneAllocator,
         jobs: Jobs,
-        answering: Answering,
+        answering: Responder,
         queue: WorkQueue[Key],
     ) -> None:
         self._client = client

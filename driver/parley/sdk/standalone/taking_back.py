@@ -9,9 +9,9 @@ it is to go.
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
 from parley.sdk.standalone.holdings import Holdings
-from parley.sdk.standalone.immediate import Immediate
+from parley.sdk.standalone.immediate import ImmediateAllocations
 from parley.sdk.standalone.jobs import Job, Jobs, Part
-from parley.sdk.standalone.records import Gone, Records
+from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.restoring import is_of
 from parley.sdk.standalone.view import View
 
@@ -19,7 +19,14 @@ from parley.sdk.standalone.view import View
 class TakingBack:
     """One driver's claims: decides for each whether there is anything to do but what pods ask for."""
 
-    def __init__(self, view: View, holdings: Holdings, records: Records, jobs: Jobs, immediate: Immediate) -> None:
+    def __init__(
+        self,
+        view: View,
+        holdings: Holdings,
+        records: StandaloneRecords,
+        jobs: Jobs,
+        immediate: ImmediateAllocations,
+    ) -> None:
         self._view = view
         self._holdings = holdings
         self._records = records

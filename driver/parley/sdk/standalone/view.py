@@ -22,7 +22,7 @@ _BY_CLAIM = "claim"
 _BY_CLASS = "class"
 
 
-class Listener(Protocol):
+class ViewListener(Protocol):
     """Hears of changes, after the view has them. `None` stands for "not there"."""
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
@@ -34,7 +34,7 @@ class Listener(Protocol):
 class View:
     """The copies. Run `reflectors`; nothing may be decided before each is `synced`."""
 
-    def __init__(self, client: Client, driver: str, listener: Listener) -> None:
+    def __init__(self, client: Client, driver: str, listener: ViewListener) -> None:
         self.driver = driver
         selector = f"{DRIVERS_LABEL}={STANDALONE}"
         self._schedulings = Reflector(
