@@ -6,24 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.names import (
-    ALLOCATION_ANNOTATION,
-    CLAIM_UID_ANNOTATION,
     DEVICE_CLASS,
     FINALIZER,
     GENERATED_LABEL,
     MIRROR_LABEL,
     POD_CLAIM_NAME_ANNOTATION,
-    RELEASE_RECORD_LABEL,
-    RELEASED_CLAIM_ANNOTATION,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
 
 Json = dict[str, Any]
 
 TENANT, CLAIM_CONTROLLER, COLLECTOR = "tenant", "claim controller", "collector"
-NAMESPACE_CONTROLLER, PARLEY, NODE_PLUGIN = "namespace controller", "parley", "node plugin"
+NAMESPACE_CONTROLLER, PARLEY = "namespace controller", "parley"
 
 
 @dataclass(frozen=True)
@@ -85,20 +79,6 @@ def stand_in(**metadata: Any) -> Json:
     return parleys(**{"labels": {GENERATED_LABEL: "gpu"}, "ownerReferences": [OWNER], **metadata})
 
 
-MARKS = {RELEASING_FROM_ANNOTATION: "n1", CLAIM_UID_ANNOTATION: "u1"}
-
-
-def releasing(**metadata: Any) -> Json:
-    return parleys(
-        **{"labels": {RELEASING_LABEL: "true"}, "annotations": MARKS, "finalizers": [FINALIZER], **metadata}
-    )
-
-
-def record(**metadata: Any) -> Json:
-    labels = {RELEASING_LABEL: "true", RELEASE_RECORD_LABEL: "true", GENERATED_LABEL: "gpu"}
-    return parleys(**{"labels": labels, "annotations": MARKS, **metadata})
-
-
 def _template(*requests: str, **more: Any) -> Json:
     return {"metadata": {}, "spec": {"spec": {"devices": {"requests": _requests(*requests, **more)}}}}
 
@@ -132,10 +112,8 @@ def _creations() -> list[Case]:
         ("a mirrored template", PARLEY, BUILTIN_TEMPLATES, _template("exclusive"), False),
         ("a Parley claim", TENANT, CLAIMS, parleys(labels={"app": "x"}), False),
         ("a stand-in", TENANT, CLAIMS, stand_in(), True),
-        ("a record", TENANT, CLAIMS, record(), True),
-        ("an allocation", TENANT, CLAIMS, parleys(annotations={ALLOCATION_ANNOTATION: "{}"}), True),
+        ("a stand-in by Parley", PARLEY, CLAIMS, stand_in(), False),
         ("an empty mark", TENANT, CLAIMS, parleys(labels={GENERATED_LABEL: ""}), True),
-        ("a record by Parley", PARLEY, CLAIMS, record(), False),
     ]
     cases = [Case(f"create {name}", who, kind, None, after, refused) for name, who, kind, after, refused in rows]
     for version in ("v1beta1", "v1beta2"):
@@ -175,17 +153,11 @@ def _changes() -> list[Case]:
         ("add a label", TENANT, BUILTIN_CLAIMS, generated(),
          generated(labels={MIRROR_LABEL: "generated", "app": "x"}), False),
         ("drop the finalizer as Parley", PARLEY, BUILTIN_CLAIMS, named(), named(finalizers=None), False),
-        ("unmark", TENANT, CLAIMS, releasing(), releasing(labels={RELEASING_LABEL: None}), True),
-        ("name another node", TENANT, CLAIMS, releasing(),
-         releasing(annotations={**MARKS, RELEASING_FROM_ANNOTATION: "n2"}), True),
-        ("name another claim", TENANT, CLAIMS, record(),
-         record(annotations={**MARKS, RELEASED_CLAIM_ANNOTATION: "x/y"}), True),
-        ("give a receipt", NODE_PLUGIN, CLAIMS, releasing(), releasing(
-            labels={RELEASING_LABEL: None}, annotations=dict.fromkeys(MARKS)), False),
-        ("unmark as Parley", PARLEY, CLAIMS, releasing(), releasing(labels={RELEASING_LABEL: None}), False),
         ("make a stand-in of it", TENANT, CLAIMS, parleys(), stand_in(), True),
         ("drop a stand-in's owner", TENANT, CLAIMS, stand_in(), stand_in(ownerReferences=None), True),
         ("drop a stand-in's label", TENANT, CLAIMS, stand_in(), stand_in(labels={GENERATED_LABEL: None}), True),
+        ("drop a stand-in's label as Parley", PARLEY, CLAIMS, stand_in(), stand_in(labels={GENERATED_LABEL: None}),
+         False),
         ("orphan a stand-in", COLLECTOR, CLAIMS, stand_in(), stand_in(ownerReferences=None), False),
         ("let a claim go", TENANT, CLAIMS, parleys(finalizers=[FINALIZER]), parleys(finalizers=None), True),
         ("let a claim go as Parley", PARLEY, CLAIMS, parleys(finalizers=[FINALIZER]), parleys(finalizers=None),
@@ -204,14 +176,10 @@ def _deletions() -> list[Case]:
         ("a claim with its namespace", NAMESPACE_CONTROLLER, BUILTIN_CLAIMS, generated(), True, False),
         ("a claim as its controller", CLAIM_CONTROLLER, BUILTIN_CLAIMS, generated(), True, False),
         ("a Parley claim", TENANT, CLAIMS, parleys(), False, False),
-        ("a claim that waits for its node", TENANT, CLAIMS, releasing(), False, False),
         ("a stand-in", TENANT, CLAIMS, stand_in(), False, True),
         ("a stand-in as the collector", COLLECTOR, CLAIMS, stand_in(), False, False),
         ("a stand-in with its namespace", NAMESPACE_CONTROLLER, CLAIMS, stand_in(), False, False),
         ("a stand-in as Parley", PARLEY, CLAIMS, stand_in(), False, False),
-        ("a record", TENANT, CLAIMS, record(), False, True),
-        ("a record as its node's plugin", NODE_PLUGIN, CLAIMS, record(), False, False),
-        ("a record with its namespace", NAMESPACE_CONTROLLER, CLAIMS, record(), False, False),
     ]
     return [
         Case(f"delete {name}", who, kind, before, None, refused, reserved)

@@ -15,8 +15,7 @@ from typing import Any
 
 import orjson
 
-from parley.api.names import RELEASING_LABEL
-from parley.api.resources import CLAIMS, NODES, RESOURCE_SLICES
+from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
 from parley_kubelet.cdi import containerd, faults
@@ -175,13 +174,13 @@ async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[
         async with connect(settings) as client:
             node = await client.get(NODES.untyped(), settings.node)
             await client.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={settings.node}")
-            await client.list(CLAIMS.untyped(), label_selector=f"{RELEASING_LABEL}=true")
+            await client.list(CLAIM_RELEASES, field_selector=f"spec.nodeName={settings.node}")
     except (ApiError, OutcomeUnknown, NoConfiguration, OSError) as error:
         yield Diagnosis(
             "API server", str(error), "correct --kubeconfig and --node-name, or apply deploy/base again"
         )
         return
-    yield Diagnosis("API server", f"knows node {settings.node}, and may be asked for slices and claims")
+    yield Diagnosis("API server", f"knows node {settings.node}, and may be asked for slices and releases")
     info = (node.get("status") or {}).get("nodeInfo") or {}
     yield _kubelet(str(info.get("kubeletVersion", "")))
     for found, remedy in containerd.look(

@@ -1,20 +1,21 @@
 """A namespace of the tests' own, and what its user sees there: pods that run or wait, claims, devices, events.
 
 It remembers what it created outside of the namespace. At its end everything is removed, and waited for until it
-is gone, which is itself an assertion: no claim, mirror or PodScheduling may stay behind.
+is gone, which is itself an assertion: no claim, mirror, PodScheduling or ClaimRelease may stay behind.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
 from tests.cluster.manifests import Manifest
-from tests.cluster.watching import LIMIT, until, until_one
+from tests.cluster.watching import LIMIT, Identity, until, until_one
 
 from parley.api.builtin import BuiltinClaim, Event, Pod
-from parley.api.models import PodScheduling, ResourceClaim
+from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
     EVENTS,
@@ -188,9 +189,13 @@ class Namespace:
                     await self._delete(resource, item.metadata.name, grace)
         for resource in _OF_A_NAMESPACE:
             await until(self.client, resource, _none, f"no {resource.kind} is left", namespace=self.name)
+        await until(self.client, CLAIM_RELEASES, self._nothing_owed, "no node owes a receipt")
         for resource, name in reversed(self._outside):
             await self._delete(resource, name)
         await self._delete(NAMESPACES, self.name)
+
+    def _nothing_owed(self, releases: Mapping[Identity, ClaimRelease]) -> bool:
+        return all(release.spec.claim.namespace != self.name for release in releases.values())
 
     async def _delete(self, resource: Resource[Any], name: str, grace: int | None = None) -> None:
         namespace = self.name if resource.namespaced else None

@@ -1,7 +1,7 @@
 """A pod is deleted by force while its kubelet is away: its device is handed on when the node has unprepared it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
 import pytest
 from tests.cluster.manifests import claim, pod
@@ -10,9 +10,9 @@ from tests.cluster.nodes import prepared
 from tests.cluster.watching import until, until_one
 
 from parley.api import reasons
-from parley.api.models import ResourceClaim
-from parley.api.names import OUT_OF_SERVICE_TAINT, RELEASE_RECORD_LABEL, RELEASING_FROM_ANNOTATION
-from parley.api.resources import CLAIMS, NODES, PODS
+from parley.api.models import ClaimRelease
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, NODES, PODS
 from parley.kube.client import Client
 from parley_devcluster import Cluster, Node
 from parley_devcluster.component import Component
@@ -51,16 +51,14 @@ async def taint(admin: Client, *keys: str) -> None:
     await admin.patch(NODES.untyped(), LEAVES, {"spec": {"taints": taints or None}})
 
 
-async def record(team: Namespace) -> ResourceClaim:
-    """The record of a release, as soon as it says what it waits for."""
+async def release_of(team: Namespace, claim_uid: str) -> ClaimRelease:
+    """What the claim's node has to answer, as soon as it may."""
 
-    def is_it(found: ResourceClaim) -> bool:
-        return found.metadata.labels.get(RELEASE_RECORD_LABEL) == "true" and found.status.state == "releasing"
+    def found(releases: Iterable[ClaimRelease]) -> list[ClaimRelease]:
+        return [r for r in releases if r.spec.claim.uid == claim_uid and r.status.allocation_cleared]
 
-    claims = await until(
-        team.client, CLAIMS, lambda seen: any(map(is_it, seen.values())), "a record", namespace=team.name
-    )
-    return next(filter(is_it, claims.values()))
+    seen = await until(team.client, CLAIM_RELEASES, lambda seen: bool(found(seen.values())), "a release")
+    return found(seen.values())[0]
 
 
 async def releasing(team: Namespace, name: str) -> None:
@@ -117,7 +115,7 @@ async def be_away(team: Namespace, node: Node, kubelet: Component) -> str:
     await team.create(pod("next", templates={"gpu": "one"}, nodeSelector=on(RETURNS)))
     await team.create(pod("next-named", claims={"gpu": "mine"}, nodeSelector=on(RETURNS)))
 
-    assert (await record(team)).metadata.annotations[RELEASING_FROM_ANNOTATION] == RETURNS
+    assert (await release_of(team, used.metadata.uid)).spec.node_name == RETURNS
     await team.waits("next", reasons.NOTHING_VIABLE)
     words = await team.waits("next-named", reasons.RELEASING)
     assert f"a pod that used it on node {RETURNS} was deleted by force" in words

@@ -29,8 +29,6 @@ from dataclasses import dataclass, field, replace
 from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
 from tests.soak.observed import Step
 
-CLAIM_UID = "parley.dev/claim-uid"
-
 Identity = tuple[str, str]
 Source = tuple[str, Name | str]
 """A claim's record, or a running pod's use."""
@@ -79,11 +77,14 @@ class Invariants:
         self._nodes: set[str] = set()
         self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
         self._named: dict[Name, Json] = {}
+        self._noted: dict[str, str] = {}
+        """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that says so."""
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
             ("resource.k8s.io", "resourceclaims"): self._mirror,
             ("parley.dev", "resourceclaims"): self._named_claim,
+            ("parley.dev", "claimreleases"): self._claim_release,
             ("resource.k8s.io", "resourceslices"): self._slice,
             ("coordination.k8s.io", "leases"): self._lease,
         }
@@ -100,8 +101,7 @@ class Invariants:
         """A controller begins with what the API holds."""
         for identity in self.meddled:
             self._forget_unrecorded(identity)
-        noted = {(body["metadata"].get("annotations") or {}).get(CLAIM_UID, "") for body in self._named.values()}
-        known = {record.uid for record in self.records.values()} | noted
+        known = {record.uid for record in self.records.values()} | set(self._noted.values())
         for pod in self.forced.values():
             self._forget_all_but(pod, known)
 
@@ -212,6 +212,12 @@ class Invariants:
             self.unprepared(pod.uid)
 
     # -- claims
+
+    def _claim_release(self, step: Step) -> None:
+        name = step.change.last.meta["name"]
+        self._noted.pop(name, None)
+        if step.change.new is not None:
+            self._noted[name] = step.change.new.body["spec"]["claim"]["uid"]
 
     def _mirror(self, step: Step) -> None:
         change = step.change

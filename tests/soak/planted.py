@@ -12,13 +12,6 @@ from unittest.mock import patch
 from tests.soak.processes import WHO
 
 from parley.api import reasons
-from parley.api.names import (
-    ALLOCATION_ANNOTATION,
-    CLAIM_UID_ANNOTATION,
-    GENERATED_LABEL,
-    RELEASE_RECORD_LABEL,
-    RELEASED_CLAIM_ANNOTATION,
-)
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
 from parley.control import mirror as mirrors
@@ -29,6 +22,7 @@ from parley.control.ledger import Holding, Ledger
 from parley.control.own_writes import OwnWrites
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
+from parley.control.releasing import Releases
 from parley.drivers.device.inventory import Inventory
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
@@ -164,6 +158,11 @@ BUGS: Mapping[str, Bug] = {
         ),
         ("waits in vain",),
     ),
+    "a restart forgets what nodes owe": Bug(
+        ((restoring, "_adopt_release", _no_result),), ("handed out twice", "left over")
+    ),
+    "what nodes owe is not waited for": Bug(((Releases, "owe", _no_result),), ("handed out twice",)),
+    "nodes are not asked": Bug(((Releases, "ask", _nothing),), ("left over", "waits in vain")),
     "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
@@ -237,14 +236,6 @@ BUGS = {
             (restoring, "counted", _owned_only),
         ),
         ("handed out twice",),
-        tenant=True,
-    ),
-    "anybody may say that a claim is not prepared on its node": Bug(
-        (
-            (admission, "_MARKS", (GENERATED_LABEL, RELEASE_RECORD_LABEL)),
-            (admission, "_NOTES", (ALLOCATION_ANNOTATION, CLAIM_UID_ANNOTATION, RELEASED_CLAIM_ANNOTATION)),
-        ),
-        ("handed out twice", "left over"),  # whoever may forge the answer may garble the question, too
         tenant=True,
     ),
 }

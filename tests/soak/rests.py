@@ -18,6 +18,7 @@ from tests.soak.world import Broken, World
 from parley.api.quantity import parse
 from parley.api.resources import (
     BUILTIN_CLAIMS,
+    CLAIM_RELEASES,
     CLAIMS,
     NODES,
     POD_SCHEDULINGS,
@@ -68,6 +69,8 @@ def _left(world: World) -> Iterator[str]:
         yield f"pod {body['metadata']['name']} ({body['metadata'].get('deletionTimestamp')})"
     for body in _bodies(world, POD_SCHEDULINGS):
         yield f"PodScheduling {body['metadata']['name']}"
+    for body in _bodies(world, CLAIM_RELEASES):
+        yield f"ClaimRelease {body['metadata']['name']} for node {body['spec']['nodeName']}"
     for body in _bodies(world, BUILTIN_CLAIMS):
         yield from _left_of(body, "built-in claim", body["metadata"]["name"] not in CLAIM_KINDS)
     for body in _bodies(world, CLAIMS):

@@ -19,9 +19,6 @@ from parley.api.names import (
     GENERATED_LABEL,
     MIRROR_LABEL,
     POD_CLAIM_NAME_ANNOTATION,
-    RELEASE_RECORD_LABEL,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, Resource
 from parley.kube.client import ApiError
@@ -64,9 +61,7 @@ class Tenant:
     def act(self) -> None:
         """Do one thing."""
         with acting_as(WHO):
-            if self._waiting() and self._chance.random() < 0.5:
-                self._change_parley_claim()
-            elif self._loose() and self._chance.random() < 0.4:
+            if self._loose() and self._chance.random() < 0.4:
                 self._name_anothers_claim()
             else:
                 self._chance.choice(self._actions)()
@@ -162,10 +157,10 @@ class Tenant:
         self._create(BUILTIN_CLAIMS, kinds.typed(BUILTIN_CLAIMS, {"metadata": meta, "spec": self._spec()}))
 
     def _forge_parley_claim(self) -> None:
-        """One of the name of another's claim, or with the marks of a stand-in or a record."""
+        """One of the name of another's claim, or with the mark of a stand-in."""
         found = self._some(BUILTIN_CLAIMS)
         taken = found is not None and self._chance.random() < 0.5 and found.meta["name"] not in kinds.CLAIM_KINDS
-        labels = self._chance.choice([{}, {GENERATED_LABEL: "gpu-0"}, {RELEASE_RECORD_LABEL: "true"}])
+        labels = self._chance.choice([{}, {GENERATED_LABEL: "gpu-0"}])
         meta = {
             "name": found.meta["name"] if found is not None and taken else self._name("claim"),
             "namespace": NAMESPACE,
@@ -176,9 +171,6 @@ class Tenant:
         self._create(CLAIMS, kinds.typed(CLAIMS, {"metadata": meta, "spec": spec}))
 
     # -- whose it is, and what marks it
-
-    def _waiting(self) -> list[Stored]:
-        return [one for one in self._all(CLAIMS) if RELEASING_LABEL in (one.meta.get("labels") or {})]
 
     def _held(self) -> list[Stored]:
         return [one for one in self._all(BUILTIN_CLAIMS) if (one.body.get("status") or {}).get("reservedFor")]
@@ -214,23 +206,10 @@ class Tenant:
         ]
 
     def _change_parley_claim(self) -> None:
-        """What waits for its node comes first: there are few."""
-        waiting = self._waiting()
-        found = self._chance.choice(waiting) if waiting else self._some(CLAIMS)
-        if found is None:
-            return
-        left = [name for name in _finalizers(found.body) if name != FINALIZER]
-        unmarked = {"labels": {RELEASING_LABEL: None}, "annotations": {RELEASING_FROM_ANNOTATION: None}}
-        changes: list[Json] = [
-            unmarked,
-            unmarked,
-            unmarked,
-            {"annotations": {RELEASING_FROM_ANNOTATION: "b"}},
-            {"labels": {RELEASE_RECORD_LABEL: None}},
-            {"labels": {GENERATED_LABEL: "gpu-0"}},
-            {"finalizers": left or None},
-        ]
-        self._change(CLAIMS, found, {"metadata": self._chance.choice(changes)})
+        if (found := self._some(CLAIMS)) is not None:
+            left = [name for name in _finalizers(found.body) if name != FINALIZER]
+            changes: list[Json] = [{"labels": {GENERATED_LABEL: "gpu-0"}}, {"finalizers": left or None}]
+            self._change(CLAIMS, found, {"metadata": self._chance.choice(changes)})
 
     # -- deletion
 

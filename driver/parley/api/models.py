@@ -1,4 +1,4 @@
-"""The four kinds of `parley.dev/v1alpha1`. The CRDs in `crds/` are generated from this file.
+"""The five kinds of `parley.dev/v1alpha1`. The CRDs in `crds/` are generated from this file.
 
 Rules that one field cannot express (immutability, what a claim's status may become) are CEL rules, declared
 beside the field or model with `Rule` and checked by the API server. Two things CEL cannot see: the size of
@@ -359,3 +359,54 @@ class PodScheduling(Model):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSchedulingSpec = PodSchedulingSpec()
     status: PodSchedulingStatus = PodSchedulingStatus()
+
+
+class ReleasedClaim(Model):
+    """The built-in claim that the kubelet may still have prepared."""
+
+    namespace: Annotated[str, Field(min_length=1, max_length=63)]
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    uid: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class ClaimReleaseSpec(Model):
+    """What may still be prepared, where, and what of the driver's it keeps. Immutable."""
+
+    claim: ReleasedClaim
+    node_name: NodeName
+    driver_name: DriverName
+    holding_uid: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=64,
+            description="UID by which the driver knows the allocation: that of the ResourceClaim of parley.dev, "
+            "or of the built-in claim that was generated first.",
+        ),
+    ]
+    resource_class_name: ShortText = ""
+    units: Annotated[int, Field(ge=0, description="What it counts for in the limits of its class.")] = 1
+    allocation: Annotated[Allocation, Field(description="What is not free for others yet.")]
+
+
+class ClaimReleaseStatus(Model):
+    """How far the release is."""
+
+    allocation_cleared: Annotated[
+        bool,
+        Field(
+            description="Whether the built-in claim shows no allocation any more, so that nothing can be prepared "
+            "anew: the node plugin answers only then."
+        ),
+    ] = False
+
+
+class ClaimRelease(Model):
+    """A claim that one node may still have prepared, because a pod that used it there was deleted by force. What
+    was allocated is free for others when the node's plugin has deleted this object: nothing is prepared there."""
+
+    api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
+    kind: Literal["ClaimRelease"] = "ClaimRelease"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Annotated[ClaimReleaseSpec, Rule("self == oldSelf", "spec is immutable: it says what happened.")]
+    status: ClaimReleaseStatus = ClaimReleaseStatus()

@@ -47,28 +47,8 @@ FIELD_MANAGER: Final = "parley-controller"
 CONDITION_ALLOCATING: Final = "Allocating"
 """Condition of a ResourceClaim while a driver works on its allocation; the message tells how far it is."""
 
-RELEASING_LABEL: Final = "parley.dev/releasing"
-"""On a ResourceClaim, "true": what was allocated is free for others only when the node named in
-RELEASING_FROM_ANNOTATION has said that it is not prepared there any more, by removing this label."""
-
-RELEASE_RECORD_LABEL: Final = "parley.dev/release-record"
-"""On a ResourceClaim, "true": it exists for such a receipt alone, and the node deletes it instead."""
-
-RELEASING_FROM_ANNOTATION: Final = "parley.dev/releasing-from"
-"""The node where the claim may still be prepared."""
-
-CLAIM_UID_ANNOTATION: Final = "parley.dev/claim-uid"
-"""UID of the built-in claim that may still be prepared there, by which a node plugin knows it. Several, separated
-by commas, if the claim was made anew under its pod."""
-
-RELEASED_CLAIM_ANNOTATION: Final = "parley.dev/released-claim"
-"""On a ResourceClaim that exists for a receipt alone: name of the generated claim that may still be prepared."""
-
-ALLOCATION_ANNOTATION: Final = "parley.dev/allocation"
-"""On a ResourceClaim that exists for a receipt alone: what was allocated, as in `status`, from its creation on."""
-
 CONDITION_RELEASING: Final = "Releasing"
-"""Condition of a ResourceClaim whose node has yet to say that it is not prepared there any more."""
+"""Condition of a ResourceClaim of which nodes have yet to say that it is not prepared there any more."""
 
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 """Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last said."""

@@ -169,3 +169,4 @@ TEMPLATES = Resource(
     GROUP, VERSION, "resourceclaimtemplates", "ResourceClaimTemplate", True, models.ResourceClaimTemplate
 )
 POD_SCHEDULINGS = Resource(GROUP, VERSION, "podschedulings", "PodScheduling", True, models.PodScheduling)
+CLAIM_RELEASES = Resource(GROUP, VERSION, "claimreleases", "ClaimRelease", False, models.ClaimRelease)

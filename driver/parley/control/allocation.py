@@ -173,7 +173,7 @@ class Allocator:
     def join(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         """The pod uses what is allocated already. Raises Busy if that is being given back, or full by now."""
         holdings = [claim.holding for claim in claims if claim.holding is not None]
-        if any(holding.leaving or _full(holding, pod) for holding in holdings):
+        if any(not holding.joinable or _full(holding, pod) for holding in holdings):
             raise Busy
         for holding in holdings:
             self._ledger.join(holding, reference(pod))

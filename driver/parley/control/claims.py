@@ -17,9 +17,7 @@ from parley.control.immediate import ImmediateClaims, check_parameters
 from parley.control.ledger import Holding
 from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
 from parley.control.named import is_outdated, mirror_follows
-from parley.control.receipts import is_record, released
 from parley.control.records import Records
-from parley.control.releasing import Releases
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
 from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.state import State
@@ -36,7 +34,6 @@ class Claims:
         client: Client,
         state: State,
         giving_back: GivingBack,
-        releases: Releases,
         records: Records,
         immediate: ImmediateClaims,
     ) -> None:
@@ -45,24 +42,18 @@ class Claims:
         self._ledger = state.ledger
         self._drivers = state.drivers
         self._giving_back = giving_back
-        self._releases = releases
         self._records = records
         self._immediate = immediate
 
     async def sync(self, key: Key) -> None:
         """Do what the claim of that name needs next."""
-        await self._giving_back.follow(key)
         await self._give_up_unused(key)
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         if claim is None or mirror is not None:
             self._cluster.refusals.clear("ResourceClaim", key)
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
-        if claim is not None and is_record(claim):
-            waits = self._ledger.of_claim(key[0], released(claim)) is not None
-            if driver_of_record(claim) in self._drivers and not waits:
-                await self._releases.tidy(claim)
-        elif claim is None or is_stand_in(claim):
+        if claim is None or is_stand_in(claim):
             await self._orphan(mirror)
         elif self._is_void(claim, mirror):
             await self._records.clear_unknown(claim)
@@ -87,7 +78,7 @@ class Claims:
         """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
         join it, or without a pod for a claim that is being deleted."""
         holding = self._ledger.of_claim(*key)
-        if holding is None or holding.pods or holding.leaving:
+        if holding is None or holding.pods or not holding.joinable:
             return
         if self._ends(holding) if holding.immediate else self._ledger.expected_for(*key) is None:
             try:

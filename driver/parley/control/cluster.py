@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
-from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
     NODES,
@@ -84,6 +85,7 @@ class Listener(Protocol):
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
+    def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None: ...
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None: ...
 
 
@@ -114,10 +116,12 @@ class Cluster:
             self._telling(lambda to: to.scheduling_changed),
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
         )
+        self._releases = self._reflector(CLAIM_RELEASES, self._telling(lambda to: to.release_changed))
         self._all: list[Reflector[Any]] = [
             self._classes,
             self._templates,
             self._claims,
+            self._releases,
             self._schedulings,
             self._template_mirrors,
             self._nodes,
@@ -129,6 +133,7 @@ class Cluster:
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
         self._claims.index("pod", _owners)
+        self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", _named_claims)
 
     def _reflector(
@@ -256,6 +261,16 @@ class Cluster:
     def stand_ins(self, pod: PodReference) -> Sequence[ResourceClaim]:
         """The claims that stand for generated claims of the pod."""
         return self._claims.by_index("pod", (pod.namespace, pod.uid))
+
+    def release(self, name: str) -> ClaimRelease | None:
+        return self._releases.get("", name)
+
+    def releases(self) -> Iterable[ClaimRelease]:
+        return self._releases.values()
+
+    def releases_of(self, holding: str) -> Sequence[ClaimRelease]:
+        """The releases of what a driver knows by that UID."""
+        return self._releases.by_index("holding", holding)
 
     def scheduling(self, key: Key) -> PodScheduling | None:
         """The PodScheduling of that name, if drivers outside of the controller were asked with it."""

@@ -14,7 +14,6 @@ from parley.control.ledger import Ledger
 from parley.control.mirror import asked, is_mirror, owned_by, parameters_too_large, unreadable
 from parley.control.named import named
 from parley.control.podclaims import PodClaim, blocked, soon
-from parley.control.receipts import is_record
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, stand_in_taken, too_large
 from parley.control.standin import being_given_back, stands_for
 from parley.control.state import State
@@ -50,7 +49,8 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
         return soon(entry.name, f"the claim for {entry.name!r} was deleted and is being made anew")
     holding = ledger.of_entry(reference(pod), entry.name)
     stand_in = cluster.claim((namespace, mirror.metadata.name))
-    if (left := ledger.of_claim(namespace, mirror.metadata.name)) is not None and left.leaving:
+    left = ledger.of_claim(namespace, mirror.metadata.name)
+    if left is not None and not left.joinable:
         return soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
     if stand_in is not None and holding is None and being_given_back(stand_in):
         return soon(entry.name, f"claim {namespace}/{mirror.metadata.name} is being given back")
@@ -59,8 +59,7 @@ def _generated(cluster: Cluster, ledger: Ledger, pod: Pod, entry: PodResourceCla
     if request is None and (why := unreadable(mirror)):
         message = parameters_unreadable(f"claim {namespace}/{mirror.metadata.name}", why)
         return blocked(entry.name, mirror.metadata.name, reasons.PARAMETERS_INVALID, message, topic)
-    ours = stand_in is None or is_record(stand_in)
-    if stand_in is not None and not (ours or stands_for(stand_in, pod.metadata.uid, entry.name, request)):
+    if stand_in is not None and not stands_for(stand_in, pod.metadata.uid, entry.name, request):
         message = stand_in_taken(namespace, mirror.metadata.name)
         return blocked(entry.name, mirror.metadata.name, reasons.NAME_TAKEN, message, topic)
     if request is None:

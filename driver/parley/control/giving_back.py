@@ -12,7 +12,7 @@ import structlog
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.cluster import Key, over, reference
-from parley.control.ledger import Holding
+from parley.control.ledger import Holding, Phase
 from parley.control.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
 from parley.control.releasing import Releases
@@ -70,7 +70,7 @@ class GivingBack:
 
     def _left(self, holding: Holding) -> None:
         """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again."""
-        if not holding.releasing:
+        if holding.phase is not Phase.RELEASING:
             driver = self._drivers.get(holding.driver)
             local = driver is not None and driver.node_local
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
@@ -88,50 +88,57 @@ class GivingBack:
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
             doubtful = self._let_in(holding)
-            self._releases.owe(holding, pod, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
+            self._releases.owe(holding, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
-                if holding.owed and not holding.asked:
-                    await self._releases.ask(holding, used=True)
+                await self._releases.note(holding)
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
             elif holding.owed:
                 await self._hold_back(holding)
-                await self._concluded(holding)
+                await self._conclude(holding)
             else:
                 await self._end(holding, departed=departed)
             return True
 
     async def _hold_back(self, holding: Holding) -> None:
         """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
-        holding.leaving = True
-        try:
-            await self._releases.ask(holding, used=False)
-        except BaseException:
-            holding.leaving = False
-            raise
-        holding.releasing = True
+        with holding.entering(Phase.LEAVING):
+            await self._releases.note(holding)
+            await self._records.clear_mirror(holding)
+            holding.recorded = holding.uncertain = False
+            await self._records.tell_releasing(holding)
         self._ledger.release(holding)
+        holding.phase = Phase.RELEASING
+        self._releases.look_again(holding)
 
-    async def follow(self, key: Key) -> None:
-        """See whether nodes have said what they owe for the claim; what is prepared nowhere any more is free."""
-        holding = self._ledger.of_claim(*key)
-        if holding is None or not (holding.owed or holding.releasing):
+    async def follow(self, uid: str) -> None:
+        """See which nodes have said what they owe for the holding; what is prepared nowhere any more is free."""
+        holding = self._ledger.get(uid)
+        if holding is None:
+            for release in self._cluster.releases_of(uid):
+                if release.spec.driver_name in self._drivers:
+                    await self._releases.waive(release)  # it keeps nothing
             return
         async with holding.lock:
-            ended = await self._concluded(holding)
+            if holding.owed and holding.phase is Phase.LEAVING:
+                await self._hold_back(holding)  # an earlier leader did not get that far
+            await self._releases.note(holding)
+            if holding.owed and holding.phase is Phase.RELEASING:
+                await self._records.tell_releasing(holding)
+                await self._releases.ask(holding)
+            ended = await self._conclude(holding)
         if ended:
             self._left(holding)
 
-    async def _concluded(self, holding: Holding) -> bool:
-        await self._releases.settle(holding)
-        if holding.owed or not holding.releasing:
+    async def _conclude(self, holding: Holding) -> bool:
+        """Whether the holding is free now, because no node owes anything for it any more."""
+        if holding.phase is not Phase.RELEASING or holding.owed:
             return False
         if holding.immediate:
             await self._records.keep_without_users(holding)
-            holding.leaving = False
+            holding.phase = Phase.HELD
         else:
             await self._end(holding, departed=True)
-        holding.releasing = False
         return True
 
     def _let_in(self, holding: Holding) -> list[str]:
@@ -164,8 +171,7 @@ class GivingBack:
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
         """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
-        holding.leaving = True
-        try:
+        with holding.entering(Phase.LEAVING):
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
             if holding.outside:
@@ -173,9 +179,6 @@ class GivingBack:
             else:
                 await self._take_back(holding)
                 gone = True
-        except BaseException:
-            holding.leaving = False
-            raise
         if gone:
             self._drop(holding)
         else:

@@ -8,10 +8,39 @@ when its last pod is done or gone, or when it was taken back before any pod was 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
 
 from parley.control.limits import Limits
 from parley.sdk import Allocation, PodReference
+
+
+class Phase(Enum):
+    """How far a holding is from being free.
+
+    HELD -> LEAVING -> gone                            its last pod is done, or its driver takes it back
+    HELD -> LEAVING -> RELEASING -> LEAVING -> gone    a pod was deleted by force: nodes owe receipts first
+    HELD -> LEAVING -> RELEASING -> HELD               the same of an immediate claim, which keeps its allocation
+
+    A write that fails on the way leads back to where it began. A new leader begins with LEAVING where records say
+    that nodes owe receipts and no pod uses the holding.
+    """
+
+    HELD = "held"
+    """Pods use it, or may come to."""
+    LEAVING = "leaving"
+    """The API is being told that no pod uses it; none may come to."""
+    RELEASING = "releasing"
+    """No pod uses it, none may come to, and nodes may still have it prepared."""
+
+
+class Prepared(NamedTuple):
+    """A built-in claim, by its UID, that the kubelet of a node may have prepared."""
+
+    claim_uid: str
+    node: str
 
 
 @dataclass(slots=True)
@@ -22,15 +51,12 @@ class Holding:
     was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
     allocated for. `outside` is set if a driver outside of the controller allocated it, `immediate` if it is kept
     without users, `node_part` if a plugin prepares it on its node.
-    `recorded` is set once the mirror is known to have shown the allocation; `shown_by` are the UIDs of generated
-    claims that may have: a node has one of them prepared, whichever was there when the pod was started.
+    `recorded` is set once the mirror is known to have shown the allocation; `shown_by` are the built-in claims
+    that may have, names by UID: a node has one of them prepared, whichever was there when the pod was started.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
-    may still arrive, `record_uncertain` while one of a named claim's own record may; `leaving` once it is being
-    given back: nobody may join it then.
-    `owed` are nodes where it may still be prepared for pods that were deleted by force, and which have yet to say
-    that it is not; `asked` is the resourceVersion with which the first of them was asked, 0 if that is to be done.
-    `forced` are the UIDs of pods for which nodes came to owe something: each pod counts once.
-    `releasing` is set while it has no users and only waits for those nodes.
+    may still arrive, `record_uncertain` while one of a named claim's own record may.
+    `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
+    there is about to be one.
     """
 
     uid: str
@@ -52,19 +78,42 @@ class Holding:
     offered: bool = False
     uncertain: bool = False
     record_uncertain: bool = False
-    leaving: bool = False
-    releasing: bool = False
-    owed: list[str] = field(default_factory=list)
-    asked: int = 0
-    forced: set[str] = field(default_factory=set)
-    shown_by: list[str] = field(default_factory=list)
+    phase: Phase = Phase.HELD
+    owed: set[Prepared] = field(default_factory=set)
+    shown_by: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    @property
+    def joinable(self) -> bool:
+        """Whether pods may come to use it."""
+        return self.phase is Phase.HELD
 
     @property
     def nodes(self) -> tuple[str, ...] | None:
         """Where the claim can be used; None is everywhere."""
         on = self.allocation.available_on
         return on if on is None or on else (self.node,)
+
+    @property
+    def claim_uids(self) -> tuple[str, ...]:
+        """UIDs of the built-in claims that a node may know it by."""
+        own = () if self.named else (self.uid,)
+        return tuple(dict.fromkeys((*own, *self.shown_by)))
+
+    @property
+    def owing_nodes(self) -> tuple[str, ...]:
+        """The nodes that have yet to say that it is not prepared there any more, by name."""
+        return tuple(sorted({one.node for one in self.owed}))
+
+    @contextmanager
+    def entering(self, phase: Phase) -> Iterator[None]:
+        """The holding is in the phase, and stays there unless the work of getting there fails."""
+        before, self.phase = self.phase, phase
+        try:
+            yield
+        except BaseException:
+            self.phase = before
+            raise
 
     def reaches(self, node: str) -> bool:
         """Whether the claim can be used on the node."""
@@ -93,7 +142,11 @@ class Ledger:
         self._by_uid[holding.uid] = holding
         if holding.class_name:
             self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
-        self._by_claim[holding.namespace, holding.claim] = holding
+        key = (holding.namespace, holding.claim)
+        if (
+            holding.phase is Phase.HELD or key not in self._by_claim
+        ):  # a released claim's name may be another's by now
+            self._by_claim[key] = holding
         for pod in holding.pods.values():
             self._by_pod[pod.namespace, pod.name][holding.uid] = holding
 

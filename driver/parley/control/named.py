@@ -10,7 +10,7 @@ from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
 from parley.control.cluster import Cluster
-from parley.control.ledger import Holding
+from parley.control.ledger import Holding, Phase
 from parley.control.mirror import MAX_USERS, ClassRequest, is_mirror, is_shareable, owned_by, parameters_too_large
 from parley.control.podclaims import PodClaim, Problem, Topic, blocked, soon
 from parley.control.receipts import waits_for
@@ -39,9 +39,10 @@ def named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         return blocked(entry.name, name, reasons.WRITE_REFUSED, message, topic)
     if mirror is None and mirror_follows(state.cluster, claim):
         return soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
-    if holding is not None and holding.releasing:
+    told = not state.cluster.own_writes.unseen(claim.metadata)
+    if holding is not None and holding.phase is Phase.RELEASING and told:
         return blocked(entry.name, name, reasons.RELEASING, _releasing(claim, holding), topic)
-    if holding.leaving if holding is not None else being_given_back(claim):
+    if not holding.joinable if holding is not None else being_given_back(claim):
         return soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
     mine = holding is not None and pod.metadata.uid in holding.pods
     if mirror is not None and holding is None and is_outdated(state.cluster, claim, mirror):
@@ -61,7 +62,7 @@ def named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
 
 def _releasing(claim: ResourceClaim, holding: Holding) -> str:
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
-    words = waits_for(holding.owed[0]) if holding.owed else "it is being given back"
+    words = waits_for(holding.owing_nodes) if holding.owed else "it is being given back"
     when = f" (since {since[0]})" if since else ""
     return f"claim {claim.metadata.namespace}/{claim.metadata.name} is not free yet{when}: {words}"
 

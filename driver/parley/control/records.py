@@ -20,6 +20,7 @@ from parley.control.allocation import Busy
 from parley.control.cluster import Cluster
 from parley.control.ledger import Holding, Ledger
 from parley.control.podclaims import PodClaim
+from parley.control.receipts import said as releasing
 from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
@@ -54,7 +55,7 @@ class Records:
     async def _write(self, claim: PodClaim, holding: Holding) -> None:
         assert claim.mirror is not None
         async with holding.lock:
-            if holding.leaving or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
+            if not holding.joinable or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.named:
                 await self._write_claim(holding)
@@ -236,21 +237,43 @@ class Records:
 
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
-        try:
-            await self._patch_claim(holding, {**_NOTHING, **self._released(holding)})
-        except NotFound:
-            pass  # deleted meanwhile, which is as good
+        await self._patch_if_there(holding, {**_NOTHING, **self._released(holding)})
 
     async def keep_without_users(self, holding: Holding) -> None:
         """An immediate claim is free for the next pod: its nodes have said that it is not prepared there."""
+        await self._patch_if_there(holding, {"state": "allocated", **self._released(holding)})
+
+    async def tell_releasing(self, holding: Holding) -> None:
+        """A named claim shows that it is in nobody's use and not free yet, what it waits for and since when."""
+        claim = self._own_claim(holding)
+        if claim is None:
+            return
         try:
-            await self._patch_claim(holding, {"state": "allocated", **self._released(holding)})
+            if self._cluster.own_writes.unseen(claim.metadata):
+                claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
+            conditions = told(claim.status.conditions, rfc3339(self._clock()), releasing(holding))
+            if conditions is not None or claim.status.state != "releasing":
+                shown = {"conditions": conditions} if conditions is not None else {}
+                await self._patch_status(claim, {"reservedFor": None, "state": "releasing", **shown})
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
+    async def _patch_if_there(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        if self._own_claim(holding) is None:
+            return  # forced away; another may have its name
+        try:
+            await self._patch_claim(holding, status)
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    def _own_claim(self, holding: Holding) -> ResourceClaim | None:
+        """The Parley claim of a named holding."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim if claim is not None and claim.metadata.uid == holding.uid else None
+
     def _released(self, holding: Holding) -> dict[str, Any]:
         """The claim's conditions, as far as they change when no node has it prepared any more."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
+        claim = self._own_claim(holding)
         known = claim.status.conditions if claim is not None else ()
         if not any(condition.type == CONDITION_RELEASING for condition in known):
             return {}
@@ -316,8 +339,7 @@ class Records:
 
         Raises Busy if one arrived meanwhile.
         """
-        if not holding.named and mirror.metadata.uid not in holding.shown_by:
-            holding.shown_by.append(mirror.metadata.uid)
+        holding.shown_by[mirror.metadata.uid] = mirror.metadata.name
         try:
             written = await self._patch_mirror(mirror, status)
             if holding.uncertain and written.metadata.resource_version == mirror.metadata.resource_version:
@@ -371,7 +393,7 @@ def _state(holding: Holding) -> str:
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:
     """Whether the mirror is one that the holding was, or may have been, recorded in."""
-    same = holding.named or mirror.metadata.uid == holding.uid
+    same = mirrors.owned_by(mirror, holding.uid) if holding.named else mirror.metadata.uid == holding.uid
     return same or mirrors.owner_pod_uid(mirror) in holding.pods
 
 

@@ -1,48 +1,43 @@
 """Asks nodes for receipts: what a pod that was deleted by force used there may still be prepared.
 
 A kubelet unprepares a pod's claims before it says that the pod has ended. So only a pod that was bound and whose
-object went before that leaves anything behind, and only then anything is written here. First it is recorded that
-the node owes a receipt, then the API lets go of the allocation, and only then the node is asked: a receipt means
-that nothing can be prepared later. Each step looks at what is there, so that all may be repeated.
+object went before that leaves anything behind, and only then anything is written here. In this order; each step
+looks at what is there, so that whoever leads may repeat all of it:
 
-A node that is gone, or marked as out of service, owes nothing. What is free when all have answered is for
-`giving_back` to do; drivers outside of the controller decide for themselves when they hand something on.
+1. A ClaimRelease is made for each node that may have the claim prepared. From now on a restarted controller knows.
+2. When no pod uses the claim any more, its built-in claim loses allocation and reservations, by a write after
+   which no earlier one of ours can arrive (`Records.clear_mirror`). No pod may come to use the claim from then on.
+3. `status.allocationCleared` of the ClaimReleases is set: the nodes, all at once, may answer.
+4. Each node's plugin deletes its ClaimRelease when it has nothing of that claim prepared and no call for it is
+   under way. When the last is gone, the claim is free.
+
+A receipt is final, because a plugin prepares only what the live claim shows as allocated. After step 2 that is
+nothing: a call that began before is still under way, or has left something prepared. Parley allocates the claim
+again only after step 4. Before step 3 no plugin answers, and none may (the policy `node-receipts`): so nothing is
+said of a claim that others still use, and that the node may prepare again.
+
+A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself.
+What is free when all have answered is for `giving_back` to do; drivers outside of the controller decide for
+themselves when they hand something on.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import structlog
 
 from parley.api.builtin import Node
-from parley.api.conditions import told
-from parley.api.models import ResourceClaim
-from parley.api.names import (
-    CLAIM_UID_ANNOTATION,
-    OUT_OF_SERVICE_TAINT,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
-)
-from parley.api.resources import CLAIMS
-from parley.control.cluster import Cluster, Key
-from parley.control.ledger import Holding, Ledger
-from parley.control.mirror import asked
-from parley.control.receipts import (
-    is_asked,
-    is_record,
-    noted,
-    owing,
-    prepared_uid,
-    prepared_uids,
-    record,
-    record_name,
-    released,
-    said,
-)
-from parley.control.records import Records, allocation_status
+from parley.api.models import ClaimRelease
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES
+from parley.control.cluster import Cluster
+from parley.control.ledger import Holding, Ledger, Prepared
+from parley.control.receipts import prepared_by, record, record_name
+from parley.control.records import Records
 from parley.kube.client import AlreadyExists, Client, NotFound
-from parley.kube.clock import Clock, rfc3339
-from parley.sdk import PodReference
+from parley.kube.queue import WorkQueue
+
+UNSEEN_SECONDS = 5.0
+"""After so long it is seen whether what was written shows: between two lists it may have come and gone."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,190 +48,106 @@ def out_of_service(node: Node | None) -> bool:
 
 
 class Releases:
-    """Receipts that nodes owe for holdings. Whoever calls has the holding's lock."""
+    """The ClaimReleases of holdings, whose UIDs are in `queue` when they are to be looked at again. Whoever calls
+    with a holding has its lock."""
 
-    def __init__(self, client: Client, cluster: Cluster, ledger: Ledger, records: Records, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, cluster: Cluster, ledger: Ledger, records: Records, queue: WorkQueue[str]
+    ) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
         self._records = records
-        self._clock = clock
+        self._queue = queue
 
-    def owe(self, holding: Holding, pod: PodReference, nodes: Iterable[str]) -> None:
-        """The pod used the holding on one of the nodes and is gone, and no kubelet has said that it ended."""
+    def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
+        """A pod that used the holding on one of the nodes is gone, and no kubelet has said that it ended."""
         if holding.outside or not holding.node_part or not (holding.recorded or holding.uncertain):
             return
-        if pod.uid in holding.forced:
-            return  # the node may have answered since, while a write of ours has yet to succeed
-        for node in nodes:
-            holding.forced.add(pod.uid)
-            if node not in holding.owed and not self._lost(node):
-                holding.owed.append(node)
+        uids = holding.claim_uids
+        holding.owed |= {Prepared(uid, node) for node in nodes if not self._lost(node) for uid in uids}
 
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
 
-    async def ask(self, holding: Holding, *, used: bool) -> None:
-        """Ask the first node that owes something. `used`: others use the claim, which stays allocated."""
-        node = holding.owed[0]
-        try:
-            claim = await self._noted(holding, node)
-            uids = prepared_uids(claim) if claim is not None else ()
-            if claim is not None and not used:
-                await self._records.clear_mirror(holding)
-                holding.recorded = holding.uncertain = False
-                claim = await self._tell(claim, holding, node)
-            if claim is not None:
-                holding.asked = await self._let_answer(claim, node, uids)
-                return
-        except NotFound:
-            if not holding.named:
-                raise  # somebody deleted the record: it is made anew
-        log.warning("no receipt is asked for: the claim was forced away", **_fields(holding), node=node)
-        holding.owed.clear()
+    async def note(self, holding: Holding) -> None:
+        """Each node that owes something has its record, or need not answer."""
+        for one in sorted(holding.owed):
+            if not await self._waived(holding, one):
+                await self._note(holding, one)
 
-    async def _noted(self, holding: Holding, node: str) -> ResourceClaim | None:
-        """The claim that says that the node owes a receipt; None if there is none to say so."""
-        claim = self._cluster.claim(_key(holding))
-        mirror = self._cluster.mirror((holding.namespace, holding.claim))
-        if claim is not None and _notes(claim, node) and is_record(claim) != holding.named:
-            return claim
-        if not holding.named:
-            return await self._create(holding, node)
-        if mirror is None:
-            return None
-        known = {"resourceVersion": claim.metadata.resource_version} if claim is not None else {}
-        body = {"metadata": {**known, "annotations": noted(node, (mirror.metadata.uid,))}}
-        return await self._client.patch(CLAIMS, holding.claim, body, holding.namespace)
-
-    async def _create(self, holding: Holding, node: str) -> ResourceClaim:
-        mirror = self._cluster.mirror((holding.namespace, holding.claim))
-        asks = asked(mirror) if mirror is not None else None
-        body = record(holding, asks, allocation_status(holding), node)
-        try:
-            return await self._client.create(CLAIMS, body, holding.namespace)
-        except AlreadyExists:
-            found = await self._client.get(CLAIMS, record_name(holding.uid), holding.namespace)
-            if not is_record(found):
-                raise
-            return found
-
-    async def _tell(self, claim: ResourceClaim, holding: Holding, node: str) -> ResourceClaim:
-        """The claim's status shows what it waits for, and since when."""
-        conditions = told(claim.status.conditions, rfc3339(self._clock()), said(node))
-        if conditions is None and claim.status.state == "releasing":
-            return claim
-        status: dict[str, Any] = {"reservedFor": None, "state": "releasing"}
-        if not holding.named:
-            status.update(allocation_status(holding))
-        if conditions is not None:
-            status["conditions"] = conditions
-        log.info("waits for a receipt", **_fields(holding), node=node)
-        meta = claim.metadata
-        body = {**_as_given(claim), "status": status}
-        return await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
-
-    async def _let_answer(self, claim: ResourceClaim, node: str, uids: Sequence[str]) -> int:
-        """From now on the node plugin may answer. Returns the claim's resourceVersion.
-
-        The answer to an earlier question, of a pod that was not the last one, may just have removed all marks.
-        """
-        meta = claim.metadata
-        if not is_asked(claim) or owing(claim) != node:
-            marked = {"labels": {RELEASING_LABEL: "true"}, "annotations": noted(node, uids)}
-            body = {"metadata": {**_as_given(claim)["metadata"], **marked}}
-            claim = await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
-        return int(claim.metadata.resource_version)
-
-    async def settle(self, holding: Holding) -> None:
-        """See which nodes have answered, or never will, and ask the next."""
-        while holding.owed:
-            node = holding.owed[0]
-            if self._lost(node):
-                await self._waive(holding, node)
-            elif not holding.asked or self._is_garbled(holding, node):
-                await self.ask(holding, used=bool(holding.pods))
-                return
-            elif not self._received(holding):
-                return
-            _answered(holding, node)
-
-    def _received(self, holding: Holding) -> bool:
-        """Whether a named claim shows the receipt; that of a generated one is that its record goes."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        if not holding.named or claim is None or int(claim.metadata.resource_version) < holding.asked:
-            return False
-        return not owing(claim) and not is_asked(claim)
-
-    def _is_garbled(self, holding: Holding, node: str) -> bool:
-        """Whether somebody changed what the node is asked by, so that it can't answer, and has not answered."""
-        claim = self._cluster.claim(_key(holding))
-        if claim is None or int(claim.metadata.resource_version) < holding.asked or self._received(holding):
-            return False
-        return owing(claim) != node or not is_asked(claim)
-
-    async def _waive(self, holding: Holding, node: str) -> None:
-        """Nobody will answer, and nobody needs to."""
-        claim = self._cluster.claim(_key(holding))
-        if claim is None or owing(claim) != node:
+    async def _note(self, holding: Holding, prepared: Prepared) -> None:
+        if self._known(prepared) is not None:
             return
-        log.info("no receipt is needed: the node is out of service", **_fields(holding), node=node)
-        await self._unmark(claim)
-
-    async def _unmark(self, claim: ResourceClaim) -> None:
-        meta = claim.metadata
-        annotations = {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
-        marks = {"labels": {RELEASING_LABEL: None}, "annotations": annotations}
-        body = {"metadata": {**_as_given(claim)["metadata"], **marks}}
+        self._queue.add_after(holding.uid, UNSEEN_SECONDS)
         try:
-            if is_record(claim):
-                await self._client.delete(CLAIMS, meta.name, meta.namespace, uid=meta.uid)
-            else:
-                await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+            await self._client.create(CLAIM_RELEASES, record(holding, prepared))
+        except AlreadyExists:
+            return  # not in the cache yet; its arrival calls again
+        name = f"{holding.namespace}/{holding.claim}"
+        log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
+
+    async def ask(self, holding: Holding) -> None:
+        """Nobody uses the holding, nor will: its nodes may answer from now on."""
+        for release in map(self._known, sorted(holding.owed)):
+            if release is not None and not release.status.allocation_cleared:
+                self._queue.add_after(holding.uid, UNSEEN_SECONDS)
+                await self._let_answer(release)
+
+    async def _let_answer(self, release: ClaimRelease) -> None:
+        meta = release.metadata
+        body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}
+        try:
+            await self._client.patch(CLAIM_RELEASES, meta.name, body)
+        except NotFound:
+            pass  # somebody deleted it: that comes as a change
+
+    def look_again(self, holding: Holding) -> None:
+        """Go on with records that were there before; those that are new come as a change."""
+        if all(self._known(one) is not None for one in holding.owed):
+            self._queue.add(holding.uid)
+
+    def _known(self, prepared: Prepared) -> ClaimRelease | None:
+        return self._cluster.release(record_name(prepared))
+
+    async def _waived(self, holding: Holding, prepared: Prepared) -> bool:
+        """Whether the node need not answer; its record goes then, and what is owed with the record."""
+        if not self._lost(prepared.node):
+            return False
+        release = self._known(prepared) or await self._live(prepared)
+        if release is None:
+            holding.owed.discard(prepared)
+        else:
+            await self.waive(release)
+        return True
+
+    async def _live(self, prepared: Prepared) -> ClaimRelease | None:
+        try:
+            return await self._client.get(CLAIM_RELEASES, record_name(prepared))
+        except NotFound:
+            return None
+
+    async def waive(self, release: ClaimRelease) -> None:
+        """Delete a record that nobody needs to answer; that it is gone comes as a change."""
+        log.info("no receipt is needed", release=release.metadata.name, node=release.spec.node_name)
+        try:
+            await self._client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
         except NotFound:
             pass  # the node answered after all
 
-    async def tidy(self, claim: ResourceClaim) -> None:
-        """A record is left over that nothing waits for."""
-        await self._unmark(claim)
+    def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
+        """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            if (holding := self._ledger.get(old.spec.holding_uid)) is not None:
+                holding.owed.discard(prepared_by(old))
+            self._queue.add(old.spec.holding_uid)
+        if new is not None:
+            if (holding := self._ledger.get(new.spec.holding_uid)) is not None and not holding.outside:
+                holding.owed.add(prepared_by(new))
+            self._queue.add(new.spec.holding_uid)
 
-    def gone(self, claim: ResourceClaim) -> None:
-        """A claim that was in the cache is gone. Needs no lock: it only notes what has happened."""
-        meta = claim.metadata
-        key = (meta.namespace, released(claim) if is_record(claim) else meta.name)
-        holding = self._ledger.of_claim(*key)
-        if holding is None or not holding.owed:
-            return
-        if holding.named:
-            if meta.uid == holding.uid:
-                holding.owed.clear()
-        elif meta.name == record_name(holding.uid):
-            if is_asked(claim) and prepared_uid(claim) == holding.uid and owing(claim) == holding.owed[0]:
-                _answered(holding, holding.owed[0])
-            else:
-                holding.asked = 0  # somebody deleted it before the node could answer
-
-
-def _key(holding: Holding) -> Key:
-    """The Parley claim that shows what the node owes."""
-    return holding.namespace, holding.claim if holding.named else record_name(holding.uid)
-
-
-def _answered(holding: Holding, node: str) -> None:
-    if node in holding.owed:
-        holding.owed.remove(node)
-        holding.asked = 0
-
-
-def _notes(claim: ResourceClaim, node: str) -> bool:
-    """Whether the claim says all that the node has to know."""
-    return owing(claim) == node and bool(prepared_uid(claim))
-
-
-def _as_given(claim: ResourceClaim) -> dict[str, Any]:
-    """The state that a write was decided on: one that arrives late, after the node has answered, is refused."""
-    return {"metadata": {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}}
-
-
-def _fields(holding: Holding) -> dict[str, str]:
-    return {"claim": f"{holding.namespace}/{holding.claim}", "driver": holding.driver}
+    def node_lost(self, node: str) -> None:
+        """Nothing is prepared on the node any more: what waits for it need not."""
+        for holding in self._ledger:
+            if node in holding.owing_nodes:
+                self._queue.add(holding.uid)

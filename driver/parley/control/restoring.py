@@ -7,10 +7,10 @@ in use. Nothing is decided and nothing written here.
 from collections.abc import Mapping, Sequence
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.cluster import Cluster, done, reference
-from parley.control.ledger import Holding
+from parley.control.ledger import Holding, Phase, Prepared
 from parley.control.mirror import (
     asked,
     counted,
@@ -23,13 +23,13 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import is_record, owing, prepared_uid, prepared_uids, released, with_allocation
+from parley.control.receipts import prepared_by
 from parley.control.standin import driver_of_record, is_stand_in, stands_for
 from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-from parley.sdk.recorded import recorded
+from parley.sdk.recorded import read_allocation, recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -47,6 +47,8 @@ def restore(state: State) -> set[str]:
     for mirror in mirrors:
         if state.ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
             adopt(state, mirror)
+    for release in state.cluster.releases():
+        _adopt_release(state, release)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(state.cluster, user)}
 
@@ -89,11 +91,12 @@ def adopt(state: State, mirror: BuiltinClaim, *, outside: bool = False) -> None:
         node_part=bool(allocation.devices.results),
         recorded=True,
         offered=is_offer(allocation),
+        shown_by={mirror.metadata.uid: mirror.metadata.name},
     )
     if not users and holding.node_part and not holding.outside:
         # Whose it was nobody can tell, nor whether that pod was seen to end.
-        holding.owed = list(holding.nodes or ())
-        holding.releasing = holding.leaving = bool(holding.owed)
+        holding.owed = {Prepared(mirror.metadata.uid, node) for node in holding.nodes or ()}
+        holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(state, holding)
 
 
@@ -135,8 +138,6 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
 
     Returns the holding if it is new. Without users it is one that nobody joined yet.
     """
-    if is_record(claim):
-        return _adopt_release(state, with_allocation(claim))
     meta, driver = claim.metadata, driver_of_record(claim)
     found = recorded(claim, state.cluster.nodes())
     if (
@@ -170,44 +171,45 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         recorded=shown,
         # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
         uncertain=bool(users) and not shown and not is_stand_in(claim),
+        shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
     if not holding.outside:
-        holding.owed = [owing(claim)] if owing(claim) else _may_owe(holding)
-        waited = bool(holding.owed) or claim.status.state == "releasing"
-        holding.releasing = holding.leaving = waited and not users
+        holding.owed = _may_owe(holding)
+        if not users and claim.status.state == "releasing":
+            holding.phase = Phase.RELEASING
     _take_over(state, holding)
     return holding
 
 
-def _adopt_release(state: State, claim: ResourceClaim) -> Holding | None:
-    """Remember what a pod used that is gone, and what its node may still have prepared."""
-    meta, driver = claim.metadata, driver_of_record(claim)
-    found = recorded(claim, state.cluster.nodes())
-    if (
-        found is None
-        or driver not in state.drivers
-        or state.ledger.of_claim(meta.namespace, released(claim)) is not None
-    ):
-        return None
-    node, allocation = found
+def _adopt_release(state: State, release: ClaimRelease) -> None:
+    """Remember what a node may still have prepared: of a claim that is there, or of one that is gone."""
+    spec = release.spec
+    holding = state.ledger.get(spec.holding_uid)
+    if holding is not None:
+        if not holding.outside:
+            holding.owed.add(prepared_by(release))
+            holding.phase = holding.phase if holding.pods else Phase.LEAVING
+        return
+    if spec.driver_name not in state.drivers:
+        return
+    node, allocation = read_allocation(spec.allocation, state.cluster.nodes())
     holding = Holding(
-        uid=prepared_uid(claim),
-        namespace=meta.namespace,
-        claim=released(claim),
-        entry=meta.labels.get(GENERATED_LABEL, ""),
+        uid=spec.holding_uid,
+        namespace=spec.claim.namespace,
+        claim=spec.claim.name,
+        entry="",
         named=False,
-        driver=driver,
+        driver=spec.driver_name,
         node=node,
         allocation=allocation,
         pods={},
-        class_name=claim.spec.resource_class_name,
-        leaving=True,
-        releasing=True,
-        owed=[owing(claim)],
-        shown_by=prepared_uids(claim),
+        class_name=spec.resource_class_name,
+        units=spec.units,
+        phase=Phase.LEAVING,
+        owed={prepared_by(release)},
+        shown_by={spec.claim.uid: spec.claim.name},
     )
-    _take_over(state, holding)
-    return holding
+    _remember(state, holding)
 
 
 def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
@@ -222,11 +224,13 @@ def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> boo
     return class_ is None or class_.node_part == "Required"
 
 
-def _may_owe(holding: Holding) -> list[str]:
+def _may_owe(holding: Holding) -> set[Prepared]:
     """Where a pod may have been started with a shared claim and deleted by force while nobody led: its scheduler
     let it in, and no object tells of it any more."""
     known = holding.shareable and holding.node_part and (holding.recorded or holding.uncertain)
-    return list(holding.nodes or ()) if known and holding.pods else []
+    if not known or not holding.pods:
+        return set()
+    return {Prepared(uid, node) for node in holding.nodes or () for uid in holding.claim_uids}
 
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
@@ -256,6 +260,10 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 
 def _take_over(state: State, holding: Holding) -> None:
     holding.units = _units(state.cluster, state.drivers, holding)
+    _remember(state, holding)
+
+
+def _remember(state: State, holding: Holding) -> None:
     if not holding.outside:
         held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
         state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")

@@ -18,6 +18,7 @@ from parley.api.names import DRIVERS_LABEL, GROUP, STANDALONE
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
     NODES,
@@ -45,7 +46,7 @@ _NOT_INSTALLED = (
     "Parley is not installed in this cluster, or not completely: the API server knows no {plural}.parley.dev. "
     "Install it with `kubectl apply -k deploy/default` (docs/install.md), or choose another cluster with --context"
 )
-_EVERYWHERE: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES)
+_EVERYWHERE: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES, CLAIM_RELEASES)
 _NAMESPACED: tuple[Resource[Any], ...] = (
     PODS,
     BUILTIN_CLAIMS,
@@ -81,7 +82,7 @@ class World:
     @property
     def knows_claims(self) -> bool:
         """Whether what is missing of classes and claims is missing in the cluster, too."""
-        return self.blind <= {NODES, RESOURCE_SLICES, PODS, POD_SCHEDULINGS}
+        return self.blind <= {NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
 
     def seconds_since(self, time: str) -> float | None:
         """How long ago a time of the API was."""

@@ -1,7 +1,7 @@
 """What an answer of an API server means: which list a page of it is, which error a refusal, which event a line of
 a watch.
 
-Each object is decoded by itself, also where the decoder can't even tell one from the next: one that fails is a
+Each object is decoded by itself, also where the decoder can't even separate one from the next: one that fails is a
 tombstone, and the others are as they are.
 
 Source of the codes and reasons: the Status object of the Kubernetes API (meta/v1).
@@ -168,7 +168,7 @@ def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
 
 
 def _opened(content: bytes) -> tuple[_Metadata, Iterable[bytes]]:
-    """A list's metadata and items. The decoder looks into the items; where it fails they are only told apart."""
+    """A list's metadata and items. The decoder looks into the items; where it fails they are only separated."""
     try:
         answer = _list.decode(content)
         return answer.metadata, (bytes(item) for item in answer.items or ())
@@ -185,15 +185,15 @@ def _tombstone(item: bytes, why: Exception) -> Tombstone:
     about = parts.get(b"metadata")
     if about is None:
         raise ValueError(f"an object without metadata: {why}")
-    said = {
+    raw = {
         member.name: item[member.start : member.end]
         for member in members(item, about.start)
         if member.name in (b"namespace", b"name", b"uid", b"resourceVersion")
     }
-    told = {name.decode(): msgspec.json.decode(value, type=str) for name, value in said.items()}
-    if not {"name", "uid", "resourceVersion"} <= told.keys():
+    found = {name.decode(): msgspec.json.decode(value, type=str) for name, value in raw.items()}
+    if not {"name", "uid", "resourceVersion"} <= found.keys():
         raise ValueError(f"an object without name, UID or resourceVersion: {why}")
-    return Tombstone(told.get("namespace", ""), told["name"], told["uid"], told["resourceVersion"], str(why))
+    return Tombstone(found.get("namespace", ""), found["name"], found["uid"], found["resourceVersion"], str(why))
 
 
 def raw_event(line: bytes) -> RawEvent:

@@ -1,4 +1,4 @@
-"""Objects of one kind by namespace and name, with indexes. When to change them is left to the reflector."""
+"""An informer's cache: objects of one kind by namespace and name, with indexes; `reflector` fills it."""
 
 from collections.abc import Callable, Container, Hashable, Iterable, ValuesView
 from typing import Any, Generic, NamedTuple, TypeVar

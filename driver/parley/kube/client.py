@@ -5,6 +5,8 @@ get lost. Each object is decoded by itself (`answers`): one that can't be is a t
 
 A client is itself a transport, so clients nest: one around another sees each request as a `Call` on its way.
 
+Who intercepts overrides `request` and `stream`: of a client inside another one the typed verbs are not called.
+
     class SlowBindings(Client):
         async def request(self, call: Call) -> bytes:
             if call.subresource == "binding":
@@ -246,5 +248,5 @@ def _name(body: Body) -> str:
 
 
 def _with_kind(resource: Resource[Any], body: Body) -> dict[str, Any]:
-    """The body with what the server wants to be told although the path says it."""
+    """The body with what the server wants in it although the path says it."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

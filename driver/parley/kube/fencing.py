@@ -59,10 +59,12 @@ class FencedSocket(socket.socket):
     may_send: Callable[[], bool]
 
     def send(self, data: Any, flags: int = 0, /) -> int:
+        """As of any socket. Raises FenceClosed where nothing may be sent."""
         self._check()
         return super().send(data, flags)
 
     def sendmsg(self, buffers: Iterable[Any], *rest: Any) -> int:
+        """As `send`."""
         self._check()
         return super().sendmsg(buffers, *rest)
 

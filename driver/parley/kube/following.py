@@ -1,4 +1,4 @@
-"""Leading only beside another process: the one on the same host that holds a Lease of its own.
+"""Leader election that follows another Lease: to lead only on the host where that one is held.
 
     waiting   --(the followed Lease is held on this host)-------> candidate of the own lease
     candidate --(it is not held here any more)------------------> waiting
@@ -32,7 +32,7 @@ def held_on(holder: str, host: str) -> bool:
 
 
 class Following:
-    """Follows the Lease `namespace`/`name`, for a process on `host`."""
+    """Lets a process on `host` take part in an election while the Lease `namespace`/`name` is held there."""
 
     def __init__(self, client: Client, namespace: str, name: str, host: str) -> None:
         self._label = f"{namespace}/{name}"

@@ -1,4 +1,4 @@
-"""One of several processes leads: election by a Lease object, and the certainty not to write after losing it.
+"""Leader election by a Lease object, with the certainty not to write after losing it.
 
     candidate --(lease free, released, or not renewed for its duration)--> leader --> run `lead`
     leader    --(another holder, or no renewal for `renew_deadline`)-----> LeaseLost, `lead` is cancelled
@@ -6,7 +6,7 @@
 Only time that passes here counts, on a clock that goes on while the process is stopped or the machine sleeps.
 The times in the object are for people. A leader counts from the moment it *sent* its last good renewal, the
 others from when they *saw* it, which is later. It gives up `lease_seconds - renew_deadline` before anybody
-may follow, and no write takes longer than that (`leased`), so what it began is over by then.
+may follow, and no write takes longer than that (`fencing`), so what it began is over by then.
 What stays possible is a write that the network or the API server holds up for longer: send UIDs and
 resourceVersions, which let the server refuse it.
 
@@ -271,7 +271,7 @@ class LeaseElector:
 
 
 async def _end(leading: asyncio.Future[None]) -> None:
-    """Cancel what runs and wait until it has ended. What it raises while ending is told, and not in the way."""
+    """Cancel what runs and wait until it has ended. What it raises while ending is logged, and not in the way."""
     if leading.done():
         return
     leading.cancel()

@@ -1,4 +1,4 @@
-"""Keys that need work: each once, by one worker at a time, again after a failure.
+"""A work queue: keys to reconcile, each once, by one worker at a time, requeued with a backoff after a failure.
 
 The queue holds keys, never events: whoever works on a key reads the present state and does what is missing.
 A key added while a worker has it is handed out again once that worker is done (client-go's dirty and
@@ -78,7 +78,7 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Add the key in `delay` seconds. Of several delays of one key the one that ends first counts.
+        """Requeue the key after `delay` seconds. Of several delays of one key the one that ends first counts.
 
         A delay is never shorter than a clock can tell: what is left of a time is computed in floating point, and
         whoever waited for less than the clock's resolution would find the same left again.
@@ -96,7 +96,7 @@ class WorkQueue(Generic[K]):
         self._delayed[key] = loop.call_later(delay, self._due, key)
 
     def retry(self, key: K) -> None:
-        """Add the key after a delay that doubles with each retry until `forget`."""
+        """Requeue the key after a backoff that doubles with each retry until `forget`."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         self.retried += 1
         self.add_after(key, self._retries.delay(failures))
@@ -134,10 +134,10 @@ class WorkQueue(Generic[K]):
 async def run_workers(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | None]], count: int) -> None:
     """Let `count` workers call the handler for each key, until cancelled.
 
-    A handler that raises is logged and its key retried; otherwise it returns when it wants the key again, None if
-    only a change is to bring it. One that returns without having called `retry` itself
-    has its key forgotten. A lost lease is told by the elector, once for all keys. What is no Exception (a
-    cancellation, an interrupt) ends all workers.
+    A handler that raises is logged and its key retried. Otherwise it returns when it wants the key again
+    (`Requeue`), or None if only a change is to bring it; unless it asked for back-off, by that or by `retry`, the
+    key's failures are forgotten. A lost lease is logged by the elector, once for all keys. What is no Exception
+    (a cancellation, an interrupt) ends all workers.
     """
     async with asyncio.TaskGroup() as workers:
         for _ in range(count):
@@ -151,10 +151,10 @@ async def _work(queue: WorkQueue[K], handler: Callable[[K], Awaitable[Requeue | 
         try:
             requeue = await handler(key)
         except LeaseLost:
-            queue.retry(key)  # the elector has told so, and is about to end the work
+            queue.retry(key)  # the elector has logged it, and is about to end the work
         except Exception as error:
             queue.retry(key)
-            # A server's refusal is everyday life and tells itself; anything else is our own mistake.
+            # A server's refusal is everyday life and needs no trace; anything else is our own mistake.
             ours = not isinstance(error, ApiError | OutcomeUnknown)
             named = {**queue.fields(key), "failures": queue.failures(key)}
             log.warning("work failed", **named, error=str(error), exc_info=ours)

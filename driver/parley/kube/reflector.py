@@ -1,17 +1,17 @@
-"""A copy of one kind of object, kept up to date by listing once and watching from there.
+"""An informer: a cache of one kind of object, kept up to date by listing once and watching from there.
 
     list -> synced -> watch --(stream ends or breaks)--> watch from the last version seen
       ^                 |
-      +----(410)--------+  the differences, deletions included, are reported like watched changes
+      +--(410, relist)--+  the differences, deletions included, are reported like watched changes
 
 An object that can't be decoded has a tombstone, and everything goes on. What was known of it before stays in the
-copy: what it held is still held, for all that can be told, and a pod that was counted is still there. It goes when
+cache: as far as anybody knows what it held is still held, and a pod that was counted is still there. It goes when
 the object is deleted, or when another one has its name.
 
-What trouble does to it: a stream that ends is continued without a list; a version that the server no longer
-has leads to a list; any other refusal or silence waits with a backoff, at least as long as the server asked.
-A stream that ends within a second counts as a failure, so that a server which closes at once is not hammered.
-Errors of `on_change` are not caught: half-told changes must end the process rather than be lived with.
+A stream that ends is continued from the last resource version, bookmarks included; a version that the server no
+longer has (410) leads to a relist; any other refusal or silence waits with a backoff, at least as long as the
+server asked. A stream that ends within a second counts as a failure, so that a server which closes at once is not
+hammered. Errors of `on_change` are not caught: a change that was half handled must end the process.
 
 It decides nothing about the objects; what a change means is left to `on_change`.
 """
@@ -34,7 +34,7 @@ from parley.kube.upkeep import Outage, Upkeep
 T = TypeVar("T")
 
 OnChange = Callable[[T | None, T | None], None]
-"""Called with the old and the new state, `None` for "not there", after the copy holds the new one."""
+"""Called with the old and the new state, `None` for "not there", after the cache holds the new one."""
 
 OnTombstone = Callable[[Tombstone], None]
 """Called once for each state of an object that can't be decoded."""
@@ -64,7 +64,7 @@ EVERYTHING = Selection()
 
 
 class Reflector(Generic[T]):
-    """The selected objects of a kind, as of a moment ago.
+    """Lists and watches the selected objects of one kind into a cache with indexes, and calls handlers of changes.
 
     `synced` is set once the first list is in and reported. `transform` is applied to each object when it is
     decoded (to drop what nobody reads); it must leave name, namespace, UID and resourceVersion alone.
@@ -108,7 +108,7 @@ class Reflector(Generic[T]):
         return self._tombstones.values()
 
     def outage(self) -> Outage | None:
-        """Why and since when the copy is not kept up to date; None while it is."""
+        """Why and since when the cache is not kept up to date; None while it is."""
         return self._upkeep.outage()
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -128,7 +128,7 @@ class Reflector(Generic[T]):
         return self._cache.by_index(name, key)
 
     async def run(self) -> None:
-        """Keep the copy up to date until cancelled."""
+        """List and watch until cancelled."""
         self._upkeep.begin(asyncio.get_running_loop().time)
         while True:
             pause = await self._follow()
@@ -162,8 +162,8 @@ class Reflector(Generic[T]):
         self._upkeep.failed(str(error))
         self.interruptions[cause or type(error).__name__] += 1
         pause = self._backoff.delay(self._failures)
-        tell = log.info if self._failures == 1 else log.warning
-        tell(
+        log_it = log.info if self._failures == 1 else log.warning
+        log_it(
             "watching interrupted",
             kind=self.resource.kind,
             group=self.resource.group,
@@ -183,7 +183,7 @@ class Reflector(Generic[T]):
         return listing.resource_version
 
     def replace(self, listing: Listing[T]) -> None:
-        """Have what was listed in the copy, and report how it differs from what was there."""
+        """Have in the cache what was listed, and report how it differs from what was there."""
         buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
         present = {identity(item).key for item in listing.items} | buried
         self.listing = True
@@ -232,8 +232,8 @@ class Reflector(Generic[T]):
         self._tombstones[key] = stone
         if known is not None and (known.uid, known.resource_version) == (stone.uid, stone.resource_version):
             return
-        tell = log.debug if known is not None and known.uid == stone.uid else log.warning
-        tell(
+        log_it = log.debug if known is not None and known.uid == stone.uid else log.warning
+        log_it(
             "object can't be decoded",
             kind=self.resource.kind,
             group=self.resource.group,

@@ -58,8 +58,8 @@ class Call:
 
     def __str__(self) -> str:
         place = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)
-        told = "WATCH" if self.verb == "watch" else self.method
-        return f"{told} {self.resource.plural} {place}".rstrip()
+        shown = "WATCH" if self.verb == "watch" else self.method
+        return f"{shown} {self.resource.plural} {place}".rstrip()
 
     @property
     def method(self) -> str:

@@ -1,7 +1,7 @@
-"""Whether a copy of the API's objects is kept up to date, and since when and why not.
+"""Whether an informer's cache is kept up to date, and since when and why not.
 
-It is while a list was just read, a change came in, or a watch has been open for longer than a request takes to
-fail: a quiet watch tells nothing for a minute.
+It is while a list was just read, an event came in, or a watch has been open for longer than a request takes to
+fail: on a quiet watch not even a bookmark comes for a minute.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ OPEN = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The copy is not kept up to date: for how many seconds now, and why."""
+    """The cache is not kept up to date: for how many seconds now, and why."""
 
     seconds: float
     reason: str
 
 
 class Upkeep:
-    """One copy's, by a monotonic clock that is given when the copy is begun."""
+    """Of one cache, by a monotonic clock that is given when its informer begins."""
 
     def __init__(self) -> None:
         self._now: Callable[[], float] = lambda: 0.0
@@ -29,16 +29,16 @@ class Upkeep:
         self._reason = "nothing was listed yet"
 
     def begin(self, now: Callable[[], float]) -> None:
-        """Nothing is in the copy."""
+        """Nothing is in the cache."""
         self._now = now
         self._down_since = now()
 
     def works(self) -> None:
-        """Something came in: the copy is as of now."""
+        """Something came in: the cache is as of now."""
         self._down_since = None
 
     def watch(self) -> None:
-        """A watch is asked for."""
+        """A watch is being opened."""
         self._watching_since = self._now()
 
     def ended(self) -> None:
@@ -53,7 +53,7 @@ class Upkeep:
         self._reason = reason
 
     def outage(self) -> Outage | None:
-        """None while the copy is kept up to date."""
+        """None while the cache is kept up to date."""
         if self._down_since is None or self._is_open():
             return None
         return Outage(self._now() - self._down_since, self._reason)

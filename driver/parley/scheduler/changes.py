@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
-from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.cluster import Key, done, reference
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding
 from parley.control.mirror import is_mirror, owner_pod
 from parley.control.podclaims import NODES
 from parley.control.podscheduling import Publisher
-from parley.control.receipts import is_record, released
 from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.standin import driver_of_record, is_stand_in
@@ -36,11 +35,13 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Queues:
-    """What is to be looked at: pods, named claims and templates by name, pods whose PodScheduling is behind."""
+    """What is to be looked at: pods, named claims and templates by name, holdings that nodes owe something for by
+    UID, pods whose PodScheduling is behind."""
 
     pods: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("pod")))
     claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
     templates: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("template")))
+    releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
     publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
 
 
@@ -101,7 +102,7 @@ class Changes:
         it may have been started with like any user. `node` is where, "" if that is not known."""
         for entry in pod.spec.resource_claims:
             holding = self._ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
-            if holding is None or not holding.shareable or holding.outside or holding.leaving:
+            if holding is None or not holding.shareable or holding.outside or not holding.joinable:
                 continue
             if not node or holding.reaches(node):
                 self._ledger.join(holding, reference(pod))
@@ -130,9 +131,11 @@ class Changes:
             return
         self._wakeups.wake(NODES, [node.metadata.name for node in (old, new) if node is not None])
         if old is not None and out_of_service(new):
-            for holding in self._ledger:
-                if old.metadata.name in holding.owed:
-                    self._queues.claims.add((holding.namespace, holding.claim))
+            self._releases.node_lost(old.metadata.name)
+
+    def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
+        """A node may have answered."""
+        self._releases.changed(old, new)
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         """A node plugin may have come or gone."""
@@ -195,14 +198,10 @@ class Changes:
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
-            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-                self._releases.gone(old)
             self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._state, new)
             self._queues.claims.add(key)
-            if is_record(claim):
-                self._queues.claims.add((claim.metadata.namespace, released(claim)))
             self._look_at_users(key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:

@@ -16,6 +16,7 @@ from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
+from parley.control.ledger import Phase
 from parley.control.measured import MeasuredDriver
 from parley.control.metrics import Metrics
 from parley.control.mirror import is_mirror, owner_pod
@@ -79,6 +80,7 @@ class Controller:
                 "pods": queues.pods,
                 "claims": queues.claims,
                 "templates": queues.templates,
+                "releases": queues.releases,
                 "podschedulings": queues.publications,
             }
         )
@@ -114,6 +116,7 @@ class Controller:
             (queues.templates, parts_.templates.sync, settings.claim_workers),
         ):
             tasks.create_task(run_workers(queue, handler, count))
+        tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
         publish = self._parts.publisher.publish
         tasks.create_task(run_workers(queues.publications, publish, settings.publish_workers))
 
@@ -143,6 +146,8 @@ class Controller:
             self._parts.changes.look_at(holding)
             if not holding.pods:
                 self._base.queues.claims.add((holding.namespace, holding.claim))
+            if holding.phase is not Phase.HELD or any(self.cluster.releases_of(holding.uid)):
+                self._base.queues.releases.add(holding.uid)
         for pod in sorted(self.cluster.pods(), key=_arrival):
             self._parts.changes.enqueue(pod)
         for claim in self.cluster.claims():

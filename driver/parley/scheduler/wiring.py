@@ -61,6 +61,7 @@ class Parts:
     claims: Claims
     templates: Templates
     publisher: Publisher
+    giving_back: GivingBack
     reconciler: Reconciler
     extender: ExtenderDoor | None
     changes: Changes
@@ -109,9 +110,10 @@ def parts(base: Base) -> Parts:
     )
     base.wakeups.subscribe(immediate.wake)
     return Parts(
-        Claims(client, state, control.giving_back, control.releases, control.records, immediate),
+        Claims(client, state, control.giving_back, control.records, immediate),
         Templates(client, state.cluster, base.recorder),
         publisher,
+        control.giving_back,
         reconciler,
         extender,
         Changes(queues, state, base.wakeups, reconciler, control.giving_back, control.releases, publisher),
@@ -121,7 +123,7 @@ def parts(base: Base) -> Parts:
 def _control(base: Base, publisher: Publisher) -> _Control:
     client, state = base.client, base.state
     records = Records(client, state.cluster, state.ledger, base.clock)
-    releases = Releases(client, state.cluster, state.ledger, records, base.clock)
+    releases = Releases(client, state.cluster, state.ledger, records, base.queues.releases)
     claims = base.queues.claims
     giving_back = GivingBack(state, records, releases, publisher.close, base.wakeups, claims)
     return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back)

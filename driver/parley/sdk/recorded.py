@@ -4,6 +4,7 @@ outside of it. Pure. That a record is well-formed was checked by the API server.
 from collections.abc import Iterable
 from typing import Any
 
+from parley.api import models
 from parley.api.builtin import Node, NodeSelector
 from parley.api.models import ResourceClaim
 from parley.api.selectors import node_selector, selector_of
@@ -25,13 +26,15 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
 
 
 def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation] | None:
-    """What the claim's record says was allocated, and the first node where it can be used ("" if everywhere).
+    """What the claim's record says was allocated, and where: see `read_allocation`."""
+    return read_allocation(claim.status.allocation, nodes) if claim.status.allocation is not None else None
+
+
+def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tuple[str, Allocation]:
+    """What was allocated, and the first node where it can be used ("" if everywhere).
 
     `nodes` are those of the cluster, for a record that selects them by labels.
     """
-    allocation = claim.status.allocation
-    if allocation is None:
-        return None
     handle = allocation.handles[0] if allocation.handles else None
     devices = tuple(Device(d.pool, d.device) for d in handle.devices) if handle is not None else ()
     data = (handle.data if handle is not None else None) or {}

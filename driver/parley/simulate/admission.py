@@ -12,18 +12,12 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import (
-    ALLOCATION_ANNOTATION,
-    CLAIM_UID_ANNOTATION,
     DEVICE_CLASS,
     EXCLUSIVE_REQUEST,
     FINALIZER,
     GENERATED_LABEL,
     MIRROR_LABEL,
     POD_CLAIM_NAME_ANNOTATION,
-    RELEASE_RECORD_LABEL,
-    RELEASED_CLAIM_ANNOTATION,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
 from parley.control.mirror import is_mirror, is_shareable, owner_pod_uid
@@ -34,13 +28,12 @@ Json = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Rights:
     """What the policies ask about an account: whether it allocates (Parley), binds claims (the claim controller,
-    the garbage collector), deletes everything (the namespace controller), or answers for a node (its plugin)."""
+    the garbage collector), or deletes everything (the namespace controller)."""
 
     name: str
     allocates: bool = False
     binds: bool = False
     deletes: bool = False
-    answers: bool = False
 
 
 def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocates: bool = False) -> str:
@@ -147,29 +140,22 @@ def _whose(mirror: Json) -> tuple[Any, ...]:
     )
 
 
-_MARKS = (GENERATED_LABEL, RELEASE_RECORD_LABEL, RELEASING_LABEL)
-_NOTES = (ALLOCATION_ANNOTATION, CLAIM_UID_ANNOTATION, RELEASED_CLAIM_ANNOTATION, RELEASING_FROM_ANNOTATION)
-
-
 def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
-    before = dict(_part(old, "labels"))
+    if rights.binds:
+        return ""
+    generated = GENERATED_LABEL in dict(_part(old, "labels"))
     if not new:
-        made = not rights.answers if RELEASE_RECORD_LABEL in before else GENERATED_LABEL in before
-        if rights.binds or rights.deletes or not made:
+        if rights.deletes or not generated:
             return ""
         words = "cannot delete what Parley made for a pod: delete the pod, with which it goes."
         return f"{title}: {rights.name} {words}"
-    if rights.binds:
-        return ""
-    if _marks(old) != _marks(new) and not rights.answers:
+    if _generated_for(old) != _generated_for(new):
         return (
-            f"{title}: {rights.name} cannot set or remove label parley.dev/generated-for, "
-            "parley.dev/release-record or parley.dev/releasing, nor annotation parley.dev/allocation, "
-            "parley.dev/claim-uid, parley.dev/released-claim or parley.dev/releasing-from, by which Parley keeps "
-            "what is in use: leave them as they are, or grant the verb allocate on resourceclaims.parley.dev."
+            f"{title}: {rights.name} cannot set or remove label parley.dev/generated-for, by which Parley knows "
+            "what it made for a pod: leave it as it is, or grant the verb allocate on resourceclaims.parley.dev."
         )
     kept = FINALIZER not in _part(old, "finalizers") or FINALIZER in _part(new, "finalizers")
-    same = GENERATED_LABEL not in before or _part(old, "ownerReferences") == _part(new, "ownerReferences")
+    same = not generated or _part(old, "ownerReferences") == _part(new, "ownerReferences")
     if not old or (kept and same):
         return ""
     return (
@@ -178,6 +164,5 @@ def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     )
 
 
-def _marks(claim: Json) -> tuple[Any, ...]:
-    labels, annotations = dict(_part(claim, "labels")), dict(_part(claim, "annotations"))
-    return (*(labels.get(name) for name in _MARKS), *(annotations.get(name) for name in _NOTES))
+def _generated_for(claim: Json) -> Any:
+    return dict(_part(claim, "labels")).get(GENERATED_LABEL)

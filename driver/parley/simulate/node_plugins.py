@@ -6,12 +6,10 @@ say; publishing devices is left out.
 
 import asyncio
 
-from parley.api.models import ResourceClaim
-from parley.api.names import CLAIM_UID_ANNOTATION, RELEASING_FROM_ANNOTATION, RELEASING_LABEL
-from parley.api.resources import CLAIMS
-from parley.control.receipts import is_record, owing, prepared_uids
+from parley.api.models import ClaimRelease
+from parley.api.resources import CLAIM_RELEASES
 from parley.kube.client import Client, Conflict, NotFound
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.reflector import Reflector
 from parley.simulate.kubelet import Kubelets
 
 AGAIN = 3.0
@@ -25,12 +23,7 @@ class NodePlugins:
         self._client = client
         self._kubelets = kubelets
         self._asked = asyncio.Event()
-        self._watch = Reflector(
-            client,
-            CLAIMS,
-            Selection(label_selector=f"{RELEASING_LABEL}=true"),
-            on_change=lambda _old, _new: self._asked.set(),
-        )
+        self._watch = Reflector(client, CLAIM_RELEASES, on_change=lambda _old, _new: self._asked.set())
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -38,8 +31,8 @@ class NodePlugins:
             tasks.create_task(self._watch.run())
             while True:
                 await self._news()
-                for claim in list(self._watch.values()):
-                    await self._answer(claim)
+                for release in list(self._watch.values()):
+                    await self._answer(release)
 
     async def _news(self) -> None:
         try:
@@ -49,22 +42,13 @@ class NodePlugins:
             return
         self._asked.clear()
 
-    async def _answer(self, claim: ResourceClaim) -> None:
-        node, uids = owing(claim), prepared_uids(claim)
-        if not node or not all(uids) or node in self._kubelets.stopped:
+    async def _answer(self, release: ClaimRelease) -> None:
+        node, meta = release.spec.node_name, release.metadata
+        if not release.status.allocation_cleared or node in self._kubelets.stopped:
             return
-        if any((node, uid) in self._kubelets.prepared for uid in uids):
+        if (node, release.spec.claim.uid) in self._kubelets.prepared:
             return
-        meta, annotations = claim.metadata, {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None}
-        marks = {"labels": {RELEASING_LABEL: None}, "annotations": annotations}
-        version = meta.resource_version
         try:
-            if is_record(claim):
-                await self._client.delete(
-                    CLAIMS, meta.name, meta.namespace, uid=meta.uid, resource_version=version
-                )
-            else:
-                body = {"metadata": {"resourceVersion": version, **marks}}
-                await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+            await self._client.delete(CLAIM_RELEASES, meta.name, uid=meta.uid)
         except (Conflict, NotFound):
-            pass  # changed or gone meanwhile; the change comes
+            pass  # gone, or made anew; the change comes

@@ -15,7 +15,7 @@ import orjson
 
 from parley_kubelet.edits import Edits
 from parley_kubelet.names import device_variable
-from parley_kubelet.state.checkpoint import Entry, HeldDevice
+from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice
 from parley_kubelet.state.durable import Folder
 
 VERSION: Final = "0.6.0"
@@ -24,7 +24,7 @@ CLASS: Final = "claim"
 _ENDING: Final = ".json"
 
 
-def device_ids(driver: str, entry: Entry, device: HeldDevice | None = None) -> tuple[str, ...]:
+def device_ids(driver: str, entry: CheckpointEntry, device: HeldDevice | None = None) -> tuple[str, ...]:
     """The names by which the kubelet passes on what belongs to one device of the claim, or to the claim alone.
 
     The first is the device's own; container runtimes add the claim's once.
@@ -33,7 +33,7 @@ def device_ids(driver: str, entry: Entry, device: HeldDevice | None = None) -> t
     return tuple(f"{driver}/{CLASS}={name}" for name in (*names, entry.uid)) if _has_edits(entry) else ()
 
 
-def specification(driver: str, entry: Entry) -> dict[str, Any] | None:
+def specification(driver: str, entry: CheckpointEntry) -> dict[str, Any] | None:
     """The CDI specification of one claim; None if a container gets nothing."""
     if not _has_edits(entry):
         return None
@@ -48,7 +48,7 @@ def specification(driver: str, entry: Entry) -> dict[str, Any] | None:
     return {"cdiVersion": VERSION, "kind": f"{driver}/{CLASS}", "devices": devices}
 
 
-def _has_edits(entry: Entry) -> bool:
+def _has_edits(entry: CheckpointEntry) -> bool:
     """CDI knows no device without edits."""
     return bool(entry.devices or entry.edits.cdi())
 
@@ -57,7 +57,7 @@ def _missing(told: dict[str, str], edits: Edits) -> dict[str, str]:
     return {name: value for name, value in told.items() if name not in edits.env}
 
 
-def _names(entry: Entry) -> dict[HeldDevice, str]:
+def _names(entry: CheckpointEntry) -> dict[HeldDevice, str]:
     """The name of each device's own CDI device: of letters, digits, '.', '-' and '_', as CDI wants it."""
     count = Counter(device.name for device in entry.devices)
     return {
@@ -78,7 +78,7 @@ class Specifications:
         self._driver = driver
         self._prefix = f"parley.dev-{driver}-claim-"
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: CheckpointEntry) -> None:
         """Make the claim's file what it should be; no write if it is. Raises OSError."""
         wanted = specification(self._driver, entry)
         if wanted is None:

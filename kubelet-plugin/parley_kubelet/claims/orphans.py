@@ -20,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
 from parley_kubelet.claims.preparation import Preparation
-from parley_kubelet.state.checkpoint import CheckpointError, Entry
+from parley_kubelet.state.checkpoint import CheckpointEntry, CheckpointError
 
 RETRIES: Final = Backoff(first=2.0, longest=120.0, jitter=0.3)
 
@@ -44,7 +44,7 @@ async def _cleaned(preparation: Preparation, client: Client) -> bool:
     return all([await _seen_to(entry, preparation, client) for entry in entries.values()])
 
 
-async def _seen_to(entry: Entry, preparation: Preparation, client: Client) -> bool:
+async def _seen_to(entry: CheckpointEntry, preparation: Preparation, client: Client) -> bool:
     about = {"driver": preparation.driver.name, "claim": entry.full_name, "uid": entry.uid}
     try:
         if not await _is_orphan(entry, client):
@@ -60,7 +60,7 @@ async def _seen_to(entry: Entry, preparation: Preparation, client: Client) -> bo
     return True
 
 
-async def _is_orphan(entry: Entry, client: Client) -> bool:
+async def _is_orphan(entry: CheckpointEntry, client: Client) -> bool:
     """Whether no pod can be given the claim any more."""
     try:
         claim = await client.get(BUILTIN_CLAIMS, entry.name, entry.namespace)

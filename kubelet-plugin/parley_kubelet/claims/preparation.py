@@ -32,9 +32,9 @@ from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import Granted, granted
 from parley_kubelet.claims.typed import TypedEntries
 from parley_kubelet.hooks import Held, NodeDriver, Refused
-from parley_kubelet.state.checkpoint import Entries, Entry, HeldDevice
+from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
 from parley_kubelet.state.durable import Folder
-from parley_kubelet.state.records import CheckpointRecords
+from parley_kubelet.state.records import SharedCheckpoint
 
 LIMIT: Final = 40.0
 """Seconds for a call, waiting for another one of the same claim included; the kubelet gives it up after 45."""
@@ -84,7 +84,7 @@ class Preparation:
         self.driver = driver
         self._client = client
         self._state = state
-        self._records = CheckpointRecords(state, driver.node)
+        self._records = SharedCheckpoint(state, driver.node)
         self._specifications = Specifications(cdi, driver.name)
         self.boot = boot
         self._limit = limit
@@ -111,7 +111,7 @@ class Preparation:
                 self._restore(uid, entries.get(uid), has_file=uid in found)
         return entries
 
-    def _restore(self, uid: str, entry: Entry | None, *, has_file: bool) -> None:
+    def _restore(self, uid: str, entry: CheckpointEntry | None, *, has_file: bool) -> None:
         if entry is not None and entry.phase == "prepared":
             self._specifications.write(entry)
         elif has_file:
@@ -134,7 +134,7 @@ class Preparation:
             return True
         return uid in self._under_way  # a call may have come while the checkpoint was read
 
-    async def prepare(self, claim: ClaimName) -> Entry:
+    async def prepare(self, claim: ClaimName) -> CheckpointEntry:
         """Make the claim ready. Raises Refused, CheckpointError, OSError, or what the driver raises."""
         return await self._in_order(claim, self._prepare)
 
@@ -144,7 +144,7 @@ class Preparation:
         await self._in_order(claim, self._unprepare)
         self.released.set()
 
-    async def give_back(self, judged: Entry) -> bool:
+    async def give_back(self, judged: CheckpointEntry) -> bool:
         """Unprepare a claim that nobody asks for, and return whether that was done: not if its entry is another
         one by now, because the kubelet has asked meanwhile. Raises what `unprepare` does."""
         claim = ClaimName(judged.namespace, judged.name, judged.uid)
@@ -183,7 +183,7 @@ class Preparation:
                 " the kubelet will try again; see the log of parley-kubelet on this node"
             ) from None
 
-    async def _prepare(self, claim: ClaimName) -> Entry:
+    async def _prepare(self, claim: ClaimName) -> CheckpointEntry:
         before = (await self._records.read()).get(claim.uid)
         if before is not None and before.phase == "prepared" and before.boot in (self.boot, ""):
             await asyncio.to_thread(self._specifications.write, before)
@@ -196,12 +196,12 @@ class Preparation:
         await self._records.change(claim.uid, partial(self._with_file, done))
         return done
 
-    def _with_file(self, entry: Entry, _: Entries) -> Entry:
+    def _with_file(self, entry: CheckpointEntry, _: Entries) -> CheckpointEntry:
         """Decides that the entry stands once its file is there."""
         self._specifications.write(entry)
         return entry
 
-    async def _intended(self, claim: ClaimName, before: Entry | None) -> Entry:
+    async def _intended(self, claim: ClaimName, before: CheckpointEntry | None) -> CheckpointEntry:
         """The entry to prepare, recorded. What was prepared before the machine restarted needs no API."""
         if before is not None and before.phase == "prepared":
             entry = before.with_changes(phase="preparing", boot=self.boot)
@@ -213,15 +213,15 @@ class Preparation:
                 await self._unprepare(claim)
                 entry = entry.with_changes(state=None)
 
-        def admitted(entries: Entries) -> Entry:
+        def admitted(entries: Entries) -> CheckpointEntry:
             self.driver.admit(self._typed.held(entry).claim, self._typed.rivals(entry, entries))
             return entry
 
         await self._records.change(claim.uid, admitted)
         return entry
 
-    def _entry(self, claim: ClaimName, found: Granted, before: Entry | None) -> Entry:
-        return Entry.of(
+    def _entry(self, claim: ClaimName, found: Granted, before: CheckpointEntry | None) -> CheckpointEntry:
+        return CheckpointEntry.of(
             uid=claim.uid,
             namespace=claim.namespace,
             name=claim.name,
@@ -239,7 +239,7 @@ class Preparation:
             await self.driver.unprepare(self._typed.held(leaving))
         await self._records.change(claim.uid, partial(self._without_file, claim.uid))
 
-    async def _give_back(self, judged: Entry, claim: ClaimName) -> bool:
+    async def _give_back(self, judged: CheckpointEntry, claim: ClaimName) -> bool:
         if (await self._records.read()).get(claim.uid) != judged:
             return False
         await self._unprepare(claim)
@@ -264,7 +264,7 @@ class Preparation:
             ) from None
 
 
-def _leaving(uid: str, entries: Entries) -> Entry | None:
+def _leaving(uid: str, entries: Entries) -> CheckpointEntry | None:
     entry = entries.get(uid)
     return None if entry is None else entry.with_changes(phase="unpreparing")
 

@@ -9,7 +9,7 @@ import structlog
 from pydantic import ValidationError
 
 from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Refused
-from parley_kubelet.state.checkpoint import Entries, Entry
+from parley_kubelet.state.checkpoint import CheckpointEntry, Entries
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +20,7 @@ class TypedEntries:
     def __init__(self, driver: NodeDriver[Any, Any]) -> None:
         self._driver = driver
 
-    def check(self, entry: Entry, field: str) -> None:
+    def check(self, entry: CheckpointEntry, field: str) -> None:
         """Raises Refused, naming the field of the claim, if the handle does not pass the driver's schema."""
         self._held(
             entry,
@@ -28,7 +28,7 @@ class TypedEntries:
             "run versions of the driver in the controller and in parley-kubelet that belong together",
         )
 
-    def held(self, entry: Entry) -> Held[Any]:
+    def held(self, entry: CheckpointEntry) -> Held[Any]:
         """What the hooks get. Raises Refused if a newer driver does not understand the handle any more."""
         return self._held(
             entry,
@@ -46,7 +46,7 @@ class TypedEntries:
                 log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
         return tuple(found)
 
-    def rivals(self, entry: Entry, entries: Entries) -> tuple[Held[Any], ...]:
+    def rivals(self, entry: CheckpointEntry, entries: Entries) -> tuple[Held[Any], ...]:
         """What is held of the entry's devices for other claims."""
         devices = frozenset((device.pool, device.name) for device in entry.devices)
         found = [
@@ -56,7 +56,7 @@ class TypedEntries:
         ]
         return tuple(self.held(other) for other in found)
 
-    def _held(self, entry: Entry, field: str, remedy: str) -> Held[Any]:
+    def _held(self, entry: CheckpointEntry, field: str, remedy: str) -> Held[Any]:
         try:
             handle = self._driver.handle.model_validate(entry.handle)
         except ValidationError as error:

@@ -16,7 +16,7 @@ from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.hooks import Refused
 from parley_kubelet.proto import dra_v1_pb2 as dra
 from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer
-from parley_kubelet.state.checkpoint import CheckpointError, Entry, HeldDevice
+from parley_kubelet.state.checkpoint import CheckpointEntry, CheckpointError, HeldDevice
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class DraService(DRAPluginServicer):
             log.info("claim unprepared", driver=self._driver, claim=str(claim), uid=claim.uid)
         return claim.uid, dra.NodeUnprepareResourceResponse(error=error)
 
-    def _devices(self, entry: Entry) -> Iterable[dra.Device]:
+    def _devices(self, entry: CheckpointEntry) -> Iterable[dra.Device]:
         for result in entry.results:
             held = HeldDevice(pool=result.pool, name=result.device)
             yield dra.Device(
@@ -71,8 +71,8 @@ class DraService(DRAPluginServicer):
         return self._preparation.driver.name
 
     async def _attempt(
-        self, action: str, claim: ClaimName, work: Awaitable[Entry | None]
-    ) -> tuple[str, Entry | None]:
+        self, action: str, claim: ClaimName, work: Awaitable[CheckpointEntry | None]
+    ) -> tuple[str, CheckpointEntry | None]:
         """The error for the kubelet, "" if there was none, and what the work returned."""
         try:
             return "", await work

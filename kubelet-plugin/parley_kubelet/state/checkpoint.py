@@ -64,7 +64,7 @@ class _Seldom(msgspec.Struct, frozen=True):
     state: Any
 
 
-class Entry(_Often, frozen=True):
+class CheckpointEntry(_Often, frozen=True):
     """A claim that something is held for on this node, with all that is needed to go on without the API.
 
     `phase` is `prepared` from a successful prepare until unprepare begins: only then may a container have it.
@@ -88,7 +88,7 @@ class Entry(_Often, frozen=True):
         handle: Any,
         edits: Edits | None = None,
         state: Any = None,
-    ) -> "Entry":
+    ) -> "CheckpointEntry":
         """Of values that are JSON."""
         return cls._of(
             {
@@ -106,7 +106,7 @@ class Entry(_Often, frozen=True):
         )
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Entry":
+    def read(cls, content: Mapping[str, Any]) -> "CheckpointEntry":
         """Of a file's; what is not known is left out. Raises msgspec's or pydantic's ValidationError."""
         edits = Edits.model_validate(content.get("edits", {}))
         known = {field: content[field] for field in (*_Often.__struct_fields__, "handle") if field in content}
@@ -117,12 +117,12 @@ class Entry(_Often, frozen=True):
         return entry
 
     @classmethod
-    def _of(cls, content: Mapping[str, Any]) -> "Entry":
+    def _of(cls, content: Mapping[str, Any]) -> "CheckpointEntry":
         encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
         encoded = bytes(memoryview(encoded))  # a copy: what orjson returns holds on to 8 KB, however short it is
         return cls(**msgspec.structs.asdict(_often(encoded)), encoded=encoded)
 
-    def with_changes(self, **changes: Any) -> "Entry":
+    def with_changes(self, **changes: Any) -> "CheckpointEntry":
         """The same but for the fields named."""
         content = orjson.loads(self.encoded)
         if "edits" in changes:
@@ -153,7 +153,7 @@ class Entry(_Often, frozen=True):
 _often = msgspec.json.Decoder(_Often).decode
 _seldom = msgspec.json.Decoder(_Seldom).decode
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, CheckpointEntry]
 """By the claim's UID."""
 
 
@@ -194,7 +194,7 @@ class Checkpoint:
             claims = content["claims"]
             if content["version"] == 1:
                 claims = [from_version_1(claim, self._node) for claim in claims]
-            entries = [Entry.read(claim) for claim in claims]
+            entries = [CheckpointEntry.read(claim) for claim in claims]
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise self._damaged(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from parley_kubelet.state.checkpoint import Checkpoint, Entries, Entry
+from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, Entries
 from parley_kubelet.state.durable import Folder
 
-Decision = Callable[[Entries], Entry | None]
+Decision = Callable[[Entries], CheckpointEntry | None]
 """Returns what the checkpoint shall hold for the claim, None for nothing; an exception leaves it as it is. Runs in
 a thread, where it may see to files of the claim, and is called once."""
 
@@ -28,7 +28,7 @@ class _Change:
     done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class CheckpointRecords:
+class SharedCheckpoint:
     """The entries of one driver on one node."""
 
     def __init__(self, folder: Folder, node: str) -> None:
@@ -47,13 +47,13 @@ class CheckpointRecords:
         entries: Entries = await self._done(_Change("", None))
         return entries
 
-    async def change(self, uid: str, decide: Decision) -> Entry | None:
+    async def change(self, uid: str, decide: Decision) -> CheckpointEntry | None:
         """Record what `decide` says for the claim; returns it when it is on the disk.
 
         Raises what `decide` raises, CheckpointError, or OSError if it could not be written: then the old entry
         stands.
         """
-        entry: Entry | None = await self._done(_Change(uid, decide))
+        entry: CheckpointEntry | None = await self._done(_Change(uid, decide))
         return entry
 
     async def _done(self, change: _Change) -> Any:
@@ -98,7 +98,9 @@ class CheckpointRecords:
             return self._checkpoint.read(), error
 
 
-def _decided(uid: str, decide: Decision, entries: dict[str, Entry]) -> Entry | Exception | None:
+def _decided(
+    uid: str, decide: Decision, entries: dict[str, CheckpointEntry]
+) -> CheckpointEntry | Exception | None:
     try:
         entry = decide(entries)
     except Exception as error:
@@ -111,8 +113,8 @@ def _decided(uid: str, decide: Decision, entries: dict[str, Entry]) -> Entry | E
 
 
 def _recorded(
-    outcome: Entry | Exception | None, before: Entry | None, failed: OSError | None
-) -> Entry | Exception | None:
+    outcome: CheckpointEntry | Exception | None, before: CheckpointEntry | None, failed: OSError | None
+) -> CheckpointEntry | Exception | None:
     """A write that failed is an error for those who changed something."""
     return outcome if failed is None or outcome is before or isinstance(outcome, Exception) else failed
 

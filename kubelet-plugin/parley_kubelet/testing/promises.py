@@ -15,7 +15,7 @@ from parley_kubelet.cdi.faults import faults
 from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.configuration import label
 from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Prepared
-from parley_kubelet.state.checkpoint import Entry, HeldDevice, Result
+from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, Result
 
 INTERRUPTIONS: Final = 25
 """After so many steps of the event loop, at most, `prepare` is interrupted."""
@@ -134,7 +134,7 @@ async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], step
 
 def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prepared) -> Any:
     """The state as it comes back from the checkpoint."""
-    entry = Entry.of(
+    entry = CheckpointEntry.of(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
@@ -152,7 +152,7 @@ def _checked(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], prepared: Prep
     return entry.state
 
 
-def _wrong(driver: NodeDriver[Any, Any], entry: Entry) -> tuple[str, ...]:
+def _wrong(driver: NodeDriver[Any, Any], entry: CheckpointEntry) -> tuple[str, ...]:
     try:
         content = specification(driver.name, entry)
     except ValidationError as error:

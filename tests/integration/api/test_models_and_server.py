@@ -15,14 +15,14 @@ from tests.cluster.mutated import METADATA, mutated
 from tests.cluster.raw import Refused, raw
 
 from parley.api.crd import structural_schema
-from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
 from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer
 from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
-KINDS = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS)
+KINDS = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS, CLAIM_RELEASES)
 EXAMPLES = 200
 NAMESPACE = "default"
 

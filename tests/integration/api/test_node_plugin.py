@@ -3,22 +3,16 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 from tests.cluster.raw import raw
 
-from parley.api.names import (
-    CLAIM_UID_ANNOTATION,
-    RELEASE_RECORD_LABEL,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
-)
-from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
-from parley.kube.client import Call, Client, Forbidden, RawEvent
+from parley.api.resources import CLAIM_RELEASES, NODES, PODS, RESOURCE_SLICES
+from parley.kube.client import Call, Client, Forbidden, NotFound, RawEvent
 from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
@@ -38,6 +32,12 @@ DRIVER = "device.parley.dev"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_PLUGIN}"
 
 T = TypeVar("T")
+
+
+class Owed(Protocol):
+    """Makes a release for a node to answer; returns its name."""
+
+    async def __call__(self, node: str, *, cleared: bool = True) -> str: ...
 
 
 class Recorder(Client):
@@ -118,26 +118,39 @@ async def of_a_pod(
     await admin.delete(PODS, pod.metadata.name, NAMESPACE, grace_period_seconds=0)
 
 
-async def owed(admin: Client, namespace: str, name: str, node: str, class_: str = "any", **labels: str) -> None:
-    """A claim for which the node owes a receipt."""
-    body: dict[str, Any] = {
-        "metadata": {
-            "name": name,
-            "labels": {RELEASING_LABEL: "true", "kept": "", **labels},
-            "annotations": {RELEASING_FROM_ANNOTATION: node, CLAIM_UID_ANNOTATION: "u1", "kept": ""},
-        },
-        "spec": {"resourceClassName": class_},
-    }
-    await admin.create(CLAIMS, body, namespace)
+@pytest.fixture
+async def owed(admin: Client) -> AsyncIterator[Owed]:
+    """A release that the node has to answer; nothing of it is left afterwards."""
+    made: list[str] = []
+
+    async def make(node: str, *, cleared: bool = True) -> str:
+        name = f"r-{uuid.uuid4().hex[:8]}"
+        claim = {"namespace": "default", "name": "mine", "uid": "u1"}
+        spec = {"claim": claim, "holdingUid": "u1", "nodeName": node, "driverName": DRIVER, "allocation": {}}
+        status = {"allocationCleared": True} if cleared else {}
+        await admin.create(CLAIM_RELEASES, {"metadata": {"name": name}, "spec": spec, "status": status})
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        with suppress(NotFound):
+            await admin.delete(CLAIM_RELEASES, name)
 
 
-async def remaining(admin: Client, namespace: str) -> Mapping[str, Mapping[str, str]]:
-    """The labels of each claim."""
-    return {claim.metadata.name: claim.metadata.labels for claim in (await admin.list(CLAIMS, namespace)).items}
+async def remaining(admin: Client, *names: str) -> set[str]:
+    """Those of the releases that are there."""
+    return {release.metadata.name for release in (await admin.list(CLAIM_RELEASES)).items} & set(names)
 
 
 async def test_all_that_the_role_allows_is_used_and_nothing_else(
-    installed: Cluster, admin: Client, plugin: Recorder, nodes: tuple[str, str], namespace: str, tmp_path: Path
+    installed: Cluster,
+    admin: Client,
+    plugin: Recorder,
+    nodes: tuple[str, str],
+    namespace: str,
+    tmp_path: Path,
+    owed: Owed,
 ) -> None:
     node, _ = nodes
     driver = DeviceNodeDriver(
@@ -160,9 +173,7 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     del offers[3:]
     await publisher.publish()
 
-    await admin.create(CLASSES, {"metadata": {"name": f"of-{node}"}, "driverName": DRIVER})
-    await owed(admin, namespace, "kept", node, f"of-{node}")
-    await owed(admin, namespace, "record", node, f"of-{node}", **{RELEASE_RECORD_LABEL: "true"})
+    release = await owed(node)
     granted = {
         (group, resource, verb)
         for rule in raw(installed).get(ROLE)["rules"]
@@ -174,15 +185,14 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     running = [asyncio.create_task(publisher.run())]
     running += [asyncio.create_task(Receipts(plugin, node, {DRIVER: preparation}).run())]
     for _ in range(1200):  # a minute; what is watched is listed first, so the last thing to be used may be a watch
-        if await remaining(admin, namespace) == {"kept": {"kept": ""}} and granted <= plugin.used:
+        if not await remaining(admin, release) and granted <= plugin.used:
             break
         await asyncio.sleep(0.05)
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    await admin.delete(CLASSES, f"of-{node}")
 
-    assert await remaining(admin, namespace) == {"kept": {"kept": ""}}
+    assert not await remaining(admin, release)
     assert plugin.used == granted
 
 
@@ -205,117 +215,65 @@ async def test_slices_of_its_own_node_only(admin: Client, plugin: Client, nodes:
         await plugin.delete(RESOURCE_SLICES, theirs.name)
 
 
-RECEIPT = {
-    "labels": {RELEASING_LABEL: None},
-    "annotations": {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None},
-}
-OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}
-MORE_THAN_A_RECEIPT: Mapping[str, Mapping[str, Any]] = {
-    "the label stays": {"metadata": {**RECEIPT, "labels": {}}},
-    "a label goes, too": {"metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "kept": None}}},
-    "a label comes": {"metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "more": ""}}},
-    "a label changes": {"metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "kept": "no"}}},
-    "one label for another": {
-        "metadata": {**RECEIPT, "labels": {RELEASING_LABEL: None, "kept": None, "more": ""}}
-    },
-    "another node": {"metadata": {**RECEIPT, "annotations": {RELEASING_FROM_ANNOTATION: "n2"}}},
-    "an annotation goes, too": {"metadata": {**RECEIPT, "annotations": {"kept": None}}},
-    "an annotation comes": {"metadata": {**RECEIPT, "annotations": {"more": ""}}},
-    "a finalizer": {"metadata": {**RECEIPT, "finalizers": ["parley.dev/in-use"]}},
-    "an owner": {"metadata": {**RECEIPT, "ownerReferences": [OWNER]}},
-}
-
-
-async def taken(plugin: Client, namespace: str, body: Mapping[str, Any]) -> bool:
-    """Whether the patch was not refused as what is more than a receipt."""
-    try:
-        await plugin.patch(CLAIMS, "own", body, namespace)
-    except Forbidden as refusal:
-        return "removes the request for a receipt" not in str(refusal)
-    return True
-
-
-async def test_receipts_of_its_own_node_and_nothing_beside_them(
-    admin: Client, plugin: Client, nodes: tuple[str, str], namespace: str
+async def test_receipts_of_its_own_node_that_are_asked_for_and_nothing_else(
+    admin: Client, plugin: Client, nodes: tuple[str, str], owed: Owed
 ) -> None:
     own, other = nodes
-    record = {RELEASE_RECORD_LABEL: "true"}
-    await owed(admin, namespace, "own", own)
-    await owed(admin, namespace, "other", other)
-    await owed(admin, namespace, "record-of-other", other, **record)
-    await owed(admin, namespace, "record", own, **record)
+    asked, not_yet, of_other = await owed(own), await owed(own, cleared=False), await owed(other)
 
-    accepted = [what for what, body in MORE_THAN_A_RECEIPT.items() if await taken(plugin, namespace, body)]
-    assert accepted == []
-    with pytest.raises(Forbidden, match="removes the request for a receipt"):
-        await plugin.delete(CLAIMS, "own", namespace)
-    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
-        await plugin.patch(CLAIMS, "other", {"metadata": RECEIPT}, namespace)
-    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
-        await plugin.delete(CLAIMS, "record-of-other", namespace)
+    with pytest.raises(Forbidden, match=f"{of_other} waits for no receipt of this node"):
+        await plugin.delete(CLAIM_RELEASES, of_other)
+    with pytest.raises(Forbidden, match=f"{not_yet} is of a claim that is allocated still"):
+        await plugin.delete(CLAIM_RELEASES, not_yet)
     with pytest.raises(Forbidden, match="cannot patch resource"):
-        await plugin.patch(CLAIMS, "own", {"status": {}}, namespace, subresource="status")
+        await plugin.patch(CLAIM_RELEASES, not_yet, {"status": {"allocationCleared": True}})
+    with pytest.raises(Forbidden, match="cannot create resource"):
+        await plugin.create(CLAIM_RELEASES, {"metadata": {"name": "mine"}})
+    await plugin.delete(CLAIM_RELEASES, asked)
 
-    await plugin.patch(CLAIMS, "own", {"metadata": RECEIPT}, namespace)
-    await plugin.delete(CLAIMS, "record", namespace)
-    assert await remaining(admin, namespace) == {
-        "own": {"kept": ""},
-        "other": {RELEASING_LABEL: "true", "kept": ""},
-        "record-of-other": {RELEASING_LABEL: "true", "kept": "", **record},
-    }
-    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
-        await plugin.patch(CLAIMS, "own", {"metadata": {"labels": {"more": ""}}}, namespace)
+    assert await remaining(admin, asked, not_yet, of_other) == {not_yet, of_other}
 
 
 async def test_every_account_that_has_the_role_is_held_to_its_node(
-    admin: Client, another: Client, nodes: tuple[str, str], namespace: str
+    admin: Client, another: Client, nodes: tuple[str, str], owed: Owed
 ) -> None:
     own, other = nodes
     theirs = (await admin.create(RESOURCE_SLICES, a_slice(other))).metadata
-    await owed(admin, namespace, "own", own)
-    await owed(admin, namespace, "other", other)
-    await owed(admin, namespace, "record-of-other", other, **{RELEASE_RECORD_LABEL: "true"})
-    await admin.create(CLAIMS, {"metadata": {"name": "in-use"}, "spec": {"resourceClassName": "any"}}, namespace)
+    asked, of_other = await owed(own), await owed(other)
 
     with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
         await another.create(RESOURCE_SLICES, a_slice(other))
     with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
         await another.delete(RESOURCE_SLICES, theirs.name)
     with pytest.raises(Forbidden, match="waits for no receipt of this node"):
-        await another.delete(CLAIMS, "in-use", namespace)
-    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
-        await another.patch(CLAIMS, "other", {"metadata": RECEIPT}, namespace)
-    with pytest.raises(Forbidden, match="waits for no receipt of this node"):
-        await another.delete(CLAIMS, "record-of-other", namespace)
+        await another.delete(CLAIM_RELEASES, of_other)
 
     made = await another.create(RESOURCE_SLICES, a_slice(own))
     await another.delete(RESOURCE_SLICES, made.metadata.name)
-    await another.patch(CLAIMS, "own", {"metadata": RECEIPT}, namespace)
+    await another.delete(CLAIM_RELEASES, asked)
 
 
 async def test_a_token_that_names_no_node_writes_nothing(
-    installed: Cluster, admin: Client, nodes: tuple[str, str], namespace: str
+    installed: Cluster, nodes: tuple[str, str], owed: Owed
 ) -> None:
     own, _ = nodes
-    await owed(admin, namespace, "own", own)
-    await owed(admin, namespace, "unnamed", "")
+    asked = await owed(own)
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN)
     async with HttpClient.from_kubeconfig(str(account)) as client:
         with pytest.raises(Forbidden, match="a node plugin, names no node: use the token of a pod on the node"):
             await client.create(RESOURCE_SLICES, a_slice(own))
-        for name in ("own", "unnamed"):
-            with pytest.raises(Forbidden, match=f"{name}: the token of .* names no node: use the token of a pod"):
-                await client.patch(CLAIMS, name, {"metadata": RECEIPT}, namespace)
+        with pytest.raises(Forbidden, match=f"{asked}: the token of .* names no node: use the token of a pod"):
+            await client.delete(CLAIM_RELEASES, asked)
 
 
 async def test_a_token_that_was_made_for_the_node_does_as_well_as_a_pods(
-    installed: Cluster, admin: Client, nodes: tuple[str, str], namespace: str
+    installed: Cluster, nodes: tuple[str, str], owed: Owed
 ) -> None:
     own, other = nodes
-    await owed(admin, namespace, "own", own)
+    asked = await owed(own)
     account = installed.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=own)
     async with HttpClient.from_kubeconfig(str(account)) as client:
         await client.create(RESOURCE_SLICES, a_slice(own))
-        await client.patch(CLAIMS, "own", {"metadata": RECEIPT}, namespace)
+        await client.delete(CLAIM_RELEASES, asked)
         with pytest.raises(Forbidden, match=f"has spec.nodeName {other}, and the node plugin on {own}"):
             await client.create(RESOURCE_SLICES, a_slice(other))

@@ -28,6 +28,9 @@ ALLOWED = [
     (CONTROLLER, "create", "podschedulings.parley.dev", "default"),
     (CONTROLLER, "watch", "podschedulings.parley.dev", "default"),
     (CONTROLLER, "delete", "resourceclaims.parley.dev", "default"),
+    (CONTROLLER, "create", "claimreleases.parley.dev", ""),
+    (CONTROLLER, "patch", "claimreleases.parley.dev", ""),
+    (CONTROLLER, "delete", "claimreleases.parley.dev", ""),
     (CONTROLLER, "patch", "pods/status", "default"),
     (CONTROLLER, "allocate", "resourceclaims.parley.dev", "default"),
     (CONTROLLER, "create", "events.events.k8s.io", "default"),
@@ -43,14 +46,19 @@ ALLOWED = [
     (NODE_PLUGIN, "get", "resourceclaims.resource.k8s.io", "default"),
     (NODE_PLUGIN, "create", "resourceslices.resource.k8s.io", ""),
     (NODE_PLUGIN, "patch", "resourceslices.resource.k8s.io", ""),
-    (NODE_PLUGIN, "watch", "resourceclaims.parley.dev", ""),
-    (NODE_PLUGIN, "patch", "resourceclaims.parley.dev", "default"),
-    (NODE_PLUGIN, "delete", "resourceclaims.parley.dev", "default"),
-    (NODE_PLUGIN, "get", "resourceclasses.parley.dev", ""),
+    (NODE_PLUGIN, "watch", "claimreleases.parley.dev", ""),
+    (NODE_PLUGIN, "delete", "claimreleases.parley.dev", ""),
     (NODE_PLUGIN, "get", "nodes", ""),
 ]
 
 DENIED = [
+    (NODE_PLUGIN, "create", "claimreleases.parley.dev", ""),
+    (NODE_PLUGIN, "patch", "claimreleases.parley.dev", ""),
+    (NODE_PLUGIN, "patch", "resourceclaims.parley.dev", "default"),
+    (NODE_PLUGIN, "delete", "resourceclaims.parley.dev", "default"),
+    (NODE_PLUGIN, "list", "resourceclaims.parley.dev", ""),
+    (DRIVER, "list", "claimreleases.parley.dev", ""),
+    (DRIVER, "delete", "claimreleases.parley.dev", ""),
     (CONTROLLER, "create", "pods", "default"),
     (CONTROLLER, "patch", "pods", "default"),
     (CONTROLLER, "delete", "pods", "default"),
@@ -167,6 +175,7 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
 @pytest.mark.parametrize(
     "policy",
     [
+        "claim-marks",
         "deleted-claims",
         "device-class",
         "driver-answers",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.admission_cases import CASES, Case, record, stand_in
+from tests.admission_cases import CASES, Case, stand_in
 from tests.cluster.raw import raw
 from tests.unit.simulate.test_admission_cases import RIGHTS, completed
 
@@ -24,9 +24,7 @@ USERS = {
     "collector": f"{KUBE_SYSTEM}:generic-garbage-collector",
     "namespace controller": f"{KUBE_SYSTEM}:namespace-controller",
     "parley": "system:serviceaccount:parley-system:parley-controller",
-    "node plugin": "system:serviceaccount:parley-system:parley-kubelet",
 }
-ON_NODE = "--as-user-extra=authentication.kubernetes.io/node-name=n1"
 
 
 @pytest.fixture
@@ -37,10 +35,6 @@ def tenancy(installed: Cluster, namespace: str) -> str:
     verbs = "get,list,watch,create,update,patch,delete,deletecollection"
     installed.kubectl("create", "role", "parley-user", f"--verb={verbs}", f"--resource={kinds}", "-n", namespace)
     installed.kubectl("create", "rolebinding", "parley", "--role=parley-user", "--user=tenant", "-n", namespace)
-    # kubectl reads before it patches, which the node plugin does not
-    account = "--serviceaccount=parley-system:parley-kubelet"
-    installed.kubectl("create", "role", "reader", "--verb=get", f"--resource={kinds}", "-n", namespace)
-    installed.kubectl("create", "rolebinding", "reader", "--role=reader", account, "-n", namespace)
     return namespace
 
 
@@ -65,7 +59,7 @@ def requested(cluster: Cluster, case: Case, namespace: str, pod: str) -> str:
         if case.resource == CLAIMS
         else (f"{case.resource.plural}.v1.resource.k8s.io")
     )
-    account = [f"--as={USERS[case.account]}", *([ON_NODE] if case.account == "node plugin" else [])]
+    account = [f"--as={USERS[case.account]}"]
     name = {"name": "x", "namespace": namespace}
     if case.before is not None:
         before = completed(case.before, reserved=False)
@@ -176,8 +170,8 @@ def test_a_generated_claim_is_orphaned_where_its_pod_is_deleted_so(
 
 
 def test_a_namespace_goes_with_all_that_is_guarded(installed: Cluster, tenancy: str, user: str, pod: str) -> None:
-    for name, body in (("stand-in", stand_in()), ("record", record())):
-        body["metadata"].update(name=name, namespace=tenancy)
-        installed.kubectl("create", "-f", "-", stdin=manifest(CLAIMS, body, pod))
+    body = stand_in()
+    body["metadata"].update(name="stand-in", namespace=tenancy)
+    installed.kubectl("create", "-f", "-", stdin=manifest(CLAIMS, body, pod))
     assert user
     installed.kubectl("delete", "namespace", tenancy, "--timeout=90s")

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.cluster.raw import raw
 
-from parley.api.resources import CLAIMS, POD_SCHEDULINGS, TEMPLATES
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, POD_SCHEDULINGS, TEMPLATES
+from parley.kube.client import Forbidden
+from parley.kube.http import HttpClient
 from parley_devcluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -68,6 +70,10 @@ DENIED = [
     ("create", "podschedulings.parley.dev"),
     ("patch", "podschedulings.parley.dev"),
     ("delete", "podschedulings.parley.dev"),
+    ("create", "claimreleases.parley.dev"),
+    ("patch", "claimreleases.parley.dev"),
+    ("delete", "claimreleases.parley.dev"),
+    ("list", "claimreleases.parley.dev"),
     ("create", "resourceclasses.parley.dev"),
     ("list", "resourceclasses.parley.dev"),
 ]
@@ -103,3 +109,37 @@ def test_a_class_reader_reads_classes_in_the_whole_cluster(installed: Cluster) -
     installed.kubectl("get", f"--as={name}", "resourceclasses.parley.dev")
     with pytest.raises(ClusterError, match="cannot list resource"):
         installed.kubectl("get", f"--as={name}", "nodes")
+
+
+async def test_a_tenant_neither_makes_nor_changes_nor_deletes_what_keeps_a_device_taken(
+    installed: Cluster, namespace: str
+) -> None:
+    installed.kubectl("create", "serviceaccount", "editor", "-n", namespace)
+    account = f"--serviceaccount={namespace}:editor"
+    installed.kubectl("create", "rolebinding", "editor", "--clusterrole=edit", account, "-n", namespace)
+    name = f"r-{uuid.uuid4().hex[:8]}"
+    claim = {"namespace": namespace, "name": "mine", "uid": "u1"}
+    spec = {
+        "claim": claim,
+        "holdingUid": "u1",
+        "nodeName": "n1",
+        "driverName": "device.parley.dev",
+        "allocation": {},
+    }
+    body = {"apiVersion": CLAIM_RELEASES.api_version, "kind": CLAIM_RELEASES.kind, "spec": spec}
+    raw(installed).post(CLAIM_RELEASES.path(), {**body, "metadata": {"name": name}})
+
+    tenant = installed.kubeconfig_for_service_account(namespace, "editor")
+    async with HttpClient.from_kubeconfig(str(tenant)) as client:
+        await client.create(CLAIMS, json.loads(manifest(CLAIMS, namespace, "own", spec=SPEC)), namespace)
+        with pytest.raises(Forbidden, match="cannot create resource"):
+            await client.create(CLAIM_RELEASES, {**body, "metadata": {"name": f"{name}-2"}})
+        with pytest.raises(Forbidden, match="cannot patch resource"):
+            await client.patch(CLAIM_RELEASES, name, {"status": {"allocationCleared": True}})
+        with pytest.raises(Forbidden, match="cannot delete resource"):
+            await client.delete(CLAIM_RELEASES, name)
+        with pytest.raises(Forbidden, match="cannot list resource"):
+            await client.list(CLAIM_RELEASES)
+
+    assert "status" not in raw(installed).get(CLAIM_RELEASES.path(name=name))
+    raw(installed).request("DELETE", CLAIM_RELEASES.path(name=name))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.cluster.raw import Refused, raw
 
-from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
 from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -24,6 +24,18 @@ def claim_spec(**fields: Any) -> dict[str, Any]:
 
 def answer(**fields: Any) -> dict[str, Any]:
     return {"status": {"claims": [{"name": "gpu", "driverName": "device.parley.dev", "round": 1, **fields}]}}
+
+
+def release() -> dict[str, Any]:
+    claim = {"namespace": "default", "name": "mine", "uid": "u1"}
+    spec = {
+        "claim": claim,
+        "holdingUid": "u1",
+        "nodeName": "n1",
+        "driverName": "device.parley.dev",
+        "allocation": {},
+    }
+    return {"spec": spec}
 
 
 def post(cluster: Cluster, resource: Resource[Any], namespace: str, body: dict[str, Any]) -> Any:
@@ -262,8 +274,14 @@ def test_what_the_user_left_out_is_shown(installed: Cluster, namespace: str) -> 
             'ResourceClaimTemplate.parley.dev "one" is invalid: spec: Invalid value: spec is immutable: '
             "delete the template and create it anew; claims made from it stay as they are.",
         ),
+        (
+            CLAIM_RELEASES,
+            release(),
+            {"spec": {"nodeName": "n2"}},
+            '"one" is invalid: spec: Invalid value: spec is immutable: it says what happened.',
+        ),
     ],
-    ids=["a claim's parameters", "parameters added to a claim", "a template's class"],
+    ids=["a claim's parameters", "parameters added to a claim", "a template's class", "a release's node"],
 )
 def test_immutable(
     installed: Cluster,
@@ -278,6 +296,7 @@ def test_immutable(
 
     with pytest.raises(Refused) as refused:
         raw(installed).patch(resource.path(namespace, "one"), change)
+    raw(installed).request("DELETE", resource.path(namespace, "one"))
 
     assert message in str(refused.value)
 

@@ -36,13 +36,10 @@ NAMES = tuple(f"h{number}" for number in range(40))
 REQUESTS = ("exclusive", "shareable", "x", "exclusive-0", "")
 ANNOTATIONS = (
     POD_CLAIM_NAME_ANNOTATION,
-    f"{GROUP}/allocation",
-    f"{GROUP}/claim-uid",
-    f"{GROUP}/releasing-from",
     f"{GROUP}/settled",
     f"{GROUP}/look-again",
 )
-LABELS = tuple(f"{GROUP}/{name}" for name in ("mirror", "releasing", "release-record", "generated", "drivers"))
+LABELS = tuple(f"{GROUP}/{name}" for name in ("mirror", "generated-for", "generated", "drivers"))
 LABEL_VALUES = ("true", "named", "generated", "template", "standalone", "")
 FINALIZERS = (FINALIZER, "device.parley.dev/deletion-protection", "example.com/mine", "foregroundDeletion")
 

@@ -7,8 +7,9 @@ and begun again at will; every test has its own namespace and sees the end of al
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.handouts import nothing_handed_out_twice
@@ -22,6 +23,7 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 from parley.scheduler.controller import Controller
+from parley.sdk import Driver
 from parley_devcluster import Cluster
 
 NODES = ("node-0", "node-1", "node-2")
@@ -36,9 +38,11 @@ def cluster(workplace: Cluster) -> Iterator[Cluster]:
 
 
 class Parley:
-    """The controller, which can be ended without a chance to tidy up and begun again with nothing in memory."""
+    """The controller, which can be ended without a chance to tidy up and begun again with nothing in memory.
+    `drivers` are those of its next start."""
 
     def __init__(self, account: Path) -> None:
+        self.drivers: Sequence[Callable[[], Driver[Any, Any]]] = (DeviceDriver,)
         self._account = account
         self._client: HttpClient | None = None
         self._running: asyncio.Task[None] | None = None
@@ -46,7 +50,7 @@ class Parley:
     async def start(self) -> None:
         """Returns when it is ready to decide."""
         self._client = HttpClient.from_kubeconfig(str(self._account))
-        controller = Controller(self._client, [DeviceDriver()])
+        controller = Controller(self._client, [driver() for driver in self.drivers])
         self._running = asyncio.create_task(controller.run())
         ready = asyncio.create_task(controller.ready.wait())
         await asyncio.wait([self._running, ready], return_when=asyncio.FIRST_COMPLETED)

@@ -1,53 +1,52 @@
 """Forced deletions at a real API server: the record of what is not free yet, and the node plugin's answer."""
 
+import uuid
+from collections.abc import Iterable
+
 import pytest
-from tests.cluster.manifests import claim, pod, template
-from tests.cluster.namespace import Namespace
+from tests.cluster.manifests import claim, pod, resource_class, template
+from tests.cluster.namespace import NAMESPACES, Namespace
 from tests.cluster.watching import until
 from tests.integration.door.conftest import Devices, Parley
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.api.models import ResourceClaim
+from parley.api.models import ClaimRelease, ResourceClaim
 from parley.api.names import (
-    ALLOCATION_ANNOTATION,
-    CLAIM_UID_ANNOTATION,
-    RELEASE_RECORD_LABEL,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
+    CONDITION_RELEASING,
 )
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
-from parley.control.receipts import is_asked
-from parley.kube.client import Forbidden
-from parley.kube.http import HttpClient
-from parley_devcluster import Cluster
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, PODS
+from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
 
-RECEIPT = {
-    "metadata": {
-        "labels": {RELEASING_LABEL: None},
-        "annotations": {RELEASING_FROM_ANNOTATION: None, CLAIM_UID_ANNOTATION: None},
-    }
-}
 
+async def asked(team: Namespace, *nodes: str) -> list[ClaimRelease]:
+    """The releases that these nodes may answer for claims of the namespace, as soon as all are there."""
 
-async def asked(team: Namespace) -> ResourceClaim:
-    """The claim whose node may answer, as soon as there is one."""
+    def may_answer(releases: Iterable[ClaimRelease]) -> list[ClaimRelease]:
+        own = [one for one in releases if one.spec.claim.namespace == team.name and one.status.allocation_cleared]
+        return sorted(own, key=lambda release: release.spec.node_name)
+
     found = await until(
         team.client,
-        CLAIMS,
-        lambda claims: any(map(is_releasing, claims.values())),
-        "a receipt is asked for",
-        namespace=team.name,
+        CLAIM_RELEASES,
+        lambda seen: [release.spec.node_name for release in may_answer(seen.values())] == sorted(nodes),
+        f"receipts of {nodes} are asked for",
     )
-    (only,) = filter(is_releasing, found.values())
-    return only
+    return may_answer(found.values())
 
 
-def is_releasing(record: ResourceClaim) -> bool:
-    """Whether the node may answer and people can read what is waited for: two writes, in either order."""
-    return is_asked(record) and record.status.state == "releasing"
+async def answer(team: Namespace, release: ClaimRelease) -> None:
+    """Give the receipt, as the node's plugin does."""
+    await team.client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
+
+
+def is_releasing(claim: ResourceClaim) -> bool:
+    """Whether people can read what is waited for."""
+    told = [condition.type for condition in claim.status.conditions]
+    return claim.status.state == "releasing" and CONDITION_RELEASING in told
 
 
 async def deleted_by_force(team: Namespace, name: str) -> None:
@@ -56,7 +55,7 @@ async def deleted_by_force(team: Namespace, name: str) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the same controller", "another controller"])
-async def test_a_generated_claims_device_is_free_when_the_node_has_deleted_its_record(
+async def test_a_generated_claims_device_is_free_when_the_node_has_answered(
     team: Namespace, devices: Devices, parley: Parley, restarted: bool
 ) -> None:
     await devices(node_0=1)
@@ -65,7 +64,7 @@ async def test_a_generated_claims_device_is_free_when_the_node_has_deleted_its_r
     (mirror,) = (await team.client.list(BUILTIN_CLAIMS, team.name)).items
 
     await deleted_by_force(team, "lost")
-    record = await asked(team)
+    (release,) = await asked(team, "node-0")
     if restarted:
         await team.gone(BUILTIN_CLAIMS, mirror.metadata.name)
         await parley.kill()
@@ -73,14 +72,36 @@ async def test_a_generated_claims_device_is_free_when_the_node_has_deleted_its_r
     await team.create(pod("next", templates={"gpu": "one"}))
 
     await team.waits("next", reasons.NOTHING_VIABLE)
-    assert record.metadata.annotations[RELEASING_FROM_ANNOTATION] == "node-0"
-    assert record.metadata.annotations[CLAIM_UID_ANNOTATION] == mirror.metadata.uid
-    assert (record.status.state, record.status.reserved_for) == ("releasing", ())
-    await team.client.delete(CLAIMS, record.metadata.name, team.name, uid=record.metadata.uid)
+    assert release.spec.claim.uid == mirror.metadata.uid
+    await answer(team, release)
     await team.bound("next")
 
 
-async def test_a_named_claim_is_given_to_the_next_pod_when_the_node_has_taken_its_label_off(
+async def test_a_namespace_that_is_deleted_leaves_the_device_taken_until_the_node_has_answered(
+    admin: Client, team: Namespace, devices: Devices, parley: Parley
+) -> None:
+    await devices(node_0=1)
+    doomed = Namespace(admin, f"doomed-{uuid.uuid4().hex[:6]}", grace=0)
+    await admin.create(NAMESPACES, {"metadata": {"name": doomed.name}})
+    await doomed.create(template("one"), pod("lost", templates={"gpu": "one"}))
+    await doomed.bound("lost")
+
+    await deleted_by_force(doomed, "lost")
+    (release,) = await asked(doomed, "node-0")
+    await admin.delete(NAMESPACES, doomed.name)
+    await until(admin, NAMESPACES, lambda seen: ("", doomed.name) not in seen, "the namespace is gone")
+    await team.create(template("one"), pod("next", templates={"gpu": "one"}))
+
+    await team.waits("next", reasons.NOTHING_VIABLE)
+    await parley.kill()
+    await parley.start()
+    await team.create(pod("later", templates={"gpu": "one"}))
+    await team.waits("later", reasons.NOTHING_VIABLE)
+    await answer(doomed, release)
+    await team.bound("next")
+
+
+async def test_a_named_claim_is_given_to_the_next_pod_when_the_node_has_answered(
     team: Namespace, devices: Devices
 ) -> None:
     await devices(node_0=1)
@@ -89,14 +110,16 @@ async def test_a_named_claim_is_given_to_the_next_pod_when_the_node_has_taken_it
     mirror = await team.client.get(BUILTIN_CLAIMS, "mine", team.name)
 
     await deleted_by_force(team, "lost")
-    mine = await asked(team)
+    (release,) = await asked(team, "node-0")
+    mine = await team.parley_claim("mine", is_releasing, "is releasing")
     await team.create(pod("next", claims={"gpu": "mine"}))
 
     assert "node node-0" in await team.waits("next", reasons.RELEASING)
-    assert mine.metadata.annotations[CLAIM_UID_ANNOTATION] == mirror.metadata.uid
+    assert release.spec.claim.uid == mirror.metadata.uid
+    assert release.spec.holding_uid == mine.metadata.uid
     assert (mine.status.state, mine.status.reserved_for) == ("releasing", ())
     assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is None
-    await team.client.patch(CLAIMS, "mine", RECEIPT, team.name)
+    await answer(team, release)
     await team.bound("next")
 
 
@@ -115,10 +138,10 @@ async def test_nobody_gets_a_named_claim_while_no_controller_asks_for_the_receip
     await team.pod("next", is_told_to_wait_its_turn, "is kept out by the policy")
     assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is not None
     await parley.start()
-    await asked(team)
+    (release,) = await asked(team, "node-0")
     assert "node node-0" in await team.waits("next", reasons.RELEASING)
     assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is None
-    await team.client.patch(CLAIMS, "mine", RECEIPT, team.name)
+    await answer(team, release)
     await team.bound("next")
 
 
@@ -126,16 +149,28 @@ def is_told_to_wait_its_turn(pod: Pod) -> bool:
     return any("Parley says whose turn it is" in condition.message for condition in pod.status.conditions)
 
 
-@pytest.mark.parametrize("mark", ["label", "annotation"])
-async def test_nobody_else_makes_a_device_count_as_taken(cluster: Cluster, team: Namespace, mark: str) -> None:
-    body = claim("mine")
-    if mark == "label":
-        body["metadata"]["labels"] = {RELEASE_RECORD_LABEL: "true"}
-    else:
-        body["metadata"]["annotations"] = {ALLOCATION_ANNOTATION: "{}"}
-    here = ("-n", team.name)
-    cluster.kubectl("create", "role", "editor", "--verb=create", "--resource=resourceclaims.parley.dev", *here)
-    cluster.kubectl("create", "rolebinding", "editor", "--role=editor", "--user=editor", *here)
-    async with HttpClient.from_kubeconfig(str(cluster.kubeconfig_for("editor"))) as editor:
-        with pytest.raises(Forbidden, match="leave them as they are, or grant the verb allocate"):
-            await editor.create(CLAIMS.untyped(), body, team.name)
+async def test_both_nodes_of_a_shared_claim_are_waited_for_also_by_another_controller(
+    team: Namespace, devices: Devices, parley: Parley
+) -> None:
+    seats = {"parameters": {"pool": 1}, "shareable": True}
+    await parley.kill()
+    parley.drivers = (TokensDriver,)
+    await parley.start()
+    await team.create(resource_class("seats", TokensDriver.name, **seats), claim("seat", "seats"))
+    for node in ("node-0", "node-1"):
+        on = {"kubernetes.io/hostname": node}
+        await team.create(pod(f"on-{node}", claims={"seat": "seat"}, nodeSelector=on))
+        await team.bound(f"on-{node}")
+
+    await deleted_by_force(team, "on-node-0")
+    await deleted_by_force(team, "on-node-1")
+    first, second = await asked(team, "node-0", "node-1")
+    await answer(team, first)
+    await parley.kill()
+    await parley.start()
+    await team.create(pod("next", claims={"seat": "seat"}))
+
+    assert "node node-1" in await team.waits("next", reasons.RELEASING)
+    assert [release.metadata.uid for release in await asked(team, "node-1")] == [second.metadata.uid]
+    await answer(team, second)
+    await team.bound("next")

@@ -8,22 +8,23 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.cluster.manifests import pod
+from tests.cluster.manifests import DRIVER, pod
 from tests.cluster.namespace import Namespace
 from tests.cluster.replicas import Replicas
+from tests.cluster.watching import until
 from tests.integration.hostile.conftest import DEVICES, NODES
 
 from parley.api import reasons
-from parley.api.models import ResourceClaim
-from parley.api.names import (
-    API_VERSION,
-    CLAIM_UID_ANNOTATION,
-    DEVICE_CLASS,
-    GROUP,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
+from parley.api.names import API_VERSION, DEVICE_CLASS, GROUP
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
+    CLAIMS,
+    PODS,
+    TEMPLATES,
+    Resource,
 )
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES, Resource
 from parley.kube.client import ApiError, OutcomeUnknown
 
 pytestmark = pytest.mark.cluster
@@ -98,11 +99,6 @@ def objects(name: str, parameters: bytes) -> Iterator[tuple[Resource[Any], Manif
     yield TEMPLATES, of_parley("ResourceClaimTemplate", f"own-{name}", {"spec": own})
     tokens = {"resourceClassName": "licences", "parameters": orjson.Fragment(parameters)}
     yield CLAIMS, of_parley("ResourceClaim", f"immediate-{name}", {**tokens, "allocationMode": "Immediate"})
-    asked = {
-        "labels": {RELEASING_LABEL: "true"},
-        "annotations": {RELEASING_FROM_ANNOTATION: NODES[0], CLAIM_UID_ANNOTATION: f"uid-{name}"},
-    }
-    yield CLAIMS, of_parley("ResourceClaim", f"releasing-{name}", own, **asked)
 
 
 async def make(mallory: Namespace, resource: Resource[Any], manifest: Manifest) -> bool:
@@ -146,7 +142,7 @@ async def test_what_no_decoder_takes_stops_nothing_and_nobody(
     for name, case in itertools.product(OPAQUE, ("foreign", "asking", "naked")):
         assert f"resource.k8s.io/ResourceClaim/{case}-{name}" in taken
     for name in ("deep-250", "deep-990", "lists-4000"):
-        assert f"{GROUP}/ResourceClaim/releasing-{name}" in taken
+        assert f"{GROUP}/ResourceClaim/own-{name}" in taken
     await mallory.create(*(pod(f"a-{name}", templates={"it": f"asking-{name}"}) for name in HOSTILE))
     await mallory.create(*(pod(f"n-{name}", templates={"it": f"naked-{name}"}) for name in HOSTILE))
 
@@ -164,18 +160,23 @@ async def test_what_no_decoder_takes_stops_nothing_and_nobody(
 
 
 async def receipts_are_given(team: Namespace) -> None:
-    """The node plugin answers for an honest claim, and for those of the other user as well."""
-    asked = {
-        "labels": {RELEASING_LABEL: "true"},
-        "annotations": {RELEASING_FROM_ANNOTATION: NODES[0], CLAIM_UID_ANNOTATION: "uid-of-nobody"},
+    """The node plugin answers."""
+    release = {
+        "apiVersion": API_VERSION,
+        "kind": "ClaimRelease",
+        "metadata": {"name": f"honest-{team.name}"},
+        "spec": {
+            "claim": {"namespace": team.name, "name": "honest", "uid": "uid-of-nobody"},
+            "holdingUid": "uid-of-nobody",
+            "nodeName": NODES[0],
+            "driverName": DRIVER,
+            "allocation": {},
+        },
+        "status": {"allocationCleared": True},
     }
-    await team.create(of_parley("ResourceClaim", "honest", {"resourceClassName": "gpu"}, **asked))
-
-    def answered(claim: ResourceClaim) -> bool:
-        return RELEASING_LABEL not in claim.metadata.labels
-
-    await team.parley_claim("honest", answered, "has its receipt")
-    await team.delete(CLAIMS, "honest")
+    await team.client.create(CLAIM_RELEASES, release)
+    name = ("", f"honest-{team.name}")
+    await until(team.client, CLAIM_RELEASES, lambda seen: name not in seen, "the receipt is given")
 
 
 @pytest.mark.parametrize("name", OPAQUE)

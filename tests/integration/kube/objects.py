@@ -42,6 +42,20 @@ def binding(name: str, node: str, **metadata: Any) -> Manifest:
     }
 
 
+def claim_release(name: str, node: str) -> Manifest:
+    """What the node may still have prepared."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "claim": {"namespace": "default", "name": "mine", "uid": "u1"},
+            "holdingUid": "u1",
+            "nodeName": node,
+            "driverName": DRIVER,
+            "allocation": {},
+        },
+    }
+
+
 def builtin_claim(name: str, request: str = "exclusive") -> Manifest:
     """A built-in claim like one of the mirrors, but guarded by none of the admission policies."""
     requests = [{"name": request, "exactly": {"deviceClassName": "no-mirror.example.com"}}]

@@ -3,9 +3,17 @@
 from typing import Any
 
 import pytest
-from tests.integration.kube.objects import CONFIG_MAPS, config_map, parley_claim, pod, pod_scheduling
+from tests.integration.kube.objects import (
+    CONFIG_MAPS,
+    DRIVER,
+    claim_release,
+    config_map,
+    parley_claim,
+    pod,
+    pod_scheduling,
+)
 
-from parley.api.resources import CLAIMS, EVENTS, NODES, POD_SCHEDULINGS, PODS, Resource
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, EVENTS, NODES, POD_SCHEDULINGS, PODS, Resource
 from parley.kube.client import AlreadyExists, BadRequest, Client, Conflict, Invalid, NotFound
 
 CLAIM = CLAIMS.untyped()
@@ -188,6 +196,21 @@ async def test_fields_select(client: Client, namespace: str) -> None:
     assert await names("spec.nodeName=") == ["a", "b"]
     with pytest.raises(BadRequest, match=r"field label not supported: spec\.hostname"):
         await names("spec.hostname=a")
+
+
+async def test_a_node_selects_its_own_releases(client: Client) -> None:
+    try:
+        for name, node in (("a", "n1"), ("b", "n2")):
+            await client.create(CLAIM_RELEASES, claim_release(name, node))
+
+        listing = await client.list(CLAIM_RELEASES, field_selector="spec.nodeName=n1")
+
+        assert [item.metadata.name for item in listing.items] == ["a"]
+        with pytest.raises(BadRequest, match=r"field label not supported: spec\.driverName"):
+            await client.list(CLAIM_RELEASES, field_selector=f"spec.driverName={DRIVER}")
+    finally:
+        for name in ("a", "b"):
+            await client.delete(CLAIM_RELEASES, name)
 
 
 async def test_events_are_selected_by_what_they_are_about(client: Client, namespace: str) -> None:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.integration.kube.objects import binding, config_map, pod, pod_scheduling
+from tests.integration.kube.objects import binding, claim_release, config_map, pod, pod_scheduling
 from tests.integration.kube.waiting import next_events
 
-from parley.api.resources import POD_SCHEDULINGS, PODS
+from parley.api.resources import CLAIM_RELEASES, POD_SCHEDULINGS, PODS
 from parley.kube.client import BadRequest, Client, ServerError, WatchEvent
 
 SCHEDULING = POD_SCHEDULINGS.untyped()
@@ -109,6 +109,19 @@ async def test_a_nodes_pods_are_seen_from_their_binding_on(client: Client, names
     assert told(node) == ["ADDED a", "MODIFIED a", "MODIFIED a", "DELETED a"]
     assert "deletionTimestamp" in (node[2].object or {})["metadata"]
     assert told(nowhere) == ["ADDED a", "DELETED a"]
+
+
+async def test_a_node_hears_of_its_own_releases(client: Client) -> None:
+    version = (await client.list(CLAIM_RELEASES)).resource_version
+    for name, node in (("a", "n1"), ("b", "n2")):
+        await client.create(CLAIM_RELEASES, claim_release(name, node))
+    await client.patch(CLAIM_RELEASES, "b", {"status": {"allocationCleared": True}})
+    for name in ("a", "b"):
+        await client.delete(CLAIM_RELEASES, name)
+
+    events = await next_events(client, CLAIM_RELEASES, None, version, 3, field_selector="spec.nodeName=n2")
+
+    assert told(events) == ["ADDED b", "MODIFIED b", "DELETED b"]
 
 
 async def test_the_release_of_a_finalizer_is_a_deletion(client: Client, namespace: str) -> None:

@@ -64,6 +64,12 @@ def test_the_command_without_a_directory_says_how_to_use_it(capsys: pytest.Captu
             "Namespaced",
             ["Candidates", "Viable", "Selected", "Waiting-For", "Age"],
         ),
+        (
+            "claimreleases",
+            ["prrelease", "prreleases"],
+            "Cluster",
+            ["Namespace", "Claim", "Node", "Driver", "Age"],
+        ),
     ],
 )
 def test_names_and_columns(plural: str, short_names: list[str], scope: str, columns: list[str]) -> None:
@@ -77,6 +83,20 @@ def test_names_and_columns(plural: str, short_names: list[str], scope: str, colu
 
 def test_only_a_claims_status_is_written_apart() -> None:
     assert [plural for plural in by_plural if "subresources" in version(plural)] == ["resourceclaims"]
+
+
+def test_a_node_can_select_its_own_releases() -> None:
+    selectable = {plural: version(plural).get("selectableFields", []) for plural in by_plural}
+
+    assert {plural: fields for plural, fields in selectable.items() if fields} == {
+        "claimreleases": [{"jsonPath": ".spec.nodeName"}]
+    }
+
+
+def test_every_selectable_field_exists() -> None:
+    for kind in KINDS:
+        for field in kind.selectable:
+            assert schema_of(kind.resource.plural, *field.split("."))["type"] == "string"
 
 
 def test_every_column_shows_a_field_that_exists() -> None:

@@ -20,14 +20,13 @@ from tests.unit.kubelet.kills import Killed, Machine, Plugin
 from tests.unit.kubelet.state.test_checkpoint import write_version_1
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.names import CLAIM_UID_ANNOTATION, RELEASE_RECORD_LABEL, RELEASING_FROM_ANNOTATION, RELEASING_LABEL
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLASSES, NODES
 from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.proto import dra_v1_pb2 as v1
-from parley_kubelet.state.checkpoint import Checkpoint, Entry
+from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
@@ -139,13 +138,15 @@ class Kubelet:
         await self._delete(pod)
         for wanted, claim in zip(pod.wanted, pod.claims, strict=True):
             meta = claim.metadata
-            annotations = {RELEASING_FROM_ANNOTATION: "n1", CLAIM_UID_ANNOTATION: meta.uid}
-            labels = {RELEASING_LABEL: "true", RELEASE_RECORD_LABEL: "true"}
-            body = {
-                "metadata": {"name": meta.name, "labels": labels, "annotations": annotations},
-                "spec": {"resourceClassName": wanted.driver.partition(".")[0]},
+            spec = {
+                "claim": {"namespace": "team", "name": meta.name, "uid": meta.uid},
+                "holdingUid": meta.uid,
+                "nodeName": "n1",
+                "driverName": wanted.driver,
+                "allocation": {},
             }
-            await self.machine.client.create(CLAIMS, body, "team")
+            body = {"metadata": {"name": meta.name}, "spec": spec, "status": {"allocationCleared": True}}
+            await self.machine.client.create(CLAIM_RELEASES, body)
 
     async def abandon(self, *wanted: Wanted, at: str) -> None:
         """A pod for whose claims nobody asks again after a call, prepare or unprepare, heard or not."""
@@ -167,7 +168,7 @@ class Kubelet:
     async def owed(self) -> int:
         """How many receipts the controller waits for, when the plugin has done what it could."""
         await self.machine.settle()
-        return len((await self.machine.client.list(CLAIMS)).items)
+        return len((await self.machine.client.list(CLAIM_RELEASES)).items)
 
     async def restart_machine(self, **losses: Any) -> None:
         """No container is left; the kubelet starts its pods anew, and has their claims prepared again."""
@@ -233,9 +234,9 @@ class Kubelet:
         for claim in pod.claims:
             await self.machine.client.delete(BUILTIN_CLAIMS, claim.metadata.name, "team")
 
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, CheckpointEntry]:
         """All that is in the checkpoints."""
-        found: dict[str, Entry] = {}
+        found: dict[str, CheckpointEntry] = {}
         for driver in self._served:
             if self.machine.state(driver).exists():
                 found |= Checkpoint(Folder(self.machine.state(driver)), "n1").read()
@@ -260,7 +261,7 @@ class Kubelet:
         whole = {e.devices[0].name for e in entries.values() if not e.handle.get("shared", True)}
         assert all(holders[name] <= (1 if name in whole else shares) for name, shares in SHARES.items())
 
-    def _judge_held(self, entries: Mapping[str, Entry]) -> None:
+    def _judge_held(self, entries: Mapping[str, CheckpointEntry]) -> None:
         files = self.files()
         for uid, pod in self.held.items():
             driver = next(d for d in self._served if uid in {claim.metadata.uid for claim in pod.of(d)})

@@ -20,7 +20,7 @@ from parley_kubelet.cdi import containerd
 from parley_kubelet.doctor import diagnose
 from parley_kubelet.serving.sockets import serving
 from parley_kubelet.settings import PluginSettings
-from parley_kubelet.state.checkpoint import Checkpoint, Entry, HeldDevice
+from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, HeldDevice
 from parley_kubelet.state.durable import Folder
 
 VERSIONS = {"kubeletVersion": "v1.37.0", "containerRuntimeVersion": "containerd://2.4.2"}
@@ -64,7 +64,7 @@ async def to_mend(settings: PluginSettings, client: Client) -> list[str]:
     return [line for line in await findings(settings, client) if not line.startswith("ok ")]
 
 
-def entry(**fields: Any) -> Entry:
+def entry(**fields: Any) -> CheckpointEntry:
     whole: dict[str, Any] = {
         "uid": "u1",
         "namespace": "team",
@@ -75,7 +75,7 @@ def entry(**fields: Any) -> Entry:
         "devices": (HeldDevice(pool="n1", name="gpu-0"),),
         "handle": {},
     }
-    return Entry.of(**{**whole, **fields})
+    return CheckpointEntry.of(**{**whole, **fields})
 
 
 async def test_a_node_where_all_is_well(settings: PluginSettings, client: Client, folder: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_node_where_all_is_well(settings: PluginSettings, client: Client
         f"ok    socket: {DRIVER} is served at no socket now",
         f"ok    checkpoint: {folder}/plugins/{DRIVER}/checkpoint.json: none yet, nothing is prepared",
         f"ok    CDI: 0 files of {DRIVER} in {folder}/cdi",
-        "ok    API server: knows node n1, and may be asked for slices and claims",
+        "ok    API server: knows node n1, and may be asked for slices and releases",
         "ok    kubelet: version v1.37.0",
         f"ok    container runtime: containerd://2.4.2 reads CDI files in {folder}/cdi",
     ]

@@ -13,7 +13,7 @@ from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import ClaimName, Preparation, boot_id
 from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Prepared, Refused
-from parley_kubelet.state.checkpoint import Checkpoint, Entry
+from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
 from parley_kubelet.state.durable import Folder
 
 
@@ -22,7 +22,7 @@ def node(client: Client, folder: Path) -> PortNode:
     return PortNode(client, folder)
 
 
-def recorded(node: PortNode, claim: ClaimName) -> Entry | None:
+def recorded(node: PortNode, claim: ClaimName) -> CheckpointEntry | None:
     return Checkpoint(Folder(node.folder / "state"), "n1").read().get(claim.uid)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.names import DEVICE_CLASS, GENERATED_LABEL, RELEASING_FROM_ANNOTATION, RELEASING_LABEL
+from parley.api.names import DEVICE_CLASS, GENERATED_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, TEMPLATES
 
 if TYPE_CHECKING:
@@ -224,36 +224,6 @@ async def forged_template(world: World, request_name: str, class_name: str = "al
     await world.settle()
     body = {"metadata": {"name": "one", "namespace": "default"}, "spec": {"spec": {"devices": devices}}}
     await world.create(BUILTIN_TEMPLATES, body)
-
-
-GARBLED: dict[str, dict[str, Any]] = {
-    "label": {"labels": {RELEASING_LABEL: None}},
-    "node": {"annotations": {RELEASING_FROM_ANNOTATION: "elsewhere"}},
-    "no node": {"annotations": {RELEASING_FROM_ANNOTATION: None}},
-}
-
-
-@pytest.mark.parametrize("named", [True, False], ids=["named", "generated"])
-@pytest.mark.parametrize("change", GARBLED.values(), ids=GARBLED)
-def test_what_a_node_is_asked_by_is_put_right(play: Play, change: dict[str, Any], named: bool) -> None:
-    async def scenario(world: World) -> None:
-        await one_device(world)
-        await world.add_claim("disk")
-        await (world.add_pod("old", claims=["disk"]) if named else world.add_pod("old", "one"))
-        await world.settle()
-        world.kubelets.stop("a")
-        await world.force_delete("old")
-        await world.settle()
-        (asked,) = (await world.client.list(CLAIMS, "default", label_selector=RELEASING_LABEL)).items
-        await world.client.patch(CLAIMS, asked.metadata.name, {"metadata": change}, "default")
-        await world.add_pod("new", "one")
-        await world.settle()
-        assert await world.node_of("new") == ""
-        world.kubelets.start("a")
-        await world.settle()
-        assert (await world.pod("new")).status.phase == "Running"
-
-    play(scenario)
 
 
 def test_a_claim_of_any_name_keeps_no_device_from_being_released(play: Play) -> None:

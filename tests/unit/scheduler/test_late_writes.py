@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from parley.api.names import RELEASING_FROM_ANNOTATION
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.kube.client import Call, Client, Conflict, OutcomeUnknown, ServerError
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
+from parley.kube.client import Call, Client, Conflict, Invalid, OutcomeUnknown, ServerError
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -33,8 +32,9 @@ def records_a_claim(call: Call) -> bool:
 class LateClient(Client):
     """Holds up the first write that `which` means once `armed` is set. `arrived` says what became of it."""
 
-    def __init__(self, client: Client, which: Which = records_a_claim) -> None:
+    def __init__(self, client: Client, which: Which = records_a_claim, late: float = LATE) -> None:
         super().__init__(client)
+        self._late = late
         self.armed = False
         self.given_up = asyncio.Event()
         self.arrived: asyncio.Task[str] | None = None
@@ -45,15 +45,15 @@ class LateClient(Client):
             return await super().request(call)
         self.armed = False
         self.given_up.set()
-        self.arrived = asyncio.create_task(_arrive(super().request(call)))
+        self.arrived = asyncio.create_task(_arrive(super().request(call), self._late))
         raise OutcomeUnknown("connection lost")
 
 
-async def _arrive(request: Awaitable[bytes]) -> str:
-    await asyncio.sleep(LATE)
+async def _arrive(request: Awaitable[bytes], late: float) -> str:
+    await asyncio.sleep(late)
     try:
         await request
-    except Conflict:
+    except (Conflict, Invalid):
         return "refused"
     return "accepted"
 
@@ -130,22 +130,53 @@ def test_a_pod_is_not_bound_with_what_a_late_write_may_clear(play: Any, named: b
 
 
 def notes(call: Call) -> bool:
-    """Notes on the claim which node owes a receipt, or asks it."""
-    if call.resource != CLAIMS or call.verb != "patch" or call.subresource:
-        return False
-    return bool((call.body["metadata"].get("annotations") or {}).get(RELEASING_FROM_ANNOTATION))
+    """Notes that a node owes a receipt."""
+    return call.resource == CLAIM_RELEASES and call.verb == "create"
+
+
+def asks(call: Call) -> bool:
+    """Lets the node answer."""
+    return call.resource == CLAIM_RELEASES and call.verb == "patch"
 
 
 def tells(call: Call) -> bool:
     return records_a_claim(call) and call.body["status"].get("state") == "releasing"
 
 
-@pytest.mark.parametrize("which", [notes, tells])
-def test_a_late_question_to_a_node_is_refused(play: Any, which: Which) -> None:
-    """The node has answered the one that followed, and the claim is free, or in use again."""
+def test_a_late_question_to_a_node_is_refused(play: Any) -> None:
+    """The node has answered the one that followed, and may be asked again when others have used the claim."""
 
     async def scenario(world: World) -> None:
-        client = LateClient(world.server.client(), which)
+        client = LateClient(world.server.client(), asks, late=60)
+        await world.add_node("a", devices=1)
+        await world.add_class(shareable=True)
+        world.start_parley(client)
+        await world.add_claim("disk")
+        await world.add_pod("p1", claims=["disk"])
+        await world.settle()
+        client.armed = True
+        await world.force_delete("p1")
+        await asyncio.sleep(20)
+        for name in ("p2", "p3"):
+            await world.add_pod(name, claims=["disk"])
+        await asyncio.sleep(10)
+        await world.force_delete("p2")
+        await world.settle()
+
+        assert client.arrived is not None
+        assert client.arrived.result() == "refused"
+        assert (await world.pod("p3")).status.phase == "Running"
+        (release,) = (await world.client.list(CLAIM_RELEASES)).items
+        assert not release.status.allocation_cleared
+
+    play(scenario)
+
+
+def test_late_words_about_a_node_are_refused(play: Any) -> None:
+    """The node has answered, and the claim is in use again."""
+
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), tells)
         await world.add_node("a", devices=1)
         await world.add_class()
         world.start_parley(client)
@@ -162,7 +193,34 @@ def test_a_late_question_to_a_node_is_refused(play: Any, which: Which) -> None:
         assert (await world.pod("p2")).status.phase == "Running"
         claim = await world.claim("disk")
         assert [user.name for user in claim.status.reserved_for] == ["p2"]
-        assert RELEASING_FROM_ANNOTATION not in claim.metadata.annotations
+        assert claim.status.state == "allocated,reserved"
+
+    play(scenario)
+
+
+def test_a_release_that_is_noted_late_keeps_nothing_for_ever(play: Any) -> None:
+    """The node has answered the one that followed; it is asked once more when the claim is not used any more."""
+
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), notes)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        world.start_parley(client)
+        await world.add_claim("disk")
+        await world.add_pod("p1", claims=["disk"])
+        await world.settle()
+        await world.add_pod("p2", claims=["disk"])
+        client.armed = True
+        await world.force_delete("p1")
+        await world.settle()
+
+        assert client.arrived is not None
+        assert (await world.pod("p2")).status.phase == "Running"
+        await world.delete_pod("p2")
+        await world.settle()
+        assert (await world.client.list(CLAIM_RELEASES)).items == ()
+        assert (await world.claim("disk")).status.state == "pending"
+        assert len(world.ledger) == 0
 
     play(scenario)
 

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from parley.api import reasons
-from parley.api.models import ResourceClaim
+from parley.api.models import ClaimRelease
 from parley.api.names import (
     CONDITION_RELEASING,
     OUT_OF_SERVICE_TAINT,
-    RELEASE_RECORD_LABEL,
-    RELEASING_FROM_ANNOTATION,
-    RELEASING_LABEL,
 )
-from parley.api.resources import CLAIMS, NODES, PODS
-from parley.control.receipts import is_asked, prepared_uid
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS, NODES, PODS, TEMPLATES, Resource
+from parley.drivers.tokens import TokensDriver
 from parley.kube.client import Call, Client, NotFound
 
 if TYPE_CHECKING:
@@ -57,9 +54,8 @@ async def lost(world: World, *, claims: tuple[str, ...] = ()) -> None:
     await world.settle()
 
 
-async def records(world: World) -> list[ResourceClaim]:
-    found = (await world.client.list(CLAIMS, "default")).items
-    return [claim for claim in found if claim.metadata.labels.get(RELEASE_RECORD_LABEL) == "true"]
+async def records(world: World) -> list[ClaimRelease]:
+    return sorted((await world.client.list(CLAIM_RELEASES)).items, key=lambda release: release.spec.node_name)
 
 
 async def restart(world: World) -> None:
@@ -81,17 +77,11 @@ def test_a_device_is_handed_on_when_its_node_has_unprepared_it(play: Play) -> No
         await lost(world)
         assert await world.node_of("new") == ""
         (record,) = await records(world)
-        assert record.metadata.labels[RELEASING_LABEL] == "true"
-        assert record.metadata.annotations[RELEASING_FROM_ANNOTATION] == "a"
-        assert record.status.state == "releasing"
-        assert record.status.allocation is not None
-        (condition,) = record.status.conditions
-        assert condition.type == CONDITION_RELEASING
-        assert condition.message == (
-            "a pod that used it on node a was deleted by force, and the node plugin there has yet to say that it "
-            "is not prepared any more: bring the node back, or, if it is shut down, taint it "
-            "node.kubernetes.io/out-of-service"
-        )
+        (used,) = [key for key in world.kubelets.prepared if key[0] == "a"]
+        assert (record.spec.node_name, record.spec.claim.uid) == used
+        assert record.spec.claim.namespace == "default"
+        assert record.spec.driver_name == "device.parley.dev"
+        assert record.status.allocation_cleared
         world.kubelets.start("a")
         await world.settle()
         await handed_on(world)
@@ -190,7 +180,6 @@ def test_a_node_that_is_out_of_service_owes_nothing(
         for claim in (await world.client.list(CLAIMS)).items:
             assert claim.status.state == "pending"
             assert claim.status.allocation is None
-            assert RELEASING_LABEL not in claim.metadata.labels
 
     play(scenario)
 
@@ -207,6 +196,11 @@ def test_a_named_claim_shows_that_it_is_releasing_from_where_and_since_when(play
         assert mirror is not None
         assert mirror.status.allocation is None
         (condition,) = [c for c in claim.status.conditions if c.type == CONDITION_RELEASING]
+        assert condition.message == (
+            "a pod that used it on node a was deleted by force, and the node plugin there has yet to say that it "
+            "is not prepared any more: bring the node back, or, if it is shut down, taint it "
+            "node.kubernetes.io/out-of-service"
+        )
         since = condition.last_transition_time
         words = f"claim default/disk is not free yet (since {since}): {condition.message}"
         assert (reasons.RELEASING, words) in await world.events_on("new")
@@ -217,7 +211,6 @@ def test_a_named_claim_shows_that_it_is_releasing_from_where_and_since_when(play
         claim = await world.claim("disk")
         assert claim.status.state == "allocated,reserved"
         assert [c.type for c in claim.status.conditions] == [reasons.ACCEPTED]
-        assert claim.metadata.annotations == {}
 
     play(scenario)
 
@@ -362,13 +355,13 @@ def test_a_shared_claim_stays_with_its_other_pods(play: Play) -> None:
         await world.add_pod("third", claims=["disk"])
         await world.settle()
         assert await world.node_of("third") == "a"
-        assert (await world.claim("disk")).metadata.labels[RELEASING_LABEL] == "true"
+        (record,) = await records(world)
+        assert not record.status.allocation_cleared
         for name in ("other", "third"):
             await world.delete_pod(name)
         await world.settle()
-        claim = await world.claim("disk")
-        assert claim.status.state == "pending"
-        assert claim.metadata.labels == {}
+        assert (await world.claim("disk")).status.state == "pending"
+        assert await records(world) == []
         assert len(world.ledger) == 0
 
     play(scenario)
@@ -394,36 +387,117 @@ def test_the_last_pod_of_a_shared_claim_waits_for_what_an_earlier_one_left(play:
     play(scenario)
 
 
-class SlowStatus(Client):
-    """Every write to a claim's status takes ten seconds to arrive."""
-
-    async def request(self, call: Call) -> bytes:
-        if call.resource is CLAIMS and call.subresource == "status":
-            await asyncio.sleep(10)
-        return await super().request(call)
-
-
-def test_a_receipt_that_comes_while_the_last_pods_is_asked_for_is_asked_for_again(play: Play) -> None:
+def test_no_node_answers_for_a_claim_that_others_use(play: Play) -> None:
     async def scenario(world: World) -> None:
-        world.start_parley(SlowStatus(world.server.client()))
-        await world.add_node("a", devices=1)
-        await world.add_class(shareable=True)
+        await one_device(world, shareable=True)
         await world.add_claim("disk")
         for name in ("old", "last"):
             await world.add_pod(name, claims=["disk"])
         await world.settle()
         await world.force_delete("old")
         await world.settle()
-        assert (await world.claim("disk")).metadata.labels[RELEASING_LABEL] == "true"
-        asked: list[str] = []
-        world.watch_claims(lambda claim: asked.append(prepared_uid(claim)) if is_asked(claim) else None)
+        (first,) = await records(world)
+        world.kubelets.stop("a")
         await world.force_delete("last")
         await world.settle()
-        mirror = await world.mirror("disk")
-        assert mirror is not None
-        assert set(asked) == {mirror.metadata.uid}
+        (record,) = await records(world)
+        assert record.metadata.uid == first.metadata.uid
+        assert record.status.allocation_cleared
+        assert (await world.claim("disk")).status.state == "releasing"
+        world.kubelets.start("a")
+        await world.settle()
         assert (await world.claim("disk")).status.state == "pending"
         assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+async def lost_on_two_nodes(world: World) -> None:
+    """Pods a and b, on nodes of these names, shared a seat and were deleted by force; nothing is unprepared."""
+    world.start_parley(drivers=[TokensDriver()])
+    for name in ("a", "b"):
+        await world.add_node(name)
+    await world.add_class("seats", driverName=TokensDriver.name, parameters={"pool": 1}, shareable=True)
+    await world.add_claim("seat", "seats")
+    for name in ("a", "b"):
+        await world.add_pod(name, claims=["seat"], nodeSelector={"kubernetes.io/hostname": name})
+        await world.settle()
+        world.kubelets.stop(name)
+    for name in ("a", "b"):
+        await world.force_delete(name)
+    await world.settle()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same controller", "another controller"])
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_all_nodes_of_a_shared_claim_are_asked_at_once_and_waited_for(
+    play: Play, first: str, restarted: bool
+) -> None:
+    async def restart_if_need_be(world: World) -> None:
+        if restarted:
+            await world.crash()
+            world.start_parley(drivers=[TokensDriver()])
+            await world.settle()
+
+    async def scenario(world: World) -> None:
+        await lost_on_two_nodes(world)
+        assert [r.spec.node_name for r in await records(world) if r.status.allocation_cleared] == ["a", "b"]
+        (condition,) = [c for c in (await world.claim("seat")).status.conditions if c.type == CONDITION_RELEASING]
+        assert condition.message == (
+            "pods that used it on nodes a, b were deleted by force, and the node plugins there have yet to say "
+            "that it is not prepared any more: bring them back, or taint those that are shut down "
+            "node.kubernetes.io/out-of-service"
+        )
+        await restart_if_need_be(world)
+        (last,) = {"a", "b"} - {first}
+        world.kubelets.start(first)
+        await world.settle()
+        await restart_if_need_be(world)
+        claim = await world.claim("seat")
+        (condition,) = [c for c in claim.status.conditions if c.type == CONDITION_RELEASING]
+        assert claim.status.state == "releasing"
+        assert condition.message.startswith(f"a pod that used it on node {last} was deleted by force")
+        assert [record.spec.node_name for record in await records(world)] == [last]
+        world.kubelets.start(last)
+        await world.settle()
+        assert (await world.claim("seat")).status.state == "pending"
+        assert await records(world) == []
+
+    play(scenario)
+
+
+async def end_namespace(world: World) -> None:
+    """Everything in it goes, with the pods' grace and what keeps claims from going cut short."""
+    kinds: tuple[Resource[Any], ...] = (PODS, CLAIMS, BUILTIN_CLAIMS, TEMPLATES)
+    for resource in (kind.untyped() for kind in kinds):
+        for meta in [item["metadata"] for item in (await world.client.list(resource, "default")).items]:
+            await world.client.delete(resource, meta["name"], "default", grace_period_seconds=0)
+            if meta.get("finalizers"):
+                await world.client.patch(resource, meta["name"], {"metadata": {"finalizers": None}}, "default")
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same controller", "another controller"])
+@pytest.mark.parametrize("claims", [(), ("disk",)], ids=["generated", "named"])
+def test_a_namespace_that_is_deleted_leaves_the_device_taken_until_the_receipt(
+    play: Play, claims: tuple[str, ...], restarted: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        if claims:
+            await world.add_claim("disk")
+        await lost(world, claims=claims)
+        await end_namespace(world)
+        await world.settle()
+        if restarted:
+            await restart(world)
+        assert len(await records(world)) == 1
+        await (world.add_claim("disk") if claims else world.add_template())
+        await world.add_pod("new", *(() if claims else ("one",)), claims=claims)
+        await world.settle()
+        assert await world.node_of("new") == ""
+        world.kubelets.start("a")
+        await world.settle()
+        await handed_on(world)
 
     play(scenario)
 
@@ -433,7 +507,7 @@ def test_a_record_that_somebody_deletes_is_taken_for_the_receipt(play: Play) -> 
         await one_device(world)
         await lost(world)
         (record,) = await records(world)
-        await world.client.delete(CLAIMS, record.metadata.name, "default")
+        await world.client.delete(CLAIM_RELEASES, record.metadata.name)
         await world.settle()
         assert await world.node_of("new") == "a"
 

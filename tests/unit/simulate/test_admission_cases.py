@@ -13,7 +13,6 @@ RIGHTS = {
     "collector": Rights("collector", binds=True, deletes=True),
     "namespace controller": Rights("namespace controller", deletes=True),
     "parley": Rights("parley", allocates=True),
-    "node plugin": Rights("node plugin", answers=True),
 }
 
 

@@ -1,4 +1,4 @@
-"""The four CustomResourceDefinitions: how each kind is served, named and shown by kubectl. Pure.
+"""The five CustomResourceDefinitions: how each kind is served, named and shown by kubectl. Pure.
 
 What the objects look like comes from the models (`structural`); names and scope come from `parley.api.resources`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from parley.api.crd.structural import structural_schema
-from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES, POD_SCHEDULINGS, TEMPLATES, Resource
 
 HEADER = "# Generated from the models by `make crds`: edit driver/parley/api/models.py instead.\n"
 _CATEGORY = "parley"
@@ -31,12 +31,14 @@ _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind's CRD says beyond its model. `status`: whether the status is written apart from the rest."""
+    """What a kind's CRD says beyond its model. `status`: whether the status is written apart from the rest,
+    `selectable`: fields, besides name and namespace, that a field selector may name."""
 
     resource: Resource[Any]
     short_names: tuple[str, str]
     columns: tuple[Column, ...]
     status: bool = False
+    selectable: tuple[str, ...] = ()
 
 
 KINDS = (
@@ -68,6 +70,18 @@ KINDS = (
             _AGE,
         ),
     ),
+    Kind(
+        CLAIM_RELEASES,
+        ("prrelease", "prreleases"),
+        (
+            Column("Namespace", ".spec.claim.namespace"),
+            Column("Claim", ".spec.claim.name"),
+            Column("Node", ".spec.nodeName"),
+            Column("Driver", ".spec.driverName"),
+            _AGE,
+        ),
+        selectable=("spec.nodeName",),
+    ),
 )
 
 
@@ -96,11 +110,13 @@ def definition(kind: Kind) -> dict[str, Any]:
 
 def _version(kind: Kind) -> dict[str, Any]:
     columns = [{"name": column.name, "type": column.type, "jsonPath": column.path} for column in kind.columns]
+    selectable = [{"jsonPath": f".{field}"} for field in kind.selectable]
     return {
         "name": kind.resource.version,
         "served": True,
         "storage": True,
         **({"subresources": {"status": {}}} if kind.status else {}),
+        **({"selectableFields": selectable} if selectable else {}),
         "additionalPrinterColumns": columns,
         "schema": {"openAPIV3Schema": structural_schema(kind.resource.type)},
     }

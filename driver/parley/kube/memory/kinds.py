@@ -149,6 +149,7 @@ _KINDS: Mapping[tuple[str, str], Traits] = {
 _OURS: Mapping[str, Callable[[], Traits]] = {
     "resourceclasses": lambda: _ours(models.ResourceClass),
     "resourceclaimtemplates": lambda: _ours(models.ResourceClaimTemplate),
+    "claimreleases": lambda: _ours(models.ClaimRelease),
     "podschedulings": lambda: _ours(models.PodScheduling),
     "resourceclaims": lambda: _ours(models.ResourceClaim, status=True),
 }

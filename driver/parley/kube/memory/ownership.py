@@ -137,16 +137,16 @@ def _order(known: Sequence[Item], wanted: Sequence[Item]) -> Iterator[Item]:
 
 def _conflict(resource: Resource[Any], taken: Mapping[Manager, list[Path]]) -> Conflict:
     count = sum(map(len, taken.values()))
-    told = []
+    parts = []
     for manager, paths in taken.items():
         names = [spelled(path) for path in paths]
         where = f": {names[0]}" if len(names) == 1 else ":\n" + "\n".join(f"- {name}" for name in names)
-        told.append(f"conflict{'s' if count > 1 else ''} with {_told(manager, resource)}{where}")
-    message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: " + "\n".join(told)
+        parts.append(f"conflict{'s' if count > 1 else ''} with {_described(manager, resource)}{where}")
+    message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: " + "\n".join(parts)
     return Conflict(409, "Conflict", message)
 
 
-def _told(manager: Manager, resource: Resource[Any]) -> str:
+def _described(manager: Manager, resource: Resource[Any]) -> str:
     subresource = f' with subresource "{manager.subresource}"' if manager.subresource else ""
     version = f" using {resource.api_version}" if manager.operation == UPDATE else ""
     return f'"{manager.name}"{subresource}{version}'

@@ -37,6 +37,7 @@ def _kind(resource: Resource[Any]) -> str:
 
 
 def not_found(resource: Resource[Any], name: str) -> NotFound:
+    """There is no such object."""
     return NotFound(404, "NotFound", f'{_plural(resource)} "{name}" not found')
 
 
@@ -46,15 +47,18 @@ def no_such_path() -> NotFound:
 
 
 def already_exists(resource: Resource[Any], name: str) -> AlreadyExists:
+    """An object of that name is there."""
     return AlreadyExists(409, "AlreadyExists", f'{_plural(resource)} "{name}" already exists')
 
 
 def conflict(resource: Resource[Any], name: str, why: str, subresource: str = "") -> Conflict:
+    """The object is not in the state that the request needs."""
     plural = f"{_plural(resource)}/{subresource}" if subresource else _plural(resource)
     return Conflict(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{name}": {why}')
 
 
 def changed_meanwhile(resource: Resource[Any], name: str) -> Conflict:
+    """The object has another resourceVersion than the request."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
@@ -84,15 +88,18 @@ def _not_deleted(resource: Resource[Any], name: str, why: str) -> Conflict:
 
 
 def invalid(resource: Resource[Any], name: str, faults: Sequence[Fault]) -> Invalid:
-    told = str(faults[0]) if len(faults) == 1 else f"[{', '.join(map(str, faults))}]"
-    return Invalid(422, "Invalid", f'{_kind(resource)} "{name}" is invalid: {told}')
+    """The object breaks rules of its kind, all of which are listed."""
+    listed = str(faults[0]) if len(faults) == 1 else f"[{', '.join(map(str, faults))}]"
+    return Invalid(422, "Invalid", f'{_kind(resource)} "{name}" is invalid: {listed}')
 
 
 def bad_request(message: str) -> BadRequest:
+    """The request itself is malformed."""
     return BadRequest(400, "BadRequest", message)
 
 
 def expired(wanted: int, oldest: int) -> Expired:
+    """A watch continues from a version that is forgotten."""
     return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 

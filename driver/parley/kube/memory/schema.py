@@ -2,7 +2,7 @@
 
 Made once for each kind from the schema of its CRD, so that an object is refused for what the CRD says, and for
 nothing that the model alone knows. Rules in CEL are in `structure`.
-Source of words and rules: k8s.io/kube-openapi/pkg/validation and k8s.io/apiextensions-apiserver (1.37).
+Source of messages and rules: k8s.io/kube-openapi/pkg/validation and k8s.io/apiextensions-apiserver (1.37).
 """
 
 import re

@@ -1,7 +1,8 @@
 """Label and field selectors as predicates on JSON objects.
 
 Fields that can be selected: `metadata.name` and `metadata.namespace` of every kind, a pod's and a slice's node,
-a pod's phase and scheduler, what an event is about. Others are refused, as by a real server.
+a pod's phase and scheduler, what an event is about, and what a CRD of ours says. Others are refused, as
+by a real server.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from parley.api.crd.definitions import KINDS
 from parley.api.resources import Resource
 from parley.kube.memory.kinds import Json
 from parley.kube.memory.refusals import bad_request
@@ -19,6 +21,7 @@ _SELECTABLE: dict[tuple[str, str], frozenset[str]] = {
     ("", "pods"): frozenset({"spec.nodeName", "spec.schedulerName", "status.phase"}),
     ("resource.k8s.io", "resourceslices"): frozenset({"spec.nodeName", "spec.driver"}),
     ("events.k8s.io", "events"): frozenset({"regarding.uid"}),
+    **{(kind.resource.group, kind.resource.plural): frozenset(kind.selectable) for kind in KINDS},
 }
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 _SET_BASED = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)$")

@@ -84,7 +84,7 @@ class MemoryServer:
             collection.history.wake()
 
     def forget_history(self) -> None:
-        """Nobody can continue from a version before now: who tries is told that it expired."""
+        """Nobody can continue from a version before now: who tries gets Expired."""
         for collection in self.store.collections():
             collection.history.forget()
 

@@ -1,4 +1,4 @@
-"""Whether the server takes an object: its metadata, the kind's schema and rules; every fault is told at once."""
+"""Whether the server takes an object: its metadata, the kind's schema and rules; all faults are reported."""
 
 from typing import Any
 

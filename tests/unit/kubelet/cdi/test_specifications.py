@@ -9,7 +9,7 @@ from parley_kubelet.cdi.faults import faults
 from parley_kubelet.cdi.specifications import Specifications, device_ids, specification
 from parley_kubelet.driver.devices import NodeDevice, edits_of
 from parley_kubelet.edits import ContainerHook, DeviceNode, Edits, Mount
-from parley_kubelet.state.checkpoint import Entry, HeldDevice
+from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice
 from parley_kubelet.state.durable import Folder
 
 DRIVER = "device.parley.dev"
@@ -22,8 +22,8 @@ GPU_1 = NodeDevice(
 )
 
 
-def entry(edits: Edits, *devices: HeldDevice, uid: str = UID) -> Entry:
-    return Entry.of(
+def entry(edits: Edits, *devices: HeldDevice, uid: str = UID) -> CheckpointEntry:
+    return CheckpointEntry.of(
         uid=uid,
         namespace="team",
         name="training",
@@ -36,7 +36,7 @@ def entry(edits: Edits, *devices: HeldDevice, uid: str = UID) -> Entry:
     )
 
 
-def prepared(*devices: NodeDevice, uid: str = UID) -> Entry:
+def prepared(*devices: NodeDevice, uid: str = UID) -> CheckpointEntry:
     held = [HeldDevice(pool="n1", name=device.name) for device in devices]
     return entry(edits_of(devices), *held, uid=uid)
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley_kubelet.edits import DeviceNode, Edits
-from parley_kubelet.state.checkpoint import Checkpoint, CheckpointError, Entry, HeldDevice, Result
+from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, CheckpointError, HeldDevice, Result
 from parley_kubelet.state.durable import Folder
 
-CLAIM = Entry.of(
+CLAIM = CheckpointEntry.of(
     uid="u1",
     namespace="team",
     name="training",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from parley_kubelet.state.checkpoint import Entries, Entry
+from parley_kubelet.state.checkpoint import CheckpointEntry, Entries
 from parley_kubelet.state.durable import Folder
-from parley_kubelet.state.records import CheckpointRecords
+from parley_kubelet.state.records import SharedCheckpoint
 
 
 class CountingFolder(Folder):
@@ -24,8 +24,8 @@ class CountingFolder(Folder):
         super().write(name, data, mode, flush=flush)
 
 
-def entry(uid: str, name: str = "a") -> Entry:
-    return Entry.of(
+def entry(uid: str, name: str = "a") -> CheckpointEntry:
+    return CheckpointEntry.of(
         uid=uid, namespace="team", name=name, phase="prepared", boot="b", results=(), devices=(), handle={}
     )
 
@@ -36,12 +36,12 @@ def folder(tmp_path: Path) -> CountingFolder:
 
 
 @pytest.fixture
-def records(folder: CountingFolder) -> CheckpointRecords:
-    return CheckpointRecords(folder, "n1")
+def records(folder: CountingFolder) -> SharedCheckpoint:
+    return SharedCheckpoint(folder, "n1")
 
 
 async def test_a_hundred_changes_at_once_share_a_few_writes(
-    folder: CountingFolder, records: CheckpointRecords
+    folder: CountingFolder, records: SharedCheckpoint
 ) -> None:
     uids = [f"u{number}" for number in range(100)]
     await asyncio.gather(*(records.change(uid, lambda _, uid=uid: entry(uid)) for uid in uids))  # type: ignore[misc]
@@ -49,10 +49,10 @@ async def test_a_hundred_changes_at_once_share_a_few_writes(
     assert folder.writes <= 2
 
 
-async def test_each_decision_sees_what_was_decided_before_it(records: CheckpointRecords) -> None:
+async def test_each_decision_sees_what_was_decided_before_it(records: SharedCheckpoint) -> None:
     seen: list[int] = []
 
-    def count(entries: Entries) -> Entry:
+    def count(entries: Entries) -> CheckpointEntry:
         seen.append(len(entries))
         return entry(f"u{len(seen)}")
 
@@ -61,22 +61,22 @@ async def test_each_decision_sees_what_was_decided_before_it(records: Checkpoint
 
 
 async def test_a_decision_that_fails_leaves_the_others_and_its_entry_as_they_were(
-    records: CheckpointRecords,
+    records: SharedCheckpoint,
 ) -> None:
     await records.change("u1", lambda _: entry("u1", "before"))
 
-    def refuse(_: Entries) -> Entry:
+    def refuse(_: Entries) -> CheckpointEntry:
         raise ValueError("no")
 
     outcomes = await asyncio.gather(
         records.change("u1", refuse), records.change("u2", lambda _: entry("u2")), return_exceptions=True
     )
-    assert [type(outcome) for outcome in outcomes] == [ValueError, Entry]
+    assert [type(outcome) for outcome in outcomes] == [ValueError, CheckpointEntry]
     assert {uid: found.name for uid, found in (await records.read()).items()} == {"u1": "before", "u2": "a"}
 
 
 async def test_a_write_that_fails_is_told_to_those_who_changed_something(
-    folder: CountingFolder, records: CheckpointRecords
+    folder: CountingFolder, records: SharedCheckpoint
 ) -> None:
     kept = await records.change("u1", lambda _: entry("u1"))
     folder.full = True
@@ -92,7 +92,7 @@ async def test_a_write_that_fails_is_told_to_those_who_changed_something(
 
 
 async def test_a_change_that_changes_nothing_is_not_written(
-    folder: CountingFolder, records: CheckpointRecords
+    folder: CountingFolder, records: SharedCheckpoint
 ) -> None:
     await records.change("u1", lambda _: entry("u1"))
     await records.change("u1", lambda entries: entries["u1"])
@@ -100,7 +100,7 @@ async def test_a_change_that_changes_nothing_is_not_written(
     assert folder.writes == 1
 
 
-async def test_whoever_does_not_wait_any_more_hinders_nobody(records: CheckpointRecords) -> None:
+async def test_whoever_does_not_wait_any_more_hinders_nobody(records: SharedCheckpoint) -> None:
     impatient = asyncio.create_task(records.change("u1", lambda _: entry("u1")))
     patient = asyncio.create_task(records.change("u2", lambda _: entry("u2")))
     await asyncio.sleep(0)
