@@ -41,7 +41,7 @@ class Life:
         await self._stage.grow_to(self._workload.nodes)
         published = WHEN_WAITING if self._workload.unpublished else ALWAYS
         await self._stage.use(self._workload.scheduler, published)
-        if self._workload.outside:
+        if self._workload.standalone:
             await self._stage.start_driver()
         await self._burden.put()
         await self._api.create_namespace(self.namespace)
@@ -80,7 +80,7 @@ class Life:
 
     async def tidy_up(self) -> None:
         """Delete what is left, events above all, so that it does not burden the next workload."""
-        if self._workload.outside:
+        if self._workload.standalone:
             self._stage.stop_driver()
         namespaces = [self.namespace, *self._burden.namespaces]
         for namespace in namespaces:

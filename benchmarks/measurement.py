@@ -41,7 +41,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_ms_per_pod: float
     """Of everything measured together: this, unlike time, hardly depends on what else the machine does."""
     parley_writes_per_pod: float
-    """Of the controller; `driver_writes_per_pod` are those of the driver outside of it."""
+    """Of the controller; `driver_writes_per_pod` are those of the standalone driver of it."""
     driver_writes_per_pod: float = 0.0
     end_of_life_writes_per_pod: float
     end_of_life_parley_writes_per_pod: float

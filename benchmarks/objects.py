@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.outside import Outside
+from benchmarks.standalone import Outside
 from parley.api.names import API_VERSION, NEGOTIATED_TAINT
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver

@@ -1,6 +1,6 @@
 """What everything is measured on: a local control plane with fake nodes that have devices, and Parley in it.
 
-Parley's controller, and the driver outside of it, are processes of their own with the identities that they have
+Parley's controller, and the standalone driver of it, are processes of their own with the identities that they have
 at a user's.
 """
 
@@ -28,7 +28,7 @@ from parley_devcluster.parley import CONTROLLER, NAMESPACE, run_parley
 from parley_devcluster.second_scheduler import free_address, grant
 
 DRIVER = "bench-driver"
-"""The driver outside of the controller: the process, and its account."""
+"""The standalone driver: the process, and its account."""
 
 OTHERS = "others"
 """What the machine did beside the benchmark: if it is not small, the numbers of the run say little."""
@@ -81,7 +81,7 @@ class Stage:
         self._checkout: Path | None = None
 
     async def equip(self) -> None:
-        """Parley runs, all classes are there, and the driver outside has an account."""
+        """Parley runs, all classes are there, and the standalone driver has an account."""
         controller = (*self._python(self._profile), "parley", "controller")
         options = (*_AS_SHIPPED, "--extender-address", self.extender)
         run = partial(
@@ -102,11 +102,11 @@ class Stage:
         return (sys.executable, *(("-m", "benchmarks.sampled", str(profile)) if profile else ("-m",)))
 
     async def start_driver(self) -> None:
-        """The driver outside runs, and answers."""
+        """The standalone driver runs, and answers."""
         kubeconfig = self._cluster.kubeconfig_for_service_account(NAMESPACE, DRIVER)
         profile = self._profile.with_suffix(f".driver{self._profile.suffix}") if self._profile else None
         socket = self._cluster.directory / "driver.sock"
-        program = [*self._python(profile), "benchmarks.outside", str(kubeconfig), str(socket)]
+        program = [*self._python(profile), "benchmarks.standalone", str(kubeconfig), str(socket)]
         await asyncio.to_thread(self._cluster.add_program, DRIVER, program, health=str(socket))
         self._running = (*self._running, DRIVER)
 

@@ -36,8 +36,8 @@ class Workload:
     empty: str = ""
 
     @property
-    def outside(self) -> bool:
-        """Whether a driver outside of the controller serves some of the claims."""
+    def standalone(self) -> bool:
+        """Whether a standalone driver serves some of the claims."""
         return OUTSIDE in self.asks
 
 

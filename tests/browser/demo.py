@@ -1,4 +1,4 @@
-"""A cluster for the page to show: pods that run and wait, drivers inside and one outside, few nodes.
+"""A cluster for the page to show: pods that run and wait, embedded drivers and one outside, few nodes.
 
 It is played in virtual time, so that it is the same each time, and can then be shown at any moment of it.
 """

@@ -272,7 +272,7 @@ class ResourceClaimTemplate(Model):
 
 
 class ScheduledClaim(Model):
-    """A claim of the pod that a driver outside of the controller is asked about, and allocates."""
+    """A claim of the pod that a standalone driver is asked about, and allocates."""
 
     name: Annotated[str, Field(min_length=1, max_length=63, description="The entry in pod.spec.resourceClaims.")]
     driver_name: DriverName
@@ -287,7 +287,7 @@ class PodSchedulingSpec(Model):
     claims: Annotated[
         tuple[ScheduledClaim, ...],
         ListMap(("name",)),
-        Field(max_length=128, description="The claims that drivers outside of the controller have to allocate."),
+        Field(max_length=128, description="The claims that standalone drivers have to allocate."),
     ] = ()
     candidate_nodes: Annotated[
         tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")

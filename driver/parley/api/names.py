@@ -25,11 +25,11 @@ POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """Set by the claim controller on a generated claim: the entry in `pod.spec.resourceClaims`."""
 
 GENERATED_LABEL: Final = "parley.dev/generated-for"
-"""On a ResourceClaim that stands for a generated claim, so that a driver outside of the controller can write its
+"""On a ResourceClaim that stands for a generated claim, so that a standalone driver can write its
 allocation there: the entry in `pod.spec.resourceClaims`."""
 
 DRIVERS_LABEL: Final = "parley.dev/drivers"
-"""On a PodScheduling: "standalone" if it has questions to drivers outside of the controller."""
+"""On a PodScheduling: "standalone" if it has questions to standalone drivers."""
 
 STANDALONE: Final = "standalone"
 
@@ -55,5 +55,5 @@ OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 
 
 def driver_finalizer(driver: str) -> str:
-    """What a driver outside of the controller puts on a claim before it allocates anything for it."""
+    """What a standalone driver puts on a claim before it allocates anything for it."""
     return f"{driver}/deletion-protection"

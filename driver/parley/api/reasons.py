@@ -6,13 +6,13 @@ CLASS_NOT_FOUND: Final = "ClassNotFound"
 """The claim names a ResourceClass that does not exist."""
 
 WAITING_FOR_DRIVERS: Final = "WaitingForDrivers"
-"""Drivers outside of the controller were asked about candidate nodes and have yet to answer."""
+"""Standalone drivers were asked about candidate nodes and have yet to answer."""
 
 DRIVER_NOT_ANSWERING: Final = "DriverNotAnswering"
-"""A driver outside of the controller has not answered for 30 s: it may not run, or the class may misspell it."""
+"""A standalone driver has not answered for 30 s: it may not run, or the class may misspell it."""
 
 ALLOCATING: Final = "Allocating"
-"""A node is selected; drivers outside of the controller are allocating on it."""
+"""A node is selected; standalone drivers are allocating on it."""
 
 OTHER_SCHEDULER: Final = "OtherScheduler"
 """The pod asks for something that its scheduler, which asks Parley's extender, does not serve; another does."""
@@ -51,7 +51,7 @@ NOTHING_VIABLE: Final = "NothingViable"
 """No candidate is viable for all claims."""
 
 DRIVER_FAILED: Final = "DriverFailed"
-"""A driver in the controller raised where it had to answer, or broke the contract; it is asked again."""
+"""An embedded driver raised where it had to answer, or broke the contract; it is asked again."""
 
 WRITE_REFUSED: Final = "WriteRefused"
 """The API server refused an object that the pod needs, such as the mirror of its template; it is tried again."""

@@ -1,4 +1,4 @@
-"""`parley driver run`: a driver outside of the controller, which talks through API objects only."""
+"""`parley driver run`: a standalone driver, which talks through API objects only."""
 
 from typing import Annotated
 
@@ -28,12 +28,12 @@ from parley.control.metrics import Metrics
 from parley.kube.client import Client
 from parley.sdk.standalone import StandaloneDriver
 
-app = typer.Typer(help="Drivers outside of the controller.", no_args_is_help=True)
+app = typer.Typer(help="Standalone drivers.", no_args_is_help=True)
 
 
 @app.callback()
 def drivers() -> None:
-    """Drivers outside of the controller."""
+    """Standalone drivers."""
 
 
 @app.command("run")

@@ -1,4 +1,4 @@
-"""The account of a driver outside of the controller, as Kubernetes objects: rights to what is that driver's alone.
+"""The account of a standalone driver, as Kubernetes objects: rights to what is that driver's alone.
 
 Its parts that are the same for all drivers, the ClusterRole `parley-driver` and the policies that hold accounts to
 their drivers, are in `deploy/base/driver.yaml`.

@@ -1,4 +1,4 @@
-"""Lets drivers in the controller allocate on the selected node. In memory; nothing is written here.
+"""Lets embedded drivers allocate on the selected node. In memory; nothing is written here.
 
 All or nothing: if one driver fails, what the others allocated for this attempt is given back. What was allocated
 is in the ledger before anything of it is written, so nobody else gets it while a record of it may stand.
@@ -20,7 +20,7 @@ from parley.sdk.embedded import EmbeddedDriver
 T = TypeVar("T")
 
 ALLOCATE_SECONDS = 30.0
-"""So long a driver in the controller may take: it keeps a worker from other pods."""
+"""So long an embedded driver may take: it keeps a worker from other pods."""
 
 Requests = Mapping[str, Request[Any, Any]]
 """One request per driver, by the driver's name."""

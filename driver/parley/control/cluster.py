@@ -273,11 +273,11 @@ class Cluster:
         return self._releases.by_index("holding", holding)
 
     def scheduling(self, key: Key) -> PodScheduling | None:
-        """The PodScheduling of that name, if drivers outside of the controller were asked with it."""
+        """The PodScheduling of that name, if standalone drivers were asked with it."""
         return self._schedulings.get(*key)
 
     def schedulings(self) -> Iterable[PodScheduling]:
-        """All PodSchedulings with which drivers outside of the controller were asked."""
+        """All PodSchedulings with which standalone drivers were asked."""
         return self._schedulings.values()
 
     def template(self, key: Key) -> ResourceClaimTemplate | None:

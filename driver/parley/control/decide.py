@@ -112,7 +112,7 @@ def none_viable(
 def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
     """Which changes on nodes may help: every node was refused, so a change on one helps only if that node is
     eligible and every driver has room there. Of standalone drivers nobody knows: None."""
-    if demand.outside:
+    if demand.standalone:
         return None
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
     nodes, excluded = search.nodes.anew(), search.excluded
@@ -133,13 +133,13 @@ def best(
     demand: Demand,
     viable: Sequence[str],
     avoid: Set[str] = frozenset(),
-    outside: Mapping[str, Mapping[str, float]] | None = None,
+    standalone: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
     """The viable node to select: the drivers' preferences decide, then the fewest pods; `avoid` come last.
 
-    `outside` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
+    `standalone` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
     """
-    preferences = scores(state.drivers, demand, viable, outside or {})
+    preferences = scores(state.drivers, demand, viable, standalone or {})
     selected = select(viable, preferences, avoid, state.cluster.usage.pods)
     assert selected is not None
     return selected

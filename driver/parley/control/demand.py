@@ -19,22 +19,22 @@ Drivers = Mapping[str, EmbeddedDriver]
 class Demand:
     """The pending claims of one pod, or one claim without a pod, by the drivers that have to allocate them.
 
-    `requests` has one for each driver in this process, `outside` the claims of standalone drivers, `drivers` the
-    driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `wanted` is equal for
-    demands that are alike in all but the claims' identity.
+    `requests` has one for each driver in this process, `standalone` the claims of standalone drivers, `drivers`
+    the driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `wanted` is
+    equal for demands that are alike in all but the claims' identity.
     """
 
     requests: Mapping[str, Request[Any, Any]]
     drivers: Mapping[str, str]
     wanted: tuple[tuple[str, str, str], ...]
     weights: Mapping[str, int]
-    outside: tuple[PodClaim, ...] = ()
+    standalone: tuple[PodClaim, ...] = ()
 
     @property
-    def wanted_outside(self) -> frozenset[Hashable]:
+    def wanted_standalone(self) -> frozenset[Hashable]:
         """What standalone drivers are asked for, for each claim: a change of it voids their answers."""
         return frozenset(
-            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.outside
+            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
         )
 
 
@@ -53,7 +53,7 @@ def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim]) -
         requests={name: drivers[name].request(pod, found) for name, found in raw.items() if name in drivers},
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
         weights=weights,
-        outside=tuple(claim for claim in claims if claim.outside),
+        standalone=tuple(claim for claim in claims if claim.standalone),
         wanted=tuple(
             (name, claim.class_name, repr(claim.parameters))
             for name, of_driver in raw.items()
@@ -110,15 +110,15 @@ def have_preferences(drivers: Drivers, demand: Demand) -> bool:
 
 
 def scores(
-    drivers: Drivers, demand: Demand, nodes: Sequence[str], outside: Mapping[str, Mapping[str, float]]
+    drivers: Drivers, demand: Demand, nodes: Sequence[str], standalone: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
     """The drivers' preferences (0 to 1) added up by node, each times its driver's weight.
 
-    `outside` has those of standalone drivers, by driver.
+    `standalone` has those of standalone drivers, by driver.
     """
     own = {name: drivers[name].score(request, nodes) for name, request in demand.requests.items()}
     total: defaultdict[str, float] = defaultdict(float)
-    for name, preferences in {**own, **outside}.items():
+    for name, preferences in {**own, **standalone}.items():
         for node, score in preferences.items():
             total[node] += demand.weights[name] * score
     return dict(total)

@@ -117,4 +117,4 @@ def with_class(cluster: Cluster, drivers: Mapping[str, object], found: PodClaim)
     topic = ("class", class_name)
     if class_ is None:
         return blocked(found.entry, found.name, reasons.CLASS_NOT_FOUND, class_not_found(class_name, full), topic)
-    return replace(found, class_=class_, outside=class_.driver_name not in drivers)
+    return replace(found, class_=class_, standalone=class_.driver_name not in drivers)

@@ -1,8 +1,9 @@
 """Gives back what pods held: the API lets go of it first, then the driver, then the ledger.
 
-So nothing is handed to another pod while a record of it may stand. What a driver outside allocated it takes back
-itself; until its record says so, the holding stays in the ledger without users, and nobody may join it. The same
-holds for what a pod used that was deleted by force, until its node says that it is not prepared there any more.
+So nothing is handed to another pod while a record of it may stand. What a standalone driver allocated it takes
+back itself; until its record says so, the holding stays in the ledger without users, and nobody may join it. The
+same holds for what a pod used that was deleted by force, until its node says that it is not prepared there any
+more.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -174,7 +175,7 @@ class GivingBack:
         with holding.entering(Phase.LEAVING):
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
-            if holding.outside:
+            if holding.standalone:
                 gone = await self._ask_back(holding, departed=departed)
             else:
                 await self._take_back(holding)
@@ -208,7 +209,7 @@ class GivingBack:
         await self._drivers[holding.driver].deallocate(holding.uid)
 
     async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
-        """Ask the driver outside to take the allocation back; whether nobody needs to wait until it did.
+        """Ask the standalone driver to take the allocation back; whether nobody needs to wait until it did.
 
         The stand-in of a pod that is gone goes with it, that of one that has ended goes in `pod_ended`: either
         tells the driver.
@@ -232,7 +233,7 @@ class GivingBack:
     def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
         """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""
         holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
-        if holding is None or not holding.outside or holding.pods:
+        if holding is None or not holding.standalone or holding.pods:
             return
         if gone or claim.status.allocation is None:
             self._drop(holding)

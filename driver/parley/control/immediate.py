@@ -5,7 +5,7 @@ allocated enters the ledger first and then the claim's status, together with the
 until the claim is deleted. What stands in the way is that condition's reason: the claim waits in line with those
 that want the same, and a change wakes the first of them; what failed is tried again after a growing pause.
 
-Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), drivers outside of the
+Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), standalone drivers of the
 controller, which allocate such claims by themselves.
 """
 
@@ -107,10 +107,10 @@ class ImmediateClaims:
         key, holding = _key(claim), self._ledger.get(claim.metadata.uid)
         if holding is not None:
             self._leave_line(key)
-            if not holding.outside:
+            if not holding.standalone:
                 await self._record(claim, holding)
         elif claim.status.allocation is not None:
-            return  # a driver's outside, or one that was not ours and is cleared by now
+            return  # a standalone driver's, or one that was not ours and is cleared by now
         elif class_ is None or class_.driver_name not in self._drivers:
             self._leave_line(key)
         elif not self._paused(claim, class_):

@@ -49,7 +49,7 @@ class Holding:
 
     `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
     was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
-    allocated for. `outside` is set if a driver outside of the controller allocated it, `immediate` if it is kept
+    allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it is kept
     without users, `node_part` if a plugin prepares it on its node.
     `recorded` is set once the mirror is known to have shown the allocation; `shown_by` are the built-in claims
     that may have, names by UID: a node has one of them prepared, whichever was there when the pod was started.
@@ -72,7 +72,7 @@ class Holding:
     units: int = 1
     shareable: bool = False
     immediate: bool = False
-    outside: bool = False
+    standalone: bool = False
     node_part: bool = True
     recorded: bool = False
     offered: bool = False
@@ -187,14 +187,14 @@ class Ledger:
         return self._by_claim.get((namespace, name))
 
     def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
-        """A driver outside was told to allocate the claim for the pod; nobody else may have it meanwhile."""
+        """A standalone driver was told to allocate the claim for the pod; nobody else may have it meanwhile."""
         self._expected[pod.namespace, claim] = (pod, uid)
         self._expecting.setdefault(pod, {})[pod.namespace, claim] = None
         if uid not in self._by_uid:
             self.limits.count(uid, class_name, pod.namespace, 1)
 
     def expected_for(self, namespace: str, claim: str) -> PodReference | None:
-        """The pod for which a driver outside is allocating the claim."""
+        """The pod for which a standalone driver is allocating the claim."""
         expecting = self._expected.get((namespace, claim))
         return expecting[0] if expecting is not None else None
 

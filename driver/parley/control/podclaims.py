@@ -48,7 +48,7 @@ class Problem:
 class PodClaim:
     """One of the pod's claims. `mirror` is None only if there is a problem.
 
-    `claim` is the Parley claim of a named one. `outside` is set if a driver outside of the controller is to
+    `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to
     allocate: it writes into `written`, the named claim or the stand-in of a generated one. `own_writes` tells
     whether the mirror is older than our latest write of it.
     """
@@ -58,7 +58,7 @@ class PodClaim:
     mirror: BuiltinClaim | None = None
     claim: ResourceClaim | None = None
     written: ResourceClaim | None = None
-    outside: bool = False
+    standalone: bool = False
     class_: ResourceClass | None = None
     asked: ClassRequest | None = None
     holding: Holding | None = None

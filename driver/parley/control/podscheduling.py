@@ -1,6 +1,6 @@
 """Writes PodSchedulings: how a pod's negotiation went, in one object that lives as long as the pod.
 
-If drivers outside of the controller are asked, this object is the question, and they write their answers into it.
+If standalone drivers are asked, this object is the question, and they write their answers into it.
 
 Publishing is apart from deciding: nothing waits for it. The latest state of each pod is written once; while a
 write is under way, newer states replace each other. In the normal case that is a single create per pod.
@@ -30,7 +30,7 @@ REWRITES = Backoff(first=0.2, longest=60)
 
 @dataclass(frozen=True, slots=True)
 class StandaloneClaim:
-    """A claim that a driver outside of the controller has to allocate: the pod's entry, and the Parley claim."""
+    """A claim that a standalone driver has to allocate: the pod's entry, and the Parley claim."""
 
     entry: str
     driver: str
@@ -40,7 +40,7 @@ class StandaloneClaim:
 @dataclass(frozen=True, slots=True)
 class Report:
     """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry, `asked` the claims that
-    drivers outside of the controller are asked about now, `outside` whether there ever were such claims."""
+    standalone drivers are asked about now, `standalone` whether there ever were such claims."""
 
     outcome: Outcome
     drivers: Mapping[str, str]
@@ -48,7 +48,7 @@ class Report:
     waiting_for: str = ""
     message: str = ""
     asked: tuple[StandaloneClaim, ...] = ()
-    outside: bool = False
+    standalone: bool = False
 
 
 _FINAL = Report(Outcome(), {})
@@ -57,7 +57,7 @@ _FINAL = Report(Outcome(), {})
 
 def body(pod: PodReference, report: Report) -> dict[str, Any]:
     """The complete object."""
-    outcome, outside = report.outcome, {asked.entry for asked in report.asked}
+    outcome, standalone = report.outcome, {asked.entry for asked in report.asked}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
     spec: dict[str, Any] = {
@@ -65,13 +65,13 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
         "round": outcome.round,
         "selectedNode": report.selected,
     }
-    if report.outside:
+    if report.standalone:
         metadata["labels"] = {DRIVERS_LABEL: STANDALONE}
         spec["claims"] = [
             {"name": asked.entry, "driverName": asked.driver, "resourceClaimName": asked.claim}
             for asked in report.asked
         ]
-    answered = [(name, driver) for name, driver in report.drivers.items() if name not in outside]
+    answered = [(name, driver) for name, driver in report.drivers.items() if name not in standalone]
     return {
         "apiVersion": API_VERSION,
         "kind": "PodScheduling",
@@ -160,7 +160,7 @@ class Publisher:
             self._written[pod] = report if report.waiting_for else _FINAL
 
     async def close(self, pod: PodReference) -> None:
-        """Return when the API asks no driver outside to allocate for the pod any more.
+        """Return when the API asks no standalone driver to allocate for the pod any more.
 
         Ahead of asking one to take back: it would allocate again at once what is still selected.
         """
@@ -183,7 +183,7 @@ class Publisher:
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
         wanted = body(pod, report)
-        if report.outside:
+        if report.standalone:
             await self._apply(pod, wanted)
             return
         try:
@@ -204,7 +204,7 @@ class Publisher:
             pass  # the namespace or the object is going, and the pod with it
 
     async def _apply(self, pod: PodReference, wanted: dict[str, Any]) -> None:
-        """Beside the drivers outside, who own their entries: whatever is missing is theirs."""
+        """Beside the standalone drivers, who own their entries: whatever is missing is theirs."""
         await self._client.apply(
             POD_SCHEDULINGS, pod.name, wanted, pod.namespace, field_manager=FIELD_MANAGER, force=True
         )

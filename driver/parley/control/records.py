@@ -76,7 +76,7 @@ class Records:
 
     async def _write_claim(self, holding: Holding) -> None:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
-        await self._patch_claim(holding, used if holding.outside else {**allocation_status(holding), **used})
+        await self._patch_claim(holding, used if holding.standalone else {**allocation_status(holding), **used})
 
     async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> None:
         """Record what a named claim holds, with a condition.
@@ -140,7 +140,7 @@ class Records:
                 await self._patch_mirror(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
 
     async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
-        """Make the claim in which a driver outside records what it allocates for a generated claim."""
+        """Make the claim in which a standalone driver records what it allocates for a generated claim."""
         assert claim.asked is not None
         body = standin.stand_in(pod, claim.entry, claim.name, claim.asked)
         try:
@@ -149,7 +149,7 @@ class Records:
             pass  # not in the cache yet; its arrival calls again
 
     async def delete_stand_in(self, namespace: str, name: str) -> None:
-        """Which tells the driver outside to take back what it allocated."""
+        """Which tells the standalone driver to take back what it allocated."""
         try:
             await self._client.delete(CLAIMS, name, namespace)
         except NotFound:
@@ -280,7 +280,7 @@ class Records:
         return {"conditions": [c.wire() for c in known if c.type != CONDITION_RELEASING]}
 
     async def ask_back(self, holding: Holding) -> None:
-        """Ask the driver outside to take its allocation back. Raises NotFound if the claim is gone."""
+        """Ask the standalone driver to take its allocation back. Raises NotFound if the claim is gone."""
         status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
         await self._patch_claim(holding, status)
 
@@ -382,7 +382,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def allocation_status(holding: Holding) -> dict[str, Any]:
-    """The record of what a driver in the controller allocated."""
+    """The record of what an embedded driver allocated."""
     allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
     return {"driverName": holding.driver, "allocation": allocation}
 

@@ -17,7 +17,7 @@ again only after step 4. Before step 3 no plugin answers, and none may (the poli
 said of a claim that others still use, and that the node may prepare again.
 
 A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself.
-What is free when all have answered is for `giving_back` to do; drivers outside of the controller decide for
+What is free when all have answered is for `giving_back` to do; standalone drivers decide for
 themselves when they hand something on.
 """
 
@@ -62,7 +62,7 @@ class Releases:
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """A pod that used the holding on one of the nodes is gone, and no kubelet has said that it ended."""
-        if holding.outside or not holding.node_part or not (holding.recorded or holding.uncertain):
+        if holding.standalone or not holding.node_part or not (holding.recorded or holding.uncertain):
             return
         uids = holding.claim_uids
         holding.owed |= {Prepared(uid, node) for node in nodes if not self._lost(node) for uid in uids}
@@ -142,7 +142,7 @@ class Releases:
                 holding.owed.discard(prepared_by(old))
             self._queue.add(old.spec.holding_uid)
         if new is not None:
-            if (holding := self._ledger.get(new.spec.holding_uid)) is not None and not holding.outside:
+            if (holding := self._ledger.get(new.spec.holding_uid)) is not None and not holding.standalone:
                 holding.owed.add(prepared_by(new))
             self._queue.add(new.spec.holding_uid)
 

@@ -58,11 +58,12 @@ def _cached(cluster: Cluster, user: PodReference) -> bool:
     return pod is not None and pod.metadata.uid == user.uid
 
 
-def adopt(state: State, mirror: BuiltinClaim, *, outside: bool = False) -> None:
+def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> None:
     """Remember what a mirror holds by its own record, if it is definite and the driver runs here.
 
     It does so for whom it is reserved, and for the pod that it belongs to: also if it lost its owner, or its
-    Parley claim. `outside`: also if the driver does not run here; its own record, the stand-in, must be gone then.
+    Parley claim. `standalone`: also if the driver does not run here; its own record, the stand-in, must be gone
+    then.
     """
     allocation = mirror.status.allocation
     if allocation is None:
@@ -70,7 +71,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, outside: bool = False) -> None:
     driver, owner = driver_of(allocation), _named_by(state.cluster, mirror)
     uid = owner.metadata.uid if owner is not None else mirror.metadata.uid
     found, asks = counted(mirror, driver), asked(mirror)
-    if (driver not in state.drivers and not outside) or found is None or state.ledger.get(uid) is not None:
+    if (driver not in state.drivers and not standalone) or found is None or state.ledger.get(uid) is not None:
         return
     users = _users(state.cluster, mirror)
     class_name = asks.class_name if asks is not None else ""
@@ -87,13 +88,13 @@ def adopt(state: State, mirror: BuiltinClaim, *, outside: bool = False) -> None:
         pods={user.uid: user for user in users},
         class_name=class_name,
         shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
-        outside=driver not in state.drivers,
+        standalone=driver not in state.drivers,
         node_part=bool(allocation.devices.results),
         recorded=True,
         offered=is_offer(allocation),
         shown_by={mirror.metadata.uid: mirror.metadata.name},
     )
-    if not users and holding.node_part and not holding.outside:
+    if not users and holding.node_part and not holding.standalone:
         # Whose it was nobody can tell, nor whether that pod was seen to end.
         holding.owed = {Prepared(mirror.metadata.uid, node) for node in holding.nodes or ()}
         holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
@@ -166,14 +167,14 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         class_name=claim.spec.resource_class_name,
         shareable=_shareable(claim, mirror, class_),
         immediate=claim.spec.allocation_mode == "Immediate",
-        outside=driver not in state.drivers,
+        standalone=driver not in state.drivers,
         node_part=_node_part(mirror, class_),
         recorded=shown,
         # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
         uncertain=bool(users) and not shown and not is_stand_in(claim),
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
-    if not holding.outside:
+    if not holding.standalone:
         holding.owed = _may_owe(holding)
         if not users and claim.status.state == "releasing":
             holding.phase = Phase.RELEASING
@@ -186,7 +187,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
     spec = release.spec
     holding = state.ledger.get(spec.holding_uid)
     if holding is not None:
-        if not holding.outside:
+        if not holding.standalone:
             holding.owed.add(prepared_by(release))
             holding.phase = holding.phase if holding.pods else Phase.LEAVING
         return
@@ -234,7 +235,7 @@ def _may_owe(holding: Holding) -> set[Prepared]:
 
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
-    """Whether a driver outside of the controller takes the allocation back as soon as it sees the claim."""
+    """Whether a standalone driver takes the allocation back as soon as it sees the claim."""
     deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
     return driver_of_record(claim) not in drivers and (claim.status.deallocation_requested or deleted)
 
@@ -264,7 +265,7 @@ def _take_over(state: State, holding: Holding) -> None:
 
 
 def _remember(state: State, holding: Holding) -> None:
-    if not holding.outside:
+    if not holding.standalone:
         held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
         state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
     state.ledger.add(holding)

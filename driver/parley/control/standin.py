@@ -1,4 +1,4 @@
-"""Stand-ins: the Parley claims in which drivers outside of the controller record what they allocated. Pure.
+"""Stand-ins: the Parley claims in which standalone drivers record what they allocated. Pure.
 
 A generated claim that such a driver serves gets a stand-in of the same name, owned by the pod; a named claim is
 its own record. What a driver wrote is read here; that it is well-formed was checked by the API server.

@@ -48,9 +48,9 @@ class PodOutlook:
         return frozenset(self._demand.requests)
 
     @property
-    def outside(self) -> Mapping[str, str]:
+    def standalone(self) -> Mapping[str, str]:
         """The drivers that can't, by claim entry."""
-        return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.outside}
+        return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.standalone}
 
     def answers(self, nodes: Sequence[str]) -> Answers:
         """By claim entry, of the drivers that can be asked. One that fails has no node, and says why."""

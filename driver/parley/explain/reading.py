@@ -184,11 +184,11 @@ def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]]) ->
     for cache in cluster.caches:
         found = listings[cache.resource.group, cache.resource.plural]
         if cache.resource == POD_SCHEDULINGS:
-            found = replace(found, items=tuple(filter(_asks_outside, found.items)))
+            found = replace(found, items=tuple(filter(_asks_standalone, found.items)))
         cache.replace(found)
     return cluster
 
 
-def _asks_outside(scheduling: PodScheduling) -> bool:
-    """Whether drivers outside of the controller are asked with it; the controller watches no others."""
+def _asks_standalone(scheduling: PodScheduling) -> bool:
+    """Whether standalone drivers are asked with it; the controller watches no others."""
     return scheduling.metadata.labels.get(DRIVERS_LABEL) == STANDALONE

@@ -27,7 +27,7 @@ _TRIED = 64
 
 ADVICE: Mapping[str, str] = {
     reasons.CLASS_NOT_FOUND: "create the ResourceClass, or make the claim or template anew with the right name",
-    reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: drivers outside of the controller were asked",
+    reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: standalone drivers were asked",
     reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
     reasons.OTHER_SCHEDULER: "make the pod anew without schedulerName, for the cluster's own scheduler",
     reasons.LIMIT_REACHED: "end pods that hold some, or raise `limits` of the class",
@@ -110,7 +110,7 @@ def _by_trying(world: World, judge: PodOutlook, said: Said) -> Iterator[Remedy]:
 
 def _free_now(judge: PodOutlook, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
     """Nodes that would do already: the controller was not as far when it wrote."""
-    if judge.outside:
+    if judge.standalone:
         return
     free = [node for node in nodes if node in now]
     if free:
@@ -174,7 +174,7 @@ def _ends(world: World, judge: PodOutlook, way: _Way, said: Said) -> Remedy:
 
 def _if_others_agree(judge: PodOutlook, node: str, said: Said) -> Iterator[str]:
     """What drivers that can't be asked here have to say about the node, where they don't find it viable."""
-    for entry, driver in judge.outside.items():
+    for entry, driver in judge.standalone.items():
         viable, why = said.get(entry, (frozenset(), {}))
         if node not in viable:
             now = f"now: {why[node]}" if node in why else "it was not asked about it"
@@ -241,7 +241,7 @@ def _nowhere(judge: PodOutlook, nodes: Sequence[str]) -> Remedy:
 def _proposals(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> Iterator[Remedy]:
     """What drivers that can't be asked here proposed instead."""
     for said in scheduling.status.claims if scheduling is not None else ():
-        if said.name not in judge.outside or said.alternatives is None or said.viable_nodes:
+        if said.name not in judge.standalone or said.alternatives is None or said.viable_nodes:
             continue
         text, nodes = _proposal(world, judge, said)
         yield Remedy("alternative", f"driver {said.driver_name}, for claim {said.name}: {text}", (), nodes)

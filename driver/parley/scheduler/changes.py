@@ -102,7 +102,7 @@ class Changes:
         it may have been started with like any user. `node` is where, "" if that is not known."""
         for entry in pod.spec.resource_claims:
             holding = self._ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
-            if holding is None or not holding.shareable or holding.outside or not holding.joinable:
+            if holding is None or not holding.shareable or holding.standalone or not holding.joinable:
                 continue
             if not node or holding.reaches(node):
                 self._ledger.join(holding, reference(pod))

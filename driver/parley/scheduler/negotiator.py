@@ -48,9 +48,9 @@ class Negotiator:
         if nodes is None:
             classes = [claim.class_ for claim in claims if claim.class_]
             nodes = CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
-        exact = not demand.outside and self._offers(attempt, pod, claims, pending)
+        exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
-        if demand.outside:
+        if demand.standalone:
             outcome = await self._hear(key, pod, pending, demand, search)
         else:
             outcome = survey(self._state, demand, search)
@@ -112,7 +112,7 @@ class Negotiator:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
     ) -> Result:
         attempt = self._pods.attempt(pod)
-        viable = [node for node in attempt.outcome.viable if not demand.outside or search.nodes.fits(node)]
+        viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:
             self._sessions.end(pod)
             return Requeue()
@@ -125,8 +125,8 @@ class Negotiator:
         if exact:
             await self._placement.offer(key, pod, claims, demand, fresh[:MAX_CANDIDATES])
             return None
-        outside = self._sessions.scores(pod, attempt.outcome, demand) if demand.outside else {}
-        selected = best(self._state, demand, fresh or viable, attempt.left, outside)
+        standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
+        selected = best(self._state, demand, fresh or viable, attempt.left, standalone)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
 

@@ -59,7 +59,7 @@ class Placement:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, node: str, *, offered: bool
     ) -> Result | NotAllocated:
         """Embedded drivers allocate on the node, standalone ones are asked to. Returns what is next."""
-        inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.outside]
+        inside = [claim for claim in claims if claim.entry in demand.drivers and not claim.standalone]
         try:
             await self._allocator.allocate(pod, inside, demand.requests, node, offered=offered)
         except Aborted:
@@ -71,7 +71,7 @@ class Placement:
             return NotAllocated(await self.failed(key, pod, node, str(failure), inside if permanent else ()))
         if not pod.spec.node_name:
             self._cluster.assume(pod, node)
-        if demand.outside:
+        if demand.standalone:
             return self._sessions.select(pod, demand, node)
         self._allocator.join(pod, claims)
         self._pods.leave_line(key)
@@ -103,7 +103,7 @@ class Placement:
         await self._pods.reporter.warn(pod, reasons.PERMANENTLY_FAILED, message)
         if pod.spec.node_name:
             return Requeue()
-        status = {"phase": "NotAllocated", "reason": reasons.PERMANENTLY_FAILED, "message": message}
+        status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
         meta = pod.metadata
         body = {"metadata": {"uid": meta.uid}, "status": status}
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
@@ -186,7 +186,7 @@ class Placement:
         if isinstance(demand, Blocked):
             await self._withdraw(pod, offered, demand.problem.message)
             return None
-        if any(claim.outside or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
+        if any(claim.standalone or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
             await self._withdraw(pod, offered, "the driver of the class is another one now")
             return None
         result = await self.allocate(key, pod, claims, demand, chosen, offered=True)

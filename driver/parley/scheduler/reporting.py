@@ -48,7 +48,7 @@ class PodReporter:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
             asked = attempt.asked
-            report = Report(attempt.outcome, attempt.drivers, "", code, message, asked, outside=bool(asked))
+            report = Report(attempt.outcome, attempt.drivers, "", code, message, asked, standalone=bool(asked))
             self._publisher.want(reference(pod), report)
         await self.warn(pod, code, message)
 
@@ -61,7 +61,7 @@ class PodReporter:
     def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
         """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling."""
         self._figures.goes_on(pod.metadata.uid, code)
-        report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked, outside=True)
+        report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked, standalone=True)
         self._publisher.want(reference(pod), report)
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:
@@ -82,10 +82,10 @@ class PodReporter:
         self._figures.goes_on(pod.metadata.uid)
         log.info("refused", pod=_name(pod), node=",".join(sorted(nodes)), reason=reasons.SCHEDULER_REFUSED)
 
-    def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None, *, outside: bool) -> None:
+    def bound(self, pod: Pod, drivers: dict[str, str], attempt: Attempt | None, *, standalone: bool) -> None:
         """The pod is bound and has everything. Without an attempt (after a restart) the rounds are not known.
 
-        `outside`: drivers outside were asked about it; they are no more.
+        `standalone`: standalone drivers were asked about it; they are no more.
         """
         user, node = reference(pod), pod.spec.node_name
         rounds = attempt.outcome.round if attempt is not None else 0
@@ -96,7 +96,7 @@ class PodReporter:
             return
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))
-        self._publisher.want(user, Report(outcome, drivers, node, outside=outside))
+        self._publisher.want(user, Report(outcome, drivers, node, standalone=standalone))
         self._recorder.forget(user.uid)
 
     def ended(self, pod: Pod) -> None:

@@ -87,10 +87,10 @@ class StandaloneSessions:
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
             return None
-        if attempt.session is None or not demand.wanted_outside <= attempt.session.wanted:
+        if attempt.session is None or not demand.wanted_standalone <= attempt.session.wanted:
             self.give_up(reference(pod))
             attempt.asked = tuple(
-                StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.outside
+                StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone
             )
             attempt.session = self._begin(pod, demand, nodes)
         await self._make_stand_ins(pod, demand)
@@ -102,7 +102,7 @@ class StandaloneSessions:
     async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
         """Those that are missing. One that was just made is given time to be seen; it may also have gone at once,
         with its pod, of which nothing is seen yet."""
-        for claim in demand.outside:
+        for claim in demand.standalone:
             if claim.written is None and self._stand_in_due(pod, claim) <= 0:
                 await self._records.stand_in(pod, claim)
                 self._pods.attempt(pod).stand_ins[claim.name] = now()
@@ -113,7 +113,7 @@ class StandaloneSessions:
 
     def _waits(self, pod: Pod, demand: Demand, topics: Sequence[Topic], after: float | None) -> Wait:
         """For the drivers, `after` seconds at most, or until a stand-in should have been seen."""
-        due = [self._stand_in_due(pod, claim) for claim in demand.outside if claim.written is None]
+        due = [self._stand_in_due(pod, claim) for claim in demand.standalone if claim.written is None]
         limits = [*due, *([] if after is None else [after])]
         return Wait(pod.metadata.uid, topics, after=max(min(limits), 0.0) if limits else None)
 
@@ -121,10 +121,10 @@ class StandaloneSessions:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self._scheduling(pod)
         rounds = max(attempt.rounds, before.spec.round if before is not None else 0)
-        session = StandaloneSession(demand.wanted_outside, self._negotiation(pod, nodes, rounds), now())
+        session = StandaloneSession(demand.wanted_standalone, self._negotiation(pod, nodes, rounds), now())
         if before is not None and before.spec.selected_node and not attempt.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
-            if all(claim.name in same for claim in demand.outside):
+            if all(claim.name in same for claim in demand.standalone):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
                 attempt.drivers = demand.drivers
                 self._selected(pod, session, demand, before.spec.selected_node, rounds)
@@ -212,7 +212,7 @@ class StandaloneSessions:
         excluded = self._pods.attempt(pod).excluded
         answers = dict(ask(outcome.candidates)) if demand.requests else {}
         missing: list[str] = []
-        for claim in demand.outside:
+        for claim in demand.standalone:
             entry, driver = entries.get(claim.entry), demand.drivers[claim.entry]
             if entry is None or entry.driver_name != driver or entry.round != outcome.round:
                 missing.append(driver)
@@ -225,14 +225,14 @@ class StandaloneSessions:
         return scheduling.status.claims if scheduling is not None else ()
 
     async def _wait(self, pod: Pod, session: StandaloneSession, demand: Demand, missing: Sequence[str]) -> Wait:
-        classes = sorted({c.class_name for c in demand.outside if demand.drivers[c.entry] in missing})
+        classes = sorted({c.class_name for c in demand.standalone if demand.drivers[c.entry] in missing})
         left = session.asked_at + ANSWER_SECONDS - now()
         code, message = reasons.WAITING_FOR_DRIVERS, f"yet to answer: driver {', driver '.join(missing)}"
         if left <= 0:
             code = reasons.DRIVER_NOT_ANSWERING
             message = (
-                f"no answer within {ANSWER_SECONDS:g} s from driver {', driver '.join(missing)}, outside of this "
-                f"controller: start it, or correct driverName of class {', '.join(classes)}"
+                f"no answer within {ANSWER_SECONDS:g} s from standalone driver {', '.join(missing)}: "
+                f"start it, or correct driverName of class {', '.join(classes)}"
             )
             await self._pods.reporter.warn(pod, code, message)
         self._pods.reporter.asks(pod, self._pods.attempt(pod), code, message)
@@ -268,7 +268,7 @@ class StandaloneSessions:
 
     def _selected(self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int) -> None:
         session.selected, session.selected_at, session.selected_round = node, now(), chosen_in
-        for claim in demand.outside:
+        for claim in demand.standalone:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
 
@@ -277,7 +277,7 @@ class StandaloneSessions:
         failures = [
             (claim, entry.failure)
             for entry in self._entries(pod)
-            for claim in demand.outside
+            for claim in demand.standalone
             if claim.entry == entry.name
             and demand.drivers[claim.entry] == entry.driver_name
             and entry.round == session.selected_round
@@ -289,10 +289,10 @@ class StandaloneSessions:
             message = f"could not allocate on node {session.selected}: {words}"
             return Failure(session.selected, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
-            c.class_.allocation_timeout_seconds for c in demand.outside if c.class_ is not None
+            c.class_.allocation_timeout_seconds for c in demand.standalone if c.class_ is not None
         )
         left = session.selected_at + limit - now()
-        drivers = sorted({demand.drivers[claim.entry] for claim in demand.outside})
+        drivers = sorted({demand.drivers[claim.entry] for claim in demand.standalone})
         if left <= 0:
             words = (
                 f"gave up node {session.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
@@ -302,7 +302,7 @@ class StandaloneSessions:
         work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
         message = f"allocating on node {session.selected}: {work}"
         self._pods.reporter.asks(pod, attempt, reasons.ALLOCATING, message, selected=session.selected)
-        return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.outside}), left)
+        return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.standalone}), left)
 
     def give_up(self, pod: PodReference) -> None:
         """The pod waits for no standalone driver any more; others may have what it waited for."""

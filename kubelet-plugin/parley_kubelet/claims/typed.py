@@ -25,7 +25,7 @@ class TypedEntries:
         self._held(
             entry,
             field,
-            "run versions of the driver in the controller and in parley-kubelet that belong together",
+            "run versions of the embedded driver and in parley-kubelet that belong together",
         )
 
     def held(self, entry: CheckpointEntry) -> Held[Any]:

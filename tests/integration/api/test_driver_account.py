@@ -1,4 +1,4 @@
-"""What a driver outside of the controller may write with its own token: answers, what it allocated, and its marks.
+"""What a standalone driver may write with its own token: answers, what it allocated, and its marks.
 
 The account is the one that `parley driver permissions` makes.
 """

@@ -111,7 +111,7 @@ def test_the_policies_refuse_what_their_model_refuses_and_in_its_words(
 
 def rights(account: str) -> dict[str, bool]:
     found = RIGHTS[account]
-    return {name: getattr(found, name) for name in ("allocates", "binds", "deletes", "answers")}
+    return {name: getattr(found, name) for name in ("allocates", "binds", "deletes")}
 
 
 TEMPLATE = {

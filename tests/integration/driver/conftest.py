@@ -1,5 +1,5 @@
-"""Programs that work together: the controller and a driver outside of it, each with the rights of its own service
-account. The nodes are objects only.
+"""Programs that work together: the controller and a standalone driver of it, each with the rights of its own
+service account. The nodes are objects only.
 """
 
 import uuid

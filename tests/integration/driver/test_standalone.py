@@ -81,7 +81,7 @@ async def assert_all_is_free(team: Namespace, bindings: Bindings, drivers: Repli
 async def assert_told(team: Namespace, name: str, driver: str, class_name: str) -> None:
     """The pod waits, and its event and its PodScheduling say for whom, and what would help."""
     words = (
-        f"no answer within 30 s from driver {driver}, outside of this controller: "
+        f"no answer within 30 s from standalone driver {driver}: "
         f"start it, or correct driverName of class {class_name}"
     )
     assert await team.told(name, reasons.DRIVER_NOT_ANSWERING) == words

@@ -1,5 +1,5 @@
 """Objects that no decoder takes, made by a user of one namespace, and nobody else notices: not the controller, not
-a driver outside of it, not a node plugin, not when they start anew."""
+a standalone driver of it, not a node plugin, not when they start anew."""
 
 import asyncio
 import itertools

@@ -186,8 +186,8 @@ def limited(schema: dict[str, Any], path: str, missing: Callable[[str], None]) -
 def test_every_list_map_and_text_of_our_kinds_has_a_limit(kind: Any) -> None:
     """The API server budgets rules by these limits, and controllers keep the objects in memory."""
     schema, found = structural_schema(kind.resource.type), list[str]()
-    for outside in ("apiVersion", "kind", "metadata"):
-        del schema["properties"][outside]
+    for standalone in ("apiVersion", "kind", "metadata"):
+        del schema["properties"][standalone]
 
     limited(schema, "", found.append)
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from benchmarks import objects
 from benchmarks.objects import ASKS, DEVICE, NEVER, OUTSIDE, TOKENS, Ask
-from benchmarks.outside import Outside
+from benchmarks.standalone import Outside
 
 from parley.api.builtin import Pod, ResourceSlice
 from parley.api.models import ResourceClaimTemplate, ResourceClass

@@ -13,6 +13,7 @@ import orjson
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
     EVENTS,
@@ -33,6 +34,7 @@ KINDS: tuple[Resource[Any], ...] = (
     RESOURCE_SLICES,
     CLASSES,
     CLAIMS,
+    CLAIM_RELEASES,
     TEMPLATES,
     POD_SCHEDULINGS,
     EVENTS,

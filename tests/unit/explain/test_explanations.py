@@ -54,7 +54,7 @@ async def a_day(world: World) -> dict[str, str]:
     await ask("a driver does not answer", "silent")
     world.start_driver(ShelfDriver(Behaviour(alternatives=("c",))))
     await world.add_pod("mixed", "one", "shelf")
-    await ask("a driver outside has other ideas", "mixed")
+    await ask("a standalone driver has other ideas", "mixed")
     await world.client.patch(NODES, "b", {"spec": {"unschedulable": True}})
     await world.delete_pod("other")
     await ask("a node is cordoned", "next")

@@ -265,7 +265,7 @@ async def test_a_handle_that_fails_its_schema(node: PortNode) -> None:
         await node.plugin(driver).prepare(claim)
     assert str(refusal.value) == (
         "claim team/a: status.allocation.devices.config.opaque.parameters.number='seven': Input should be a valid"
-        " integer, unable to parse string as an integer: run versions of the driver in the controller and in"
+        " integer, unable to parse string as an integer: run versions of the embedded driver and in"
         " parley-kubelet that belong together"
     )
     assert (driver.calls, recorded(node, claim)) == ([], None)

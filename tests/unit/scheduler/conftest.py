@@ -169,7 +169,7 @@ class World:
         self._tasks.append(asyncio.create_task(Reflector(self.client, CLAIMS, on_change=on_change).run()))
 
     def start_driver(self, driver: Driver[Any, Any], client: Client | None = None) -> asyncio.Task[None]:
-        """A driver outside of the controller, as in a process of its own."""
+        """A standalone driver, as in a process of its own."""
         runner = StandaloneDriver(client or self.server.client(), driver, clock=self.clock)
         task = asyncio.create_task(runner.run())
         self._tasks.append(task)

@@ -287,7 +287,7 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
     play(scenario)
 
 
-@pytest.mark.doors("native")  # waits 30 s for drivers outside
+@pytest.mark.doors("native")  # waits 30 s for standalone drivers
 def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", devices=9)
@@ -316,7 +316,7 @@ def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> N
             ),
             "no-driver": (
                 "DriverNotAnswering",
-                "no answer within 30 s from driver other.example.com, outside of this controller: "
+                "no answer within 30 s from standalone driver other.example.com: "
                 "start it, or correct driverName of class stranger",
             ),
             "typo": (

@@ -43,7 +43,7 @@ def test_a_world_takes_the_same_course_again(processes: ProcessPoolExecutor) -> 
 
 
 FOUND = {
-    "claims for drivers outside were made again as fast as they were collected, extender": (43, 9),
+    "claims for standalone drivers were made again as fast as they were collected, extender": (43, 9),
     "the same, native": (6, 3),
     "a pod that a scheduler had let in was not reckoned with when the last known user left": (12, 2),
     "a pod was bound with what Parley had just cleared, which was not seen yet": (115, 6),

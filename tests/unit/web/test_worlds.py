@@ -13,7 +13,7 @@ from parley.kube.client import Call, NotFound, OutcomeUnknown, Unauthorized
 from parley.web.pages import page
 from parley.web.worlds import IDLE, Worlds
 
-KINDS = 9
+KINDS = 10
 
 
 def test_nothing_is_read_before_somebody_looks_and_nothing_watched_long_after(play: Play) -> None:

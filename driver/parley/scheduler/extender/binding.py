@@ -159,8 +159,8 @@ class Binder:
         demand = admit(self._state, reference(pod), pending)
         if isinstance(demand, Blocked):
             raise BindRefused(demand.problem.message)
-        if demand.outside:
-            raise BindRefused("the driver of a class runs outside of the controller")
+        if demand.standalone:
+            raise BindRefused("the driver of a class is a standalone one")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, NotAllocated):
             self._pause(pod)

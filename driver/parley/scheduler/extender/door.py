@@ -64,7 +64,7 @@ class ExtenderDoor:
         self._filtering = CandidateFilter(state, pods, self._assumed, negotiator.candidates)
         self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting)
         self._negotiator = negotiator
-        self._rejections = Rejections(pods, self._posting, self._free, self._ask_outside)
+        self._rejections = Rejections(pods, self._posting, self._free, self._ask_standalone)
         self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
@@ -144,11 +144,11 @@ class ExtenderDoor:
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
         line = (line, nodes, frozenset(self._backed.of(pod))) if result.by_nodes else line
-        if not result.outside and not self._unknown.is_another(pod):
+        if not result.standalone and not self._unknown.is_another(pod):
             self._pods.line_up(_key(pod), line, problem.topics, result.blocked.helps)
         answer = self._sets.refusal(nodes, _message(problem))
         revision = self._pods.revision(problem.topics)
-        rejection = Rejection(nodes, answer, problem, revision, result.undo, result.outside, line)
+        rejection = Rejection(nodes, answer, problem, revision, result.undo, result.standalone, line)
         self._rejections.add(pod, rejection)
         return answer
 
@@ -236,7 +236,7 @@ class ExtenderDoor:
     async def _free(self, pod: PodReference) -> None:
         await self._binder.give_back(pod, doubtful=True)
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
+    async def _ask_standalone(self, key: Key, pod: Pod, claims: Sequence[PodClaim], nodes: Nodes) -> Result:
         proposed = self._filtering.nodes(pod, claims, common_nodes(claims), sorted(nodes))
         return await self._negotiator.negotiate(key, pod, claims, proposed)
 

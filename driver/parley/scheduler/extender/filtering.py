@@ -30,16 +30,16 @@ _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimSt
 class FilterResult:
     """The viable nodes and what to assume for the pod on them; or what it is blocked by.
 
-    `undo`: what the pod holds is of no use and has to be given back first. `outside`: drivers outside are to be
-    asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line only with
-    the same nodes in question.
+    `undo`: what the pod holds is of no use and has to be given back first. `standalone`: standalone drivers are
+    to be asked about the nodes, and to allocate, before one of them will do. `by_nodes`: pods are in that line
+    only with the same nodes in question.
     """
 
     viable: tuple[str, ...] = ()
     assumed: AssumedPod | None = None
     blocked: Blocked | None = None
     undo: bool = False
-    outside: bool = False
+    standalone: bool = False
     by_nodes: bool = False
 
 
@@ -75,14 +75,14 @@ class CandidateFilter:
             return FilterResult(blocked=Blocked(problem, pod.metadata.uid), undo=True)
         result = self._negotiate(pod, claims, names, choosy=choosy)
         if result.blocked is not None and holds_some:
-            return replace(result, undo=not result.outside)
+            return replace(result, undo=not result.standalone)
         return result
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
         """All of the nodes that are viable as things stand, whatever is assumed for others."""
         claims = expected_claims(self._state, pod)
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
-        if unserved(pod, claims) or any(c.problem is not None or c.outside for c in claims):
+        if unserved(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
             return frozenset()
         nodes = self.nodes(pod, claims, common_nodes(claims), names)
         if not pending:
@@ -117,7 +117,7 @@ class CandidateFilter:
         demand = admit(self._state, reference(pod), pending)
         if isinstance(demand, Blocked):
             return FilterResult(blocked=demand)
-        if demand.outside:
+        if demand.standalone:
             return _standalone_first(demand)
         return self._survey(pod, claims, pending, demand, nodes, frozenset(meant), choosy=choosy)
 
@@ -184,10 +184,10 @@ class CandidateFilter:
 
 def _standalone_first(demand: Demand) -> FilterResult:
     """Standalone drivers are asked in the background; by what they allocate one node will do afterwards."""
-    names = ", ".join(sorted({demand.drivers[claim.entry] for claim in demand.outside}))
-    words = f"driver {names}, outside of the controller, is asked first"
-    problem = Problem(reasons.WAITING_FOR_DRIVERS, words, tuple(class_topics(demand.outside)))
-    return FilterResult(blocked=Blocked(problem, None), outside=True)
+    names = ", ".join(sorted({demand.drivers[claim.entry] for claim in demand.standalone}))
+    words = f"standalone driver {names} is asked first"
+    problem = Problem(reasons.WAITING_FOR_DRIVERS, words, tuple(class_topics(demand.standalone)))
+    return FilterResult(blocked=Blocked(problem, None), standalone=True)
 
 
 def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]]) -> frozenset[str] | None:

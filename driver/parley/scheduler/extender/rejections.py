@@ -2,7 +2,7 @@
 
 A scheduler asks again at every event of any kind. As long as nothing has changed that was decided on, the answer
 is the same bytes. When something has, the scheduler may not know: then its pod is changed, which makes it ask.
-Drivers outside of the controller are asked here, in the background, about the nodes that the scheduler proposed.
+Standalone drivers are asked here, in the background, about the nodes that the scheduler proposed.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -35,8 +35,9 @@ class Rejection:
     """A filter's answer without viable nodes.
 
     `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
-    holds has to be given back before another answer is possible. `outside`: drivers outside are asked about the
-    nodes. `until`: before that time of the event loop's clock no other answer is given, and nobody is made to ask.
+    holds has to be given back before another answer is possible. `standalone`: standalone drivers are asked about
+    the nodes. `until`: before that time of the event loop's clock no other answer is given, and nobody is made to
+    ask.
     """
 
     nodes: Nodes
@@ -44,7 +45,7 @@ class Rejection:
     problem: Problem
     revision: tuple[int, ...]
     undo: bool = False
-    outside: bool = False
+    standalone: bool = False
     line: Hashable = None
     until: float = 0.0
     told: bool = False
@@ -122,8 +123,8 @@ class Rejections:
                 rejection.undo = False
         if rejection is None:
             return await self._remind(pod)
-        if rejection.outside:
-            return await self._ask_outside(key, pod, claims, rejection)
+        if rejection.standalone:
+            return await self._ask_standalone(key, pod, claims, rejection)
         if rejection.problem.topics:  # news of an earlier pod of that name may have taken it out of its line
             self._pods.stay(key, rejection.line, rejection.problem.topics)
         await self._tell(pod, rejection)
@@ -140,11 +141,13 @@ class Rejections:
         await self._posting.touch(reference(pod))
         return None
 
-    async def _ask_outside(self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> Result:
+    async def _ask_standalone(
+        self, key: Key, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection
+    ) -> Result:
         problems = [claim.problem for claim in claims if claim.problem is not None]
         if any(problem.transient for problem in problems):
             return None  # to ask again would bring the same answer: claims are judged before they are made
-        if not problems and any(c.outside and c.state(pod) is ClaimState.PENDING for c in claims):
+        if not problems and any(c.standalone and c.state(pod) is ClaimState.PENDING for c in claims):
             return await self._negotiate(key, pod, claims, rejection.nodes)
         if rejection.nudged is None:
             rejection.nudged = rejection.revision

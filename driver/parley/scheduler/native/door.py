@@ -136,15 +136,15 @@ class NativeDoor:
         """Everything is recorded; tell how it went once the binding is there."""
         if pod.spec.node_name and all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
             holdings = {c.entry: c.holding for c in claims if c.holding is not None}
-            drivers = {entry: h.driver for entry, h in holdings.items() if not h.outside}
-            outside = len(drivers) < len(holdings)
+            drivers = {entry: h.driver for entry, h in holdings.items() if not h.standalone}
+            standalone = len(drivers) < len(holdings)
             self._sessions.give_up(reference(pod))
-            self._reporter.bound(pod, drivers, self._pods.settled(pod), outside=outside)
+            self._reporter.bound(pod, drivers, self._pods.settled(pod), standalone=standalone)
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         for claim in claims:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
-                adopt(self._state, claim.mirror, outside=True)
+                adopt(self._state, claim.mirror, standalone=True)
 
     async def _take_back(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue:
         await self._placement.check_current(pod)

@@ -1,4 +1,4 @@
-"""A driver outside of the controller: caches, queues and parts wired together. Contains no decisions.
+"""A standalone driver: caches, queues and parts wired together. Contains no decisions.
 
 At start nothing is answered before every kind was listed and the driver knows what it holds. From then on every
 change is turned into keys of what may be affected, and workers look at those again.
@@ -134,7 +134,7 @@ class StandaloneDriver:
                 self._pods.add(identity(scheduling).key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
-        """A PodScheduling with questions for drivers outside of the controller changed."""
+        """A PodScheduling with questions for standalone drivers changed."""
         _follow(self._view, old, new)
         if not self._running or (scheduling := new or old) is None:
             return

@@ -67,7 +67,7 @@ class View:
         return None if found is None or found.metadata.uid in self._lost else found
 
     def schedulings(self) -> list[PodScheduling]:
-        """Those with questions for drivers outside of the controller, other drivers' included."""
+        """Those with questions for standalone drivers, other drivers' included."""
         return list(self._schedulings.values())
 
     def schedulings_of(self, claim: Key) -> list[PodScheduling]:

@@ -1,4 +1,4 @@
-"""What the tests of drivers outside of the controller have in common."""
+"""What the tests of standalone drivers have in common."""
 
 from collections.abc import Awaitable, Callable
 

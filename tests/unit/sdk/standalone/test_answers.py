@@ -1,4 +1,4 @@
-"""What a driver outside of the controller says when it is asked, and when it says it again."""
+"""What a standalone driver says when it is asked, and when it says it again."""
 
 import asyncio
 from collections.abc import Callable

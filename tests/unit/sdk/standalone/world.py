@@ -1,4 +1,4 @@
-"""A world for a driver outside of the controller: the API server in memory, and the controller's part played by
+"""A world for a standalone driver: the API server in memory, and the controller's part played by
 hand.
 
 Two honest drivers of disks: `ShelfDriver` knows everything in memory, `ArrayDriver` asks an `Array` outside,
@@ -273,7 +273,7 @@ class World:
         await self.client.patch(POD_SCHEDULINGS, pod, {"spec": {"selectedNode": node}}, NAMESPACE)
 
     async def unlabel(self, pod: str) -> None:
-        """There are no questions for drivers outside any more."""
+        """There are no questions for standalone drivers any more."""
         labels = {"metadata": {"labels": {DRIVERS_LABEL: None}}}
         await self.client.patch(POD_SCHEDULINGS, pod, labels, NAMESPACE)
 

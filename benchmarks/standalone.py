@@ -1,4 +1,4 @@
-"""The tokens driver by another name, in a process of its own: `python -m benchmarks.outside KUBECONFIG SOCKET`.
+"""The tokens driver by another name, in a process of its own: `python -m benchmarks.standalone KUBECONFIG SOCKET`.
 
 The controller serves the tokens driver itself, so that the one outside needs a name that the controller does
 not know. The unix socket accepts connections once the driver answers.

@@ -1,4 +1,4 @@
-"""A controller or a driver outside of it is killed at every write of a scenario, and a new one is started.
+"""A controller or a standalone driver of it is killed at every write of a scenario, and a new one is started.
 
 Before and after the API server did the write. Always every pod that can run ends up bound once, no device and no
 token is held twice, and nothing is left over when the pods are gone: neither in the API nor with the driver.
@@ -42,7 +42,7 @@ class Processes:
 
 
 async def story(world: World) -> None:
-    """A template and a named claim of the driver outside, one together with a device, and pods that wait."""
+    """A template and a named claim of the standalone driver, one together with a device, and pods that wait."""
     await world.add_node("a", devices=1)
     await world.add_node("b", devices=1)
     await world.add_class()

@@ -1,4 +1,4 @@
-"""Pods whose claims are served by drivers outside of the controller, alone or together with others.
+"""Pods whose claims are served by standalone drivers, alone or together with others.
 
 The drivers run by the real runner, over the same in-memory API server, and know nothing of the controller.
 """
@@ -169,7 +169,7 @@ def test_a_driver_that_does_not_answer_is_named_and_nobody_else_waits_for_it(pla
         status = (await world.scheduling("silent")).status
         assert (status.waiting_for, status.message) == (
             "DriverNotAnswering",
-            "no answer within 30 s from driver disks.example.com, outside of this controller: "
+            "no answer within 30 s from standalone driver disks.example.com: "
             "start it, or correct driverName of class disk",
         )
         assert await world.events_on("silent") == [(status.waiting_for, status.message)]
