@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 from examples.scratch.scratch_node import Place, ScratchNode
 from tests.unit.kubelet.kills import Killed, Machine, Plugin
-from tests.unit.kubelet.test_checkpoint import write_version_1
+from tests.unit.kubelet.state.test_checkpoint import write_version_1
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLASSES, NODES

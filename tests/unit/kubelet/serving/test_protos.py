@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor, FileDescriptor
 import parley_kubelet
 from parley_kubelet.proto import dra_v1_pb2, registration_v1_pb2
 
-PROTOS = Path(__file__).parents[3] / "protos"
+PROTOS = Path(__file__).parents[4] / "protos"
 GENERATED = Path(parley_kubelet.__file__).parent / "proto"
 
 
