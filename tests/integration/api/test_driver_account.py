@@ -16,7 +16,7 @@ from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, LEASES, POD_SCHEDULINGS, PODS
 from parley.cli.permissions import account_name, lease_name, permissions
 from parley.kube.client import Client, Forbidden
-from parley.kube.http import HttpClient
+from parley.kube.http import HttpClient, HttpOptions
 from parley.kube.lease import LeaseElector
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE
@@ -52,7 +52,8 @@ async def admin(cluster: Cluster) -> AsyncIterator[Client]:
 async def driver(cluster: Cluster) -> AsyncIterator[Client]:
     """The API server as the account of the driver for disks sees it."""
     account = cluster.kubeconfig_for_service_account(NAMESPACE, account_name(DISKS))
-    async with HttpClient.from_kubeconfig(str(account)) as client:
+    patient = HttpOptions(timeout=120)  # the largest answer takes seconds of the server's time
+    async with HttpClient.from_kubeconfig(str(account), options=patient) as client:
         yield client
 
 
