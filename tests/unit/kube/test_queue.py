@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 import structlog.testing
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from parley.kube.backoff import Backoff
 from parley.kube.client import ServerError
 from parley.kube.lease import LeaseLost
-from parley.kube.queue import QueueStatistics, WorkQueue, run_workers
+from parley.kube.queue import QueueStatistics, Requeue, WorkQueue, run_workers
 
 pytestmark = pytest.mark.looptime
 
-Handler = Callable[[str], Awaitable[None]]
+Handler = Callable[[str], Awaitable[Requeue | None]]
 
 
 def now() -> float:
@@ -161,6 +162,39 @@ async def test_what_is_no_exception_ends_all_workers() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         await run_workers(queue, handle, 3)
     assert caught.group_contains(Killed)
+
+
+async def test_a_handler_says_when_it_wants_its_key_again() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    worked: list[float] = []
+
+    async def handle(key: str) -> Requeue | None:
+        worked.append(now())
+        return Requeue(5.0) if len(worked) < 3 else None
+
+    queue.add("pod")
+    await work(queue, handle, 60)
+
+    assert [round(later - earlier) for earlier, later in pairwise(worked)] == [5, 5]
+    assert queue.statistics().delayed == 0
+
+
+async def test_a_handler_asks_for_growing_pauses_until_it_asks_for_none() -> None:
+    queue: WorkQueue[str] = WorkQueue(Backoff(first=1.0, longest=60.0))
+    worked: list[float] = []
+
+    async def handle(key: str) -> Requeue | None:
+        worked.append(now())
+        return Requeue() if len(worked) < 4 else None
+
+    queue.add("pod")
+    await work(queue, handle, 60)
+
+    pauses = [later - earlier for earlier, later in pairwise(worked)]
+    assert len(pauses) == 3
+    assert pauses == sorted(pauses)
+    assert pauses[2] > 2 * pauses[0]
+    assert queue.failures("pod") == 0
 
 
 async def test_a_handler_that_never_waits_leaves_room_for_others() -> None:
