@@ -205,6 +205,11 @@ class Cluster:
         have been bound since it was seen."""
         return self._pods.listing
 
+    @property
+    def pod_lists(self) -> int:
+        """So many lists of all pods were read: a pod may have come and gone unseen between two of them."""
+        return self._pods.lists
+
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
         """The pods whose spec names the claim."""
         return self._pods.by_index("claim", claim)

@@ -88,7 +88,7 @@ class GivingBack:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
-            doubtful = self._let_in(holding)
+            doubtful = [*self._let_in(holding), *self._unseen(holding)]
             self._releases.owe(holding, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
                 await self._releases.note(holding)
@@ -141,6 +141,11 @@ class GivingBack:
         else:
             await self._end(holding, departed=True)
         return True
+
+    def _unseen(self, holding: Holding) -> Sequence[str]:
+        """The nodes of pods that a scheduler may have let in and that came and went between two lists of pods."""
+        listed_since = holding.shareable and holding.pod_lists != self._cluster.pod_lists
+        return holding.nodes or () if listed_since else ()
 
     def _let_in(self, holding: Holding) -> list[str]:
         """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated.

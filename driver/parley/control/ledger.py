@@ -55,6 +55,8 @@ class Holding:
     that may have, names by UID: a node has one of them prepared, whichever was there when the pod was started.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
     may still arrive, `record_uncertain` while one of a named claim's own record may.
+    `pod_lists` are the lists of pods that had been read when the API began to show the allocation: after another
+    one pods may have used it of which nobody knows.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
     there is about to be one.
     """
@@ -78,6 +80,7 @@ class Holding:
     offered: bool = False
     uncertain: bool = False
     record_uncertain: bool = False
+    pod_lists: int = 0
     phase: Phase = Phase.HELD
     owed: set[Prepared] = field(default_factory=set)
     shown_by: dict[str, str] = field(default_factory=dict)

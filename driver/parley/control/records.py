@@ -57,6 +57,8 @@ class Records:
         async with holding.lock:
             if not holding.joinable or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
+            if not holding.recorded:
+                holding.pod_lists = self._cluster.pod_lists
             if holding.named:
                 await self._write_claim(holding)
             await self._write_mirror(holding, claim.mirror, self._status(claim.mirror, holding))

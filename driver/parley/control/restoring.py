@@ -265,6 +265,7 @@ def _take_over(state: State, holding: Holding) -> None:
 
 
 def _remember(state: State, holding: Holding) -> None:
+    holding.pod_lists = state.cluster.pod_lists
     if not holding.standalone:
         held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
         state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")

@@ -96,6 +96,8 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self.listing = False
         """Whether what is reported now was found by a list: what became of an object before it went is unknown."""
+        self.lists = 0
+        """So many lists were read: what came and went between two of them may never have been reported."""
         self.interruptions: Counter[str] = Counter()
         """How often listing or watching ended, by cause: the error's class, "Ended" or "EndedAtOnce"."""
 
@@ -187,6 +189,7 @@ class Reflector(Generic[T]):
         buried = {(stone.namespace, stone.name) for stone in listing.tombstones}
         present = {identity(item).key for item in listing.items} | buried
         self.listing = True
+        self.lists += 1
         # What is gone goes first: sums over the copy are then too low for a moment, never too high.
         for key in self._cache.absent(present):
             self._remove(key)

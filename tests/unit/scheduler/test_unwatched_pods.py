@@ -133,3 +133,22 @@ def test_a_pod_that_was_let_in_and_went_while_nobody_led_is_asked_about(play: An
         await waits_for_the_node(world, "new")
 
     play(scenario)
+
+
+def test_a_pod_that_came_and_went_between_two_lists_is_asked_about(play: Any) -> None:
+    """Nobody ever reports it: the claim's nodes are asked when its last known pod has ended."""
+
+    async def scenario(world: World) -> None:
+        news = LateNews(world.server.client(), expired=True)
+        await one_device(world, news)
+        await world.add_pod("first", claims=["common"])
+        await world.settle()
+        news.stop()
+        await world.add_pod("second", claims=["common"])
+        await runs_and_goes(world, "second")
+        await world.finish_pod("first")
+        await world.add_pod("new", "one")
+        news.go_on()
+        await waits_for_the_node(world, "new")
+
+    play(scenario)
