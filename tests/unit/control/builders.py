@@ -68,10 +68,11 @@ def pod_manifest(name: str, *, claims: Sequence[str] = (), templates: Sequence[s
     return {"metadata": {"name": name}, "spec": {"containers": containers, "resourceClaims": entries, **spec}}
 
 
-def a_pod(name: str = "p", *, node: str = "", phase: str = "Pending", **spec: Any) -> Pod:
+def a_pod(name: str = "p", *, node: str = "", phase: str = "Pending", deleted: bool = False, **spec: Any) -> Pod:
     """A pod as the cache has it, bound to the node if one is given."""
     manifest = pod_manifest(name, nodeName=node, **spec)
-    return read(PODS, {**manifest, "metadata": metadata(name), "status": {"phase": phase}})
+    meta = metadata(name, **({"deletionTimestamp": NOW} if deleted else {}))
+    return read(PODS, {**manifest, "metadata": meta, "status": {"phase": phase}})
 
 
 def a_class(name: str = "licence", driver: str = TOKENS, *, pool: int = 4, **fields: Any) -> ResourceClass:
