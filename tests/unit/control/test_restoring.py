@@ -6,7 +6,7 @@ import pytest
 from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, generated_metadata, played
 
 from parley.api.builtin import Pod
-from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS, RESOURCE_SLICES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
 from parley.control.cluster import reference
 from parley.control.demand import demand_of
 from parley.control.gathering import gather
@@ -96,6 +96,22 @@ def test_taking_over_twice_changes_nothing() -> None:
         (first,) = state.ledger
         restore(state)
         assert list(state.ledger) == [first]
+
+    played(story)
+
+
+def test_a_named_claim_whose_own_record_is_missing_is_taken_over_from_its_mirror() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(claims=["c"])
+        claim = await world.claim()
+        await world.mirror(claim)
+        await allocated(world, pod)
+        await world.patch_status(CLAIMS, "c", {"allocation": None, "driverName": None, "reservedFor": None})
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert (holding.uid, holding.named) == (claim.metadata.uid, True)
 
     played(story)
 
