@@ -1,0 +1,114 @@
+"""The nodes that are eligible before a driver is asked, in an order of the claim's own, and why others are not."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.control.builders import TOKENS, World, a_class, played
+
+from parley.api.builtin import NodeSelector
+from parley.api.models import ResourceClass
+from parley.api.resources import RESOURCE_SLICES
+from parley.api.selectors import node_selector, selector_of
+from parley.control.eligible import SuitableNodes, spread
+
+
+def naming(*names: str) -> NodeSelector:
+    """A selector of these nodes."""
+    class_ = a_class(suitableNodes=node_selector(names))
+    assert class_.suitable_nodes is not None
+    return selector_of(class_.suitable_nodes)
+
+
+def taint(key: str, effect: str) -> dict[str, Any]:
+    return {"taints": [{"key": key, "effect": effect}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "class_", "misfit"),
+    [
+        ({}, a_class(), ""),
+        ({}, a_class(suitableNodes=node_selector(["node-1"])), ""),
+        ({}, a_class(suitableNodes=node_selector(["other"])), "is not among the suitableNodes of class licence"),
+        ({"unschedulable": True}, a_class(), "is cordoned"),
+        (taint("maintenance", "NoSchedule"), a_class(), "has taint maintenance:NoSchedule"),
+        (taint("maintenance", "NoExecute"), a_class(), "has taint maintenance:NoExecute"),
+        (taint("slow", "PreferNoSchedule"), a_class(), ""),
+    ],
+    ids=["any", "suitable", "unsuitable", "cordoned", "tainted", "evicting", "rather-not"],
+)
+def test_why_a_node_is_not_eligible(spec: dict[str, Any], class_: ResourceClass, misfit: str) -> None:
+    async def story(world: World) -> None:
+        await world.node("node-1", **spec)
+        nodes = SuitableNodes(world.cluster, class_, "uid")
+        assert nodes.misfit("node-1") == misfit
+        assert list(nodes) == ([] if misfit else ["node-1"])
+        assert nodes.misfits == ({"node-1": misfit} if misfit else {})
+
+    played(story)
+
+
+def test_a_node_that_is_gone_is_not_eligible() -> None:
+    async def story(world: World) -> None:
+        nodes = SuitableNodes(world.cluster, a_class(), "uid")
+        assert not nodes.fits("gone")
+        assert nodes.misfits == {"gone": "does not exist"}
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("node_part", "eligible"), [("Required", ["node-1"]), ("None", ["node-1", "node-2"])], ids=["needed", "not"]
+)
+def test_where_the_drivers_plugin_is_known_to_run_it_must_run(node_part: str, eligible: list[str]) -> None:
+    async def story(world: World) -> None:
+        for name in ("node-1", "node-2"):
+            await world.node(name)
+        spec = {"driver": TOKENS, "nodeName": "node-1", "pool": {"name": "node-1", "generation": 1}}
+        await world.put(RESOURCE_SLICES, {"metadata": {"name": "node-1-tokens"}, "spec": spec})
+        nodes = SuitableNodes(world.cluster, a_class(nodePart=node_part), "uid")
+        assert sorted(nodes) == eligible
+
+    played(story)
+
+
+def test_what_a_driver_proposes_has_to_match_every_selector_and_to_be_eligible() -> None:
+    async def story(world: World) -> None:
+        for name in ("node-1", "node-2", "node-3"):
+            await world.node(name)
+        await world.node("cordoned", unschedulable=True)
+        nodes = SuitableNodes(world.cluster, a_class(), "uid")
+        proposed = [naming("node-1", "node-2", "cordoned"), naming("node-2", "node-3", "cordoned")]
+        assert list(nodes.matching(proposed)) == ["node-2"]
+
+    played(story)
+
+
+def test_looking_anew_begins_where_the_first_look_did_and_knows_nothing_of_it() -> None:
+    async def story(world: World) -> None:
+        for name in ("node-1", "node-2", "node-3"):
+            await world.node(name)
+        await world.node("cordoned", unschedulable=True)
+        nodes = SuitableNodes(world.cluster, a_class(), "uid")
+        looked = list(nodes)
+        anew = nodes.anew()
+        assert anew.misfits == {}
+        assert list(anew) == looked
+
+    played(story)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.text(max_size=5))
+def test_each_name_comes_once_in_its_turn_from_a_place_of_the_objects_own(names: list[str], uid: str) -> None:
+    found = list(spread(names, uid))
+    turns = [names[n:] + names[:n] for n in range(len(names))] or [[]]
+    assert found in turns
+    assert found == list(spread(names, uid))
+
+
+def test_not_everybody_begins_at_the_same_node() -> None:
+    names = [f"node-{number}" for number in range(10)]
+    firsts = {next(iter(spread(names, f"uid-{number}"))) for number in range(100)}
+    assert len(firsts) == len(names)

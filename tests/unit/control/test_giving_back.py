@@ -1,0 +1,221 @@
+"""The API lets go of what a pod held first, then the driver, then the ledger; nobody gets it any sooner."""
+
+from typing import Any
+
+import pytest
+from tests.support.faults import NumberedCall
+from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_holding, pending, played, user
+
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
+from parley.control.allocation import Busy
+from parley.control.cluster import reference
+from parley.control.demand import demand_of
+from parley.control.ledger import Holding
+from parley.control.mirror import asked, consumer
+from parley.control.podclaims import PodClaim
+from parley.kube.client import ServerError
+from parley.sdk import Held
+
+DRIVER = ("driver", TOKENS)
+CLAIM = ("claim", NAMESPACE, "c")
+
+
+async def named(world: World, *pods: Pod, shareable: bool = False, **fields: Any) -> Holding:
+    """Claim c, allocated and recorded for the pods."""
+    await world.class_(shareable=shareable)
+    claim = await world.claim()
+    mirror = await world.mirror(claim, shareable=shareable)
+    users = {pod.metadata.uid: reference(pod) for pod in pods}
+    holding = a_holding("c", uid=claim.metadata.uid, pods=users, shareable=shareable, **fields)
+    return await recorded(world, holding, PodClaim("c", "c", mirror, claim, holding=holding))
+
+
+async def generated(world: World, pod: Pod) -> Holding:
+    """The pod's generated claim, allocated and recorded."""
+    await world.class_()
+    mirror, mine = await world.generated(pod), reference(pod)
+    meta = mirror.metadata
+    holding = a_holding(meta.name, uid=meta.uid, entry="licence", named=False, pods={mine.uid: mine})
+    return await recorded(world, holding, PodClaim("licence", meta.name, mirror, holding=holding))
+
+
+async def recorded(world: World, holding: Holding, claim: PodClaim) -> Holding:
+    world.ledger.add(holding)
+    if not holding.outside:
+        held = Held(holding.uid, "node-1", (), {"pool": "licence", "node": "node-1", "count": 4})
+        world.state.drivers[TOKENS].restore(held)
+    await world.records.write([claim])
+    await world.seen()
+    return holding
+
+
+def held_by_driver(world: World, holding: Holding) -> bool:
+    """Whether the driver has none of its four tokens to give, which the holding has."""
+    request = demand_of(world.state.drivers, user("asks"), [pending("asks")]).requests[TOKENS]
+    return not world.state.drivers[TOKENS].viable(request, ["node-1"])["asks"].viable
+
+
+async def finish(world: World, pod: Pod) -> None:
+    await world.patch_status(PODS, pod.metadata.name, {"phase": "Succeeded"})
+
+
+def test_what_the_last_pod_leaves_is_free_for_the_driver_the_ledger_and_whoever_waits() -> None:
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        holding = await named(world, pod)
+        await acting.giving_back.give_back(reference(pod), [holding], departed=False)
+        assert (await world.the_mirror()).status.allocation is None
+        assert (await world.the_claim()).status.allocation is None
+        assert not held_by_driver(world, holding)
+        assert len(world.ledger) == 0
+        assert world.woken == [DRIVER, CLAIM]
+        assert acting.queued == 1
+
+    played(story)
+
+
+def test_a_generated_claim_that_goes_with_its_pod_costs_no_write() -> None:
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(templates=["licence"]), Acting(world)
+        holding = await generated(world, pod)
+        await finish(world, pod)
+        before = len(world.writes)
+        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        assert len(world.writes) == before
+        assert (len(world.ledger), held_by_driver(world, holding)) == (0, False)
+        assert world.woken == [DRIVER]
+
+    played(story)
+
+
+def test_one_that_another_pod_names_is_cleared_though_its_own_pod_departed() -> None:
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(templates=["licence"]), Acting(world)
+        holding = await generated(world, pod)
+        await finish(world, pod)
+        await world.pod("other", claims=["p-licence"])
+        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        assert (await world.the_mirror("p-licence")).status.allocation is None
+
+    played(story)
+
+
+def test_if_the_api_does_not_let_go_the_driver_keeps_it_and_pods_may_join_as_before() -> None:
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        holding = await named(world, pod)
+
+        def fail(call: NumberedCall) -> None:
+            if call.writes and call.resource == BUILTIN_CLAIMS:
+                raise ServerError(500, "InternalError", "out of order")
+
+        world.before = fail
+        with pytest.raises(ServerError):
+            await acting.giving_back.give_back(reference(pod), [holding], departed=False)
+        assert held_by_driver(world, holding)
+        assert world.ledger.of_pod(reference(pod)) == [holding]
+        assert world.woken == []
+        acting.allocator.join(pod, [PodClaim("c", "c", holding=holding)])
+
+    played(story)
+
+
+def test_a_shared_claim_stays_for_the_others() -> None:
+    async def story(world: World) -> None:
+        first, second = await world.pod("first", claims=["c"]), await world.pod("second", claims=["c"])
+        acting = Acting(world)
+        holding = await named(world, first, second, shareable=True)
+        await acting.giving_back.give_back(reference(first), [holding], departed=True)
+        assert [user.name for user in (await world.the_mirror()).status.reserved_for] == ["second"]
+        assert held_by_driver(world, holding)
+        assert (world.ledger.of_pod(reference(first)), world.ledger.of_pod(reference(second))) == ([], [holding])
+
+    played(story)
+
+
+def test_an_immediate_claim_keeps_its_allocation_without_users() -> None:
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        holding = await named(world, pod, immediate=True)
+        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        assert (await world.the_mirror()).status.allocation is None
+        assert (await world.the_claim()).status.allocation is not None
+        assert held_by_driver(world, holding)
+        assert world.ledger.of_claim(NAMESPACE, "c") is holding
+
+    played(story)
+
+
+def test_a_pod_that_does_not_use_it_gives_nothing_back() -> None:
+    async def story(world: World) -> None:
+        pod, other = await world.pod(claims=["c"]), await world.pod("other")
+        holding = await named(world, pod)
+        await Acting(world).giving_back.give_back(reference(other), [holding], departed=True)
+        assert world.ledger.of_pod(reference(pod)) == [holding]
+        assert world.woken == []
+
+    played(story)
+
+
+def test_what_was_cleared_and_is_reserved_again_is_not_taken_from_the_pod() -> None:
+    async def story(world: World) -> None:
+        pod = await world.pod(claims=["c"])
+        holding = await named(world, pod)
+        with pytest.raises(Busy):
+            await Acting(world).giving_back.give_back(reference(pod), [holding], departed=False, cleared=[holding])
+        assert held_by_driver(world, holding)
+
+    played(story)
+
+
+def test_a_pod_that_the_scheduler_let_in_meanwhile_uses_it_from_then_on() -> None:
+    async def story(world: World) -> None:
+        first, second = await world.pod("first", claims=["c"]), await world.pod("second", claims=["c"])
+        holding = await named(world, first, shareable=True)
+        reserved = [consumer(reference(pod)) for pod in (first, second)]
+        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": reserved})
+        await Acting(world).giving_back.give_back(reference(first), [holding], departed=True)
+        assert world.ledger.of_pod(reference(second)) == [holding]
+        assert held_by_driver(world, holding)
+
+    played(story)
+
+
+def test_a_driver_outside_is_asked_and_nobody_joins_until_its_record_is_empty() -> None:
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        record: dict[str, Any] = {"driverName": "outside.example.com", "allocation": {"shareable": False}}
+        await world.class_(driver="outside.example.com")
+        claim = await world.claim()
+        mirror, mine = await world.mirror(claim), reference(pod)
+        await world.patch_status(CLAIMS, "c", record)
+        holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, outside=True)
+        await recorded(world, holding, PodClaim("c", "c", mirror, claim, holding=holding))
+        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        await world.seen()
+        now = await world.the_claim()
+        assert (now.status.deallocation_requested, now.status.reserved_for) == (True, ())
+        assert acting.closed == [reference(pod)]
+        with pytest.raises(Busy):
+            acting.allocator.join(pod, [PodClaim("c", "c", holding=holding)])
+        acting.giving_back.record_changed(now, gone=False)
+        assert world.ledger.of_claim(NAMESPACE, "c") is holding
+        acting.giving_back.record_changed(now, gone=True)
+        assert len(world.ledger) == 0
+
+    played(story)
+
+
+def test_when_a_pod_has_ended_its_stand_ins_go() -> None:
+    async def story(world: World) -> None:
+        pod = await world.pod(templates=["licence"])
+        await world.class_(driver="outside.example.com")
+        mirror = await world.generated(pod)
+        claim = PodClaim("licence", mirror.metadata.name, mirror, asked=asked(mirror))
+        await world.records.stand_in(pod, claim)
+        await world.seen()
+        await Acting(world).giving_back.pod_ended(reference(pod))
+        assert not (await world.admin.list(CLAIMS, NAMESPACE)).items
+
+    played(story)

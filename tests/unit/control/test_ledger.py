@@ -1,0 +1,147 @@
+"""The ledger finds every holding by its claim and by its pods, and counts it as long as it is there."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.control.builders import NAMESPACE, a_class, a_holding, user
+
+from parley.control.ledger import Holding, Ledger
+from parley.control.limits import Limits
+from parley.sdk import Allocation, PodReference
+
+
+def test_a_holding_is_found_by_its_claim_and_by_each_of_its_pods() -> None:
+    ledger, holding = Ledger(), a_holding("c", "first", "second")
+    ledger.add(holding)
+    assert ledger.get("uid-c") is ledger.of_claim(NAMESPACE, "c") is holding
+    assert ledger.of_pod(user("first")) == ledger.of_pod(user("second")) == [holding]
+    assert (len(ledger), list(ledger)) == (1, [holding])
+
+
+def test_a_pod_of_the_same_name_that_came_later_uses_nothing_but_its_name_finds_the_holding() -> None:
+    ledger, holding = Ledger(), a_holding("c", "p")
+    ledger.add(holding)
+    assert ledger.of_pod(PodReference(NAMESPACE, "p", "uid-of-the-next")) == []
+    assert ledger.of_pod_name(NAMESPACE, "p") == [holding]
+
+
+def test_when_one_of_two_pods_of_a_name_leaves_the_name_still_finds_the_holding() -> None:
+    ledger, holding, later = Ledger(), a_holding("c", "p"), PodReference(NAMESPACE, "p", "uid-of-the-next")
+    ledger.add(holding)
+    ledger.join(holding, later)
+    ledger.leave(holding, user("p"))
+    assert ledger.of_pod_name(NAMESPACE, "p") == [holding]
+    assert ledger.of_pod(later) == [holding]
+
+
+def test_a_dropped_holding_leaves_the_claim_to_the_one_that_took_its_name() -> None:
+    ledger, earlier, later = Ledger(), a_holding("c", uid="uid-earlier"), a_holding("c", uid="uid-later")
+    ledger.add(earlier)
+    ledger.add(later)
+    ledger.drop(earlier)
+    assert ledger.of_claim(NAMESPACE, "c") is later
+
+
+def test_an_entry_finds_what_was_generated_for_it_and_no_named_claim() -> None:
+    ledger = Ledger()
+    ledger.add(a_holding("named", "p", entry="gpu"))
+    assert ledger.of_entry(user("p"), "gpu") is None
+    generated = a_holding("generated", "p", entry="gpu", named=False)
+    ledger.add(generated)
+    assert ledger.of_entry(user("p"), "gpu") is generated
+    assert ledger.of_entry(user("p"), "other") is None
+
+
+def test_what_a_driver_outside_is_allocating_is_kept_for_the_pod_and_counted() -> None:
+    ledger, class_ = Ledger(), a_class(limits=[{"claims": 1}])
+    ledger.expect(user("p"), "c", "uid-c", "licence")
+    assert ledger.expected_for(NAMESPACE, "c") == user("p")
+    assert ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
+    assert ledger.expect_no_more(user("p")) == [(NAMESPACE, "c")]
+    assert ledger.expected_for(NAMESPACE, "c") is None
+    assert not ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
+    assert ledger.expect_no_more(user("p")) == []
+
+
+def test_what_was_allocated_meanwhile_stays_counted() -> None:
+    ledger, class_ = Ledger(), a_class(limits=[{"claims": 1}])
+    ledger.expect(user("p"), "c", "uid-c", "licence")
+    ledger.add(a_holding("c", "p", class_name="licence"))
+    ledger.expect_no_more(user("p"))
+    assert ledger.limits.excess(class_, NAMESPACE, {"uid-other": 1})
+
+
+def test_a_claim_reaches_the_nodes_that_its_allocation_names() -> None:
+    here = a_holding(node="node-1")
+    both = a_holding(allocation=Allocation(available_on=("node-1", "node-2")))
+    everywhere = a_holding(allocation=Allocation(available_on=None))
+    reached = [[h.reaches(node) for node in ("node-1", "node-2", "node-3")] for h in (here, both, everywhere)]
+    assert reached == [[True, False, False], [True, True, False], [True, True, True]]
+    assert (here.nodes, everywhere.nodes) == (("node-1",), None)
+
+
+CLAIMS = st.sampled_from(["a", "b", "c"])
+PODS = st.sampled_from([user("p"), user("q"), PodReference(NAMESPACE, "p", "uid-of-the-next")])
+
+
+class Lives(RuleBasedStateMachine):
+    """Whatever happens to holdings, what the ledger finds agrees with the users that each of them has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.freed: list[tuple[str, ...]] = []
+        self.ledger = Ledger(Limits(self.freed.append))
+        self.held: dict[str, Holding] = {}
+
+    @rule(claim=CLAIMS, pod=PODS)
+    def allocate(self, claim: str, pod: PodReference) -> None:
+        if claim not in self.held:
+            self.held[claim] = a_holding(claim, class_name="licence", pods={pod.uid: pod})
+            self.ledger.add(self.held[claim])
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), pod=PODS)
+    def join(self, data: st.DataObject, pod: PodReference) -> None:
+        self.ledger.join(self._any(data), pod)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), pod=PODS)
+    def leave(self, data: st.DataObject, pod: PodReference) -> None:
+        self.ledger.leave(self._any(data), pod)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        holding, before = self._any(data), len(self.freed)
+        self.ledger.drop(holding)
+        assert len(self.freed) == before + 1
+        del self.held[holding.claim]
+
+    def _any(self, data: st.DataObject) -> Holding:
+        return self.held[data.draw(st.sampled_from(sorted(self.held)))]
+
+    @invariant()
+    def each_is_found_by_its_claim(self) -> None:
+        assert set(map(id, self.ledger)) == set(map(id, self.held.values()))
+        for claim in ("a", "b", "c"):
+            assert self.ledger.of_claim(NAMESPACE, claim) is self.held.get(claim)
+
+    @invariant()
+    def each_is_found_by_its_pods_and_by_no_other(self) -> None:
+        for pod in (user("p"), user("q"), PodReference(NAMESPACE, "p", "uid-of-the-next")):
+            used = {claim for claim, holding in self.held.items() if pod.uid in holding.pods}
+            assert {holding.claim for holding in self.ledger.of_pod(pod)} == used
+        named = {
+            claim for claim, holding in self.held.items() if any(p.name == "p" for p in holding.pods.values())
+        }
+        assert {holding.claim for holding in self.ledger.of_pod_name(NAMESPACE, "p")} == named
+
+    @invariant()
+    def each_is_counted_once(self) -> None:
+        for most in range(4):
+            full = self.ledger.limits.excess(a_class(limits=[{"claims": most}]), NAMESPACE, {"new": 1})
+            assert bool(full) == (len(self.held) + 1 > most)
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)

@@ -1,0 +1,148 @@
+"""What a namespace holds of a class, counted from the moment an allocation begins, and what its limits leave."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.control.builders import a_class
+
+from parley.api.models import Limit, ResourceClass
+from parley.control.limits import Limits, Topic, limit_for, topic
+
+
+def limited(*limits: Mapping[str, Any]) -> ResourceClass:
+    return a_class(limits=list(limits))
+
+
+def test_without_a_limit_there_is_always_room() -> None:
+    limits = Limits()
+    limits.count("held", "licence", "team", 1_000)
+    assert limits.excess(a_class(), "team", {"wanted": 1_000}) == ""
+
+
+@pytest.mark.parametrize(
+    ("what", "limit", "held", "wanted", "message"),
+    [
+        ("the last claim", {"claims": 2}, {"a": 5}, {"b": 5}, ""),
+        (
+            "one claim too many",
+            {"claims": 1},
+            {"a": 5},
+            {"b": 5},
+            "namespace team holds 1 of 1 claims that class licence allows it, 1 more wanted: "
+            "end pods that hold some, or raise the class's limits[].claims",
+        ),
+        ("the last units", {"units": 10}, {"a": 5}, {"b": 5}, ""),
+        (
+            "two claims together",
+            {"units": 10},
+            {"a": 5},
+            {"b": 3, "c": 3},
+            "namespace team holds 5 of 10 units that class licence allows it, 6 more wanted: "
+            "end pods that hold some, or raise the class's limits[].units",
+        ),
+        ("a claim that is counted already", {"units": 5, "claims": 1}, {"a": 5}, {"a": 5}, ""),
+        (
+            "a limit lowered under what is held",
+            {"claims": 1},
+            {"a": 1, "b": 1},
+            {"c": 0},
+            "namespace team holds 2 of 1 claims that class licence allows it, 1 more wanted: "
+            "end pods that hold some, or raise the class's limits[].claims",
+        ),
+        (
+            "nothing allowed",
+            {"claims": 0},
+            {},
+            {"a": 1},
+            "namespace team holds 0 of 0 claims that class licence allows it, 1 more wanted: "
+            "end pods that hold some, or raise the class's limits[].claims",
+        ),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and len(value) < 50 else "",
+)
+def test_what_exceeds_a_limit_is_told_with_the_remedy(
+    what: str, limit: dict[str, int], held: dict[str, int], wanted: dict[str, int], message: str
+) -> None:
+    limits = Limits()
+    for uid, units in held.items():
+        limits.count(uid, "licence", "team", units)
+    assert limits.excess(limited(limit), "team", wanted) == message
+
+
+def test_other_namespaces_and_other_classes_do_not_count() -> None:
+    limits = Limits()
+    limits.count("theirs", "licence", "other", 1)
+    limits.count("else", "gpu", "team", 1)
+    assert limits.excess(limited({"claims": 1}), "team", {"mine": 1}) == ""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "claims"), [("named", 1), ("named-twice", 2), ("any-other", 9)], ids=["named", "first", "other"]
+)
+def test_the_first_limit_that_names_the_namespace_holds_before_one_that_names_none(
+    namespace: str, claims: int
+) -> None:
+    class_ = limited(
+        {"claims": 9},
+        {"namespaces": ["named"], "claims": 1},
+        {"namespaces": ["named-twice"], "claims": 2},
+        {"namespaces": ["named-twice"], "claims": 3},
+    )
+    found = limit_for(class_, namespace)
+    assert isinstance(found, Limit)
+    assert found.claims == claims
+
+
+def test_a_namespace_that_no_limit_is_for_has_none() -> None:
+    assert limit_for(limited({"namespaces": ["named"], "claims": 0}), "any-other") is None
+
+
+def test_whoever_waits_hears_once_when_a_namespace_holds_less() -> None:
+    heard: list[Topic] = []
+    limits = Limits(heard.append)
+    limits.count("a", "licence", "team", 1)
+    limits.count("a", "licence", "team", 2)
+    assert heard == []
+    limits.forget("a")
+    limits.forget("a")
+    assert heard == [topic("licence", "team")]
+
+
+Change = tuple[str, str, str, int | None]
+"""Claim, class, namespace, units; None: forgotten."""
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["licence", "gpu"]),
+        st.sampled_from(["team", "other"]),
+        st.none() | st.integers(0, 5),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CHANGES, st.integers(0, 12), st.integers(0, 4))
+def test_there_is_room_exactly_if_the_latest_counts_leave_it(
+    changes: list[Change], most_units: int, most_claims: int
+) -> None:
+    limits, known = Limits(), dict[str, Change]()
+    for change in changes:
+        uid, class_name, namespace, units = change
+        if units is None:
+            limits.forget(uid)
+            known.pop(uid, None)
+        else:
+            limits.count(uid, class_name, namespace, units)
+            known[uid] = change
+    held = [units for _, class_name, namespace, units in known.values() if (class_name, namespace) == HERE]
+    room = len(held) + 1 <= most_claims and sum(units or 0 for units in held) + 2 <= most_units
+    class_ = limited({"claims": most_claims, "units": most_units})
+    assert (limits.excess(class_, "team", {"new": 2}) == "") == room
+
+
+HERE = ("licence", "team")

@@ -1,0 +1,322 @@
+"""Who may use a named claim now, and what is in the way of the others, word by word."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.unit.control.builders import NAMESPACE, NOW, TOKENS, World, a_holding, played, user
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.names import FINALIZER
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.control.mirror import MAX_USERS, ClassRequest, consumer
+from parley.control.named import is_outdated, mirror_follows, named
+from parley.control.podclaims import PodClaim
+from parley.control.standin import stand_in
+from parley.sdk import PodReference
+
+Given = Callable[[World], Awaitable[None]]
+ALLOCATION: dict[str, Any] = {"devices": {"results": [], "config": []}}
+TOPIC = ("claim", NAMESPACE, "c")
+
+
+async def found(world: World, pod: Pod | None = None) -> PodClaim | None:
+    """What a pod finds that names claim c."""
+    pod = pod or await world.pod(claims=["c"])
+    (entry,) = pod.spec.resource_claims
+    return named(world.state, pod, entry)
+
+
+async def ready(world: World) -> None:
+    """A claim whose class is known, with its mirror."""
+    await world.class_()
+    await world.mirror(await world.claim())
+
+
+async def hold(world: World, *pods: str, shareable: bool = False) -> None:
+    """The claim is allocated for these pods."""
+    uid = (await world.the_claim()).metadata.uid
+    world.ledger.add(a_holding("c", *pods, uid=uid, shareable=shareable, class_name="licence"))
+
+
+async def nothing(world: World) -> None:
+    """Neither claim exists."""
+
+
+async def being_made(world: World) -> None:
+    await world.class_()
+    await world.claim()
+
+
+async def without_class(world: World) -> None:
+    await world.claim()
+
+
+async def too_large(world: World) -> None:
+    await world.class_()
+    await world.claim(notes="x" * 10_000)
+
+
+async def refused(world: World) -> None:
+    await world.class_()
+    world.cluster.mirror_refused(await world.claim(), "quota exceeded")
+
+
+async def taken(world: World) -> None:
+    await world.class_()
+    await world.claim()
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    await world.put(BUILTIN_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}})
+
+
+async def being_deleted(world: World) -> None:
+    await ready(world)
+    await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+    await world.delete(CLAIMS, "c")
+
+
+async def mirror_being_deleted(world: World) -> None:
+    await ready(world)
+    await world.delete(BUILTIN_CLAIMS, "c")
+
+
+async def in_use(world: World) -> None:
+    await ready(world)
+    await hold(world, "q")
+
+
+async def in_use_by_many(world: World) -> None:
+    await world.class_(shareable=True)
+    await world.mirror(await world.claim(), shareable=True)
+    await hold(world, *(f"q{number}" for number in range(MAX_USERS)), shareable=True)
+
+
+async def being_allocated(world: World) -> None:
+    await ready(world)
+    world.ledger.expect(user("q"), "c", (await world.the_claim()).metadata.uid, "licence")
+
+
+async def allocated_by_nobody_known(world: World) -> None:
+    await ready(world)
+    await world.patch_status(CLAIMS, "c", {"driverName": TOKENS, "allocation": {"shareable": False}})
+
+
+async def class_became_shareable(world: World) -> None:
+    await ready(world)
+    await world.admin.patch(CLASSES, "licence", {"shareable": True})
+    await world.seen()
+
+
+async def immediate(world: World) -> None:
+    await world.class_()
+    await world.mirror(await world.claim(mode="Immediate"))
+
+
+async def immediate_outside(world: World) -> None:
+    await world.class_(driver="outside.example.com")
+    await world.mirror(await world.claim(mode="Immediate"))
+
+
+async def immediate_told(world: World) -> None:
+    await immediate(world)
+    condition = {
+        "type": "Allocated",
+        "status": "False",
+        "reason": "NothingViable",
+        "message": "0 of 2 nodes will do",
+    }
+    times = {"lastTransitionTime": NOW}
+    await world.patch_status(CLAIMS, "c", {"conditions": [{**condition, **times}]})
+
+
+@dataclass
+class Case:
+    """What is the matter, and what the pod's user is told. `passes`: it ends within moments, nobody is told."""
+
+    given: Given
+    code: str
+    message: str
+    passes: bool = False
+
+
+CASES = [
+    Case(
+        nothing,
+        reasons.CLAIM_NOT_FOUND,
+        "claim team/c does not exist: create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name",
+    ),
+    Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being made", passes=True),
+    Case(
+        without_class,
+        reasons.CLASS_NOT_FOUND,
+        "claim team/c: spec.resourceClassName='licence' does not exist: create that ResourceClass",
+    ),
+    Case(
+        too_large,
+        reasons.PARAMETERS_INVALID,
+        "parameters of claim team/c have 10012 bytes as JSON, at most 10000 fit: shorten them",
+    ),
+    Case(
+        refused,
+        reasons.WRITE_REFUSED,
+        "the API server refused the resource.k8s.io ResourceClaim that stands for team/c: quota exceeded: "
+        "change what it names; it is tried again",
+    ),
+    Case(
+        taken,
+        reasons.NAME_TAKEN,
+        "a resource.k8s.io ResourceClaim team/c exists that Parley did not make: "
+        "delete it, or give the parley.dev ResourceClaim another name",
+    ),
+    Case(being_deleted, reasons.CLAIM_BEING_DELETED, "claim team/c is being deleted: name another one"),
+    Case(
+        mirror_being_deleted,
+        reasons.CLAIM_NOT_FOUND,
+        "the built-in claim team/c was deleted and is being made anew",
+        passes=True,
+    ),
+    Case(
+        in_use,
+        reasons.CLAIM_IN_USE,
+        "claim team/c is not shareable and pod team/q uses it: wait until that ends, or use a template",
+    ),
+    Case(
+        in_use_by_many,
+        reasons.CLAIM_FULL,
+        "256 pods use claim team/c, which is the most that Kubernetes allows: "
+        "wait until one of them ends, or make another claim for some of them",
+    ),
+    Case(
+        being_allocated,
+        reasons.CLAIM_IN_USE,
+        "claim team/c is being allocated for pod team/q: wait until that is done",
+    ),
+    Case(allocated_by_nobody_known, reasons.CLAIM_NOT_FOUND, "claim team/c is being given back", passes=True),
+    Case(
+        class_became_shareable,
+        reasons.CLAIM_NOT_FOUND,
+        "the built-in claim team/c is being made anew for its class",
+        passes=True,
+    ),
+    Case(
+        immediate,
+        reasons.CLAIM_PENDING,
+        f"claim team/c is not allocated yet: driver {TOKENS} has yet to allocate it, without a pod",
+        passes=True,
+    ),
+    Case(
+        immediate_outside,
+        reasons.CLAIM_PENDING,
+        "claim team/c is not allocated yet: driver outside.example.com has yet to allocate it, without a pod",
+    ),
+    Case(immediate_told, reasons.CLAIM_PENDING, "claim team/c is not allocated yet: 0 of 2 nodes will do"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.given.__name__)
+def test_what_is_in_the_way(case: Case) -> None:
+    async def story(world: World) -> None:
+        await case.given(world)
+        claim = await found(world)
+        assert claim is not None
+        problem = claim.problem
+        assert problem is not None
+        assert (problem.code, problem.message) == (case.code, case.message)
+        assert (problem.transient, problem.topics) == (case.passes, (TOPIC,))
+
+    played(story)
+
+
+def test_a_free_claim_is_found_with_what_it_asks_for() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        await world.mirror(await world.claim(count=2))
+        claim = await found(world)
+        assert claim is not None
+        assert (claim.problem, claim.holding) == (None, None)
+        assert claim.asked == ClassRequest("licence", {"count": 2})
+        assert (claim.mirror, claim.claim) == (world.cluster.mirror((NAMESPACE, "c")), await world.the_claim())
+
+    played(story)
+
+
+@pytest.mark.parametrize("deleted", ["claim", "mirror"])
+def test_a_pod_keeps_the_claim_that_it_uses_whatever_is_deleted(deleted: str) -> None:
+    async def story(world: World) -> None:
+        await ready(world)
+        pod = await world.pod(claims=["c"])
+        mine = PodReference(NAMESPACE, "p", pod.metadata.uid)
+        world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+        await world.delete(CLAIMS if deleted == "claim" else BUILTIN_CLAIMS, "c")
+        claim = await found(world, pod)
+        assert claim is not None
+        assert claim.problem is None
+        assert claim.holding is world.ledger.of_claim(NAMESPACE, "c")
+
+    played(story)
+
+
+def test_a_shareable_claim_that_others_use_is_open() -> None:
+    async def story(world: World) -> None:
+        await world.class_(shareable=True)
+        await world.mirror(await world.claim(), shareable=True)
+        await hold(world, "q", shareable=True)
+        claim = await found(world)
+        assert claim is not None
+        assert claim.problem is None
+
+    played(story)
+
+
+def test_the_last_place_in_a_shareable_claim_is_the_pods_that_is_let_in_already() -> None:
+    async def story(world: World) -> None:
+        await in_use_by_many(world)
+        pod = await world.pod(claims=["c"])
+        users = [consumer(PodReference(NAMESPACE, "p", pod.metadata.uid))]
+        await world.patch_status(BUILTIN_CLAIMS, "c", {"allocation": ALLOCATION, "reservedFor": users})
+        claim = await found(world, pod)
+        assert claim is not None
+        assert claim.problem is None
+
+    played(story)
+
+
+@pytest.mark.parametrize("with_stand_in", [False, True])
+def test_a_claim_of_another_dra_driver_is_not_ours(with_stand_in: bool) -> None:
+    async def story(world: World) -> None:
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+        await world.put(BUILTIN_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}})
+        if with_stand_in:
+            await world.put(CLAIMS, stand_in(await world.pod("q"), "gpu", "c", ClassRequest("licence", None)))
+        assert await found(world) is None
+
+    played(story)
+
+
+def test_a_mirror_is_outdated_when_its_unused_claims_class_changed_its_mind_about_sharing() -> None:
+    async def story(world: World) -> None:
+        await ready(world)
+        claim, mirror = await world.the_claim(), await world.the_mirror()
+        assert not is_outdated(world.cluster, claim, mirror)
+        await world.admin.patch(CLASSES, "licence", {"shareable": True})
+        await world.seen()
+        assert is_outdated(world.cluster, claim, mirror)
+        used = await world.patch_status(BUILTIN_CLAIMS, "c", {"allocation": ALLOCATION})
+        assert not is_outdated(world.cluster, claim, used)
+
+    played(story)
+
+
+def test_no_mirror_follows_before_the_class_is_there_nor_once_the_claim_goes() -> None:
+    async def story(world: World) -> None:
+        claim = await world.claim()
+        assert not mirror_follows(world.cluster, claim)
+        await world.class_()
+        assert mirror_follows(world.cluster, claim)
+        going = claim.metadata.model_copy(update={"deletion_timestamp": NOW})
+        assert not mirror_follows(world.cluster, claim.model_copy(update={"metadata": going}))
+
+    played(story)

@@ -1,0 +1,180 @@
+"""How a pod's negotiation went, in one object, written once where that is enough."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.control.builders import NAMESPACE, TOKENS, World, played
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.models import PodScheduling
+from parley.api.names import DRIVERS_LABEL, STANDALONE
+from parley.api.resources import POD_SCHEDULINGS
+from parley.control.cluster import reference
+from parley.control.podscheduling import REWRITES, Publisher, Report, StandaloneClaim, body
+from parley.kube.client import NotFound, ServerError
+from parley.kube.queue import WorkQueue
+from parley.negotiation.answers import Answer
+from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
+from parley.sdk import PodReference
+
+ANSWER = Answer(("node-1",), ("node-3",), {"node-2": "0 of 1 devices free"})
+OUTCOME = Outcome(2, ("node-1", "node-2"), {"gpu": ANSWER}, viable=("node-1",))
+WAITING = Report(OUTCOME, {"gpu": TOKENS}, waiting_for=reasons.LIMIT_REACHED, message="no room")
+BOUND = Report(OUTCOME, {"gpu": TOKENS}, selected="node-1")
+ASKED = Report(
+    Outcome(1, ("node-1",)),
+    {"disk": "outside.example.com"},
+    selected="node-1",
+    waiting_for=reasons.ALLOCATING,
+    asked=(StandaloneClaim("disk", "outside.example.com", "p-disk"),),
+    outside=True,
+)
+POD = PodReference(NAMESPACE, "p", "uid-p")
+
+
+class Published:
+    """A publisher for a pod, and what it has written."""
+
+    def __init__(self, world: World, pod: Pod) -> None:
+        self.world = world
+        self.pod = reference(pod)
+        self.queue: WorkQueue[PodReference] = WorkQueue()
+        self.publisher = Publisher(world.client, self.queue)
+
+    async def publish(self, *reports: Report) -> None:
+        for report in reports:
+            self.publisher.want(self.pod, report)
+        await self.publisher.publish(self.pod)
+
+    async def shown(self) -> PodScheduling:
+        return await self.world.admin.get(POD_SCHEDULINGS, "p", NAMESPACE)
+
+    @property
+    def writes(self) -> list[str]:
+        return [call.verb for call in self.world.writes]
+
+
+def test_the_object_is_the_pods_and_tells_candidates_answers_and_selected_node() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(BOUND)
+        shown = await published.shown()
+        assert [owner.uid for owner in shown.metadata.owner_references] == [published.pod.uid]
+        assert (shown.spec.candidate_nodes, shown.spec.round) == (("node-1", "node-2"), 2)
+        assert shown.spec.selected_node == "node-1"
+        assert (shown.status.candidates, shown.status.viable) == (2, 1)
+        (claim,) = shown.status.claims
+        assert (claim.name, claim.driver_name, claim.round) == ("gpu", TOKENS, 2)
+        assert (claim.viable_nodes, claim.reason) == (("node-1",), "node-2: 0 of 1 devices free")
+        assert claim.alternatives is not None
+        assert claim.alternatives.nodes == ("node-3",)
+
+    played(story)
+
+
+def test_no_more_is_written_than_the_api_takes() -> None:
+    many = replace(
+        WAITING, outcome=Outcome(1, tuple(f"n{n}" for n in range(MAX_CANDIDATES + 1))), message="x" * 5000
+    )
+    written = body(POD, many)
+    assert len(written["spec"]["candidateNodes"]) == MAX_CANDIDATES
+    assert written["status"]["candidates"] == MAX_CANDIDATES + 1
+    assert len(written["status"]["message"]) == 4096
+
+
+def test_a_question_to_drivers_outside_names_their_claims_and_leaves_the_answers_to_them() -> None:
+    written = body(POD, ASKED)
+    assert written["metadata"]["labels"] == {DRIVERS_LABEL: STANDALONE}
+    assert written["spec"]["claims"] == [
+        {"name": "disk", "driverName": "outside.example.com", "resourceClaimName": "p-disk"}
+    ]
+    assert written["status"]["claims"] == []
+    assert "labels" not in body(POD, BOUND)["metadata"]
+
+
+def test_the_latest_state_is_written_once() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(replace(WAITING, message="older"), WAITING)
+        assert (await published.shown()).status.message == "no room"
+        await published.publish(WAITING)
+        await published.publisher.publish(published.pod)
+        assert published.writes == ["create"]
+        await published.publish(BOUND)
+        assert published.writes == ["create", "patch"]
+        assert (await published.shown()).status.waiting_for == ""
+
+    played(story)
+
+
+def test_what_an_earlier_run_wrote_is_written_over() -> None:
+    async def story(world: World) -> None:
+        pod = await world.pod()
+        await Published(world, pod).publish(WAITING)
+        again = Published(world, pod)
+        await again.publish(BOUND)
+        assert (await again.shown()).spec.selected_node == "node-1"
+
+    played(story)
+
+
+def test_what_could_not_be_written_is_still_wanted() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+
+        def fail(_: object) -> None:
+            raise ServerError(500, "InternalError", "out of order")
+
+        world.before = fail
+        with pytest.raises(ServerError):
+            await published.publish(WAITING)
+        assert published.publisher.known(published.pod)
+        world.before = lambda call: None
+        await published.publisher.publish(published.pod)
+        assert (await published.shown()).status.message == "no room"
+
+    played(story)
+
+
+def test_one_that_keeps_being_deleted_is_written_less_and_less_soon() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        publisher, pod = published.publisher, published.pod
+        waiting = []
+        for _ in range(3):
+            publisher.want(pod, WAITING)
+            waiting.append((published.queue.statistics().ready, published.queue.statistics().delayed))
+            await publisher.publish(pod)
+            publisher.lost(pod)
+        assert waiting[0] == (1, 0)
+        assert waiting[1] == (1, 1)
+        assert REWRITES.delay(1) < REWRITES.delay(2)
+        publisher.forget(pod)
+        assert not publisher.known(pod)
+
+    played(story)
+
+
+def test_when_it_is_closed_no_driver_outside_is_asked_to_allocate() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(ASKED)
+        assert (await published.shown()).spec.selected_node == "node-1"
+        await published.publisher.close(published.pod)
+        shown = await published.shown()
+        assert (shown.spec.selected_node, shown.spec.claims) == ("", ())
+
+    played(story)
+
+
+def test_closing_costs_nothing_where_no_driver_outside_was_asked_to_allocate() -> None:
+    async def story(world: World) -> None:
+        published = Published(world, await world.pod())
+        await published.publish(WAITING)
+        await published.publisher.close(published.pod)
+        assert published.writes == ["create"]
+        with pytest.raises(NotFound):
+            await world.admin.get(POD_SCHEDULINGS, "other", NAMESPACE)
+
+    played(story)

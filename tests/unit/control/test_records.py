@@ -1,0 +1,287 @@
+"""Writes about claims are safe to repeat, bound to the state they were decided on, and settled when unheard."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.faults import NumberedCall
+from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played
+
+from parley.api.builtin import Pod
+from parley.api.conditions import Said
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control.allocation import Busy
+from parley.control.cluster import reference
+from parley.control.ledger import Holding
+from parley.control.mirror import ClassRequest, consumer, nodes_of
+from parley.control.podclaims import PodClaim
+from parley.control.records import together
+from parley.kube.client import Conflict, OutcomeUnknown
+from parley.sdk import Allocation
+
+
+async def named(world: World, *pods: Pod, shareable: bool = False, **fields: Any) -> tuple[PodClaim, Holding]:
+    """Claim c with its mirror, allocated in memory for the pods."""
+    await world.class_(shareable=shareable)
+    claim = await world.claim()
+    mirror = await world.mirror(claim, shareable=shareable)
+    users = {pod.metadata.uid: reference(pod) for pod in pods}
+    holding = a_holding("c", uid=claim.metadata.uid, pods=users, shareable=shareable, **fields)
+    world.ledger.add(holding)
+    return PodClaim("c", "c", mirror, claim, class_=world.cluster.class_("licence"), holding=holding), holding
+
+
+async def fresh(world: World, claim: PodClaim) -> PodClaim:
+    """The same with its mirror as the cache has it."""
+    await world.seen()
+    return PodClaim("c", "c", world.cluster.mirror((NAMESPACE, "c")), claim.claim, holding=claim.holding)
+
+
+async def generated(world: World, pod: Pod) -> tuple[PodClaim, Holding]:
+    """The pod's generated claim, allocated in memory."""
+    mirror = await world.generated(pod)
+    meta, user = mirror.metadata, reference(pod)
+    holding = a_holding(meta.name, uid=meta.uid, entry="licence", named=False, pods={user.uid: user})
+    world.ledger.add(holding)
+    return PodClaim("licence", meta.name, mirror, holding=holding), holding
+
+
+def users(status: Any) -> list[str]:
+    return [user.name for user in status.reserved_for]
+
+
+def test_a_named_claim_and_its_mirror_show_allocation_and_users() -> None:
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod())
+        await world.records.write([claim])
+        shown, record = (await world.the_mirror()).status, (await world.the_claim()).status
+        assert shown.allocation is not None
+        assert nodes_of(shown.allocation) == ("node-1",)
+        assert record.allocation is not None
+        assert (record.driver_name, record.state) == (TOKENS, "allocated,reserved")
+        assert users(shown) == users(record) == ["p"]
+        assert holding.recorded
+
+    played(story)
+
+
+def test_writing_it_again_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        claim, _ = await named(world, await world.pod())
+        await world.records.write([claim])
+        before = world.server.resource_version
+        await world.records.write([await fresh(world, claim)])
+        assert world.server.resource_version == before
+
+    played(story)
+
+
+@pytest.mark.parametrize("shareable", [False, True])
+def test_whom_the_scheduler_let_in_is_kept_in_a_shareable_claim_only(shareable: bool) -> None:
+    async def story(world: World) -> None:
+        claim, _ = await named(world, await world.pod(), shareable=shareable)
+        other = await world.pod("other")
+        body: dict[str, Any] = {"allocation": {"devices": {}}, "reservedFor": [consumer(reference(other))]}
+        await world.patch_status(BUILTIN_CLAIMS, "c", body)
+        claim = await fresh(world, claim)
+        if shareable:
+            await world.records.write([claim])
+            assert users((await world.the_mirror()).status) == ["p", "other"]
+        else:
+            with pytest.raises(Busy):
+                await world.records.write([claim])
+
+    played(story)
+
+
+def test_a_mirror_that_somebody_changed_since_is_not_written() -> None:
+    async def story(world: World) -> None:
+        pod = await world.pod()
+        claim, holding = await generated(world, pod)
+        await world.admin.patch(BUILTIN_CLAIMS, claim.name, {"metadata": {"labels": {"a": "b"}}}, NAMESPACE)
+        with pytest.raises(Conflict):
+            await world.records.write([claim])
+        assert (holding.recorded, holding.uncertain) == (False, False)
+
+    played(story)
+
+
+def unheard(call: NumberedCall) -> None:
+    """The answer of a write of a mirror is lost."""
+    if call.writes and call.resource == BUILTIN_CLAIMS:
+        raise OutcomeUnknown("no answer")
+
+
+@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost"])
+def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived: bool) -> None:
+    async def story(world: World) -> None:
+        claim, holding = await generated(world, await world.pod())
+        if arrived:
+            world.after = unheard
+        else:
+            world.before = unheard
+        with pytest.raises(OutcomeUnknown):
+            await world.records.write([claim])
+        assert holding.uncertain
+        world.before = world.after = lambda call: None
+        assert claim.mirror is not None
+        late = {
+            "metadata": {"resourceVersion": claim.mirror.metadata.resource_version},
+            "status": {"allocation": {}},
+        }
+        await world.records.clear_mirror(holding)
+        assert not holding.uncertain
+        assert (await world.the_mirror(claim.name)).status.allocation is None
+        with pytest.raises(Conflict):  # the lost write, if it came now
+            await world.admin.patch(BUILTIN_CLAIMS, claim.name, late, NAMESPACE, subresource="status")
+
+    played(story)
+
+
+def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None:
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod())
+
+        def lose(call: NumberedCall) -> None:
+            if call.writes and call.resource == CLAIMS:
+                raise OutcomeUnknown("no answer")
+
+        world.after = lose
+        with pytest.raises(OutcomeUnknown):
+            await world.records.write([claim])
+        assert (holding.record_uncertain, holding.recorded) == (True, False)
+        world.after = lambda call: None
+        await world.records.write([await fresh(world, claim)])
+        assert (holding.record_uncertain, holding.recorded) == (False, True)
+
+    played(story)
+
+
+def test_what_others_reserved_is_not_cleared() -> None:
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod(), shareable=True)
+        await world.records.write([claim])
+        other = await world.pod("other")
+        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": [consumer(reference(other))]})
+        with pytest.raises(Busy):
+            await world.records.clear_mirror(holding)
+        assert (await world.the_mirror()).status.allocation is not None
+
+    played(story)
+
+
+def test_a_pod_that_leaves_is_taken_out_and_the_last_one_takes_the_mirrors_allocation_along() -> None:
+    async def story(world: World) -> None:
+        first, second = await world.pod("first"), await world.pod("second")
+        claim, holding = await named(world, first, second, shareable=True, immediate=True)
+        await world.records.write([claim])
+        await world.seen()
+        await world.records.unreserve(holding, reference(first))
+        world.ledger.leave(holding, reference(first))
+        assert users((await world.the_mirror()).status) == users((await world.the_claim()).status) == ["second"]
+        await world.seen()
+        await world.records.unreserve(holding, reference(second))
+        record = (await world.the_claim()).status
+        assert (await world.the_mirror()).status.allocation is None
+        assert record.allocation is not None
+        assert (users(record), record.state) == ([], "allocated")
+
+    played(story)
+
+
+def test_a_named_claims_record_is_cleared_whole() -> None:
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod())
+        await world.records.write([claim])
+        await world.seen()
+        await world.records.clear_claim(holding)
+        status = (await world.the_claim()).status
+        assert (status.allocation, status.driver_name, status.reserved_for) == (None, None, ())
+        assert status.state == "pending"
+
+    played(story)
+
+
+def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
+    async def story(world: World) -> None:
+        holding = a_holding("gone", "p")
+        await world.records.clear_claim(holding)
+        await world.records.clear_mirror(holding)
+        await world.records.unreserve(holding, next(iter(holding.pods.values())))
+        await world.records.delete_stand_in(NAMESPACE, "gone")
+
+    played(story)
+
+
+def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
+    async def story(world: World) -> None:
+        claim, said = await world.claim(), Said("Accepted", True, "Accepted", "all is known")
+        assert await world.records.tell(claim, said)
+        now = await world.the_claim()
+        assert [(c.type, c.status, c.message) for c in now.status.conditions] == [
+            ("Accepted", "True", "all is known")
+        ]
+        assert now.status.state == "pending"
+        assert not await world.records.tell(now, said)
+        with pytest.raises(Conflict):
+            await world.records.tell(claim, Said("Accepted", False, "ClassNotFound", "older"))
+
+    played(story)
+
+
+def test_an_offer_names_nodes_and_is_declined_with_the_reason() -> None:
+    async def story(world: World) -> None:
+        claim, _ = await generated(world, await world.pod())
+        (offered,) = await world.records.offer([claim], {"licence": TOKENS}, ["node-1", "node-2"])
+        assert offered.status.allocation is not None
+        assert nodes_of(offered.status.allocation) == ("node-1", "node-2")
+        await world.records.decline([PodClaim("licence", claim.name, offered)], "none are left")
+        (device,) = (await world.the_mirror(claim.name)).status.devices
+        assert [(c.type, c.message) for c in device.conditions] == [("parley.dev/declined", "none are left")]
+
+    played(story)
+
+
+def test_an_answered_offer_keeps_its_nodes_and_tells_what_was_found() -> None:
+    async def story(world: World) -> None:
+        claim, holding = await generated(world, await world.pod())
+        (offered,) = await world.records.offer([claim], {"licence": TOKENS}, ["node-1", "node-2"])
+        holding.offered, holding.allocation = True, Allocation(data={"count": 1})
+        await world.records.write([PodClaim("licence", claim.name, offered, holding=holding)])
+        status = (await world.the_mirror(claim.name)).status
+        assert status.allocation is not None
+        assert nodes_of(status.allocation) == ("node-1", "node-2")
+        assert [c.type for device in status.devices for c in device.conditions] == ["parley.dev/allocated"]
+
+    played(story)
+
+
+def test_a_stand_in_is_made_once() -> None:
+    async def story(world: World) -> None:
+        pod = await world.pod()
+        claim = PodClaim("licence", "p-licence", asked=ClassRequest("licence", {"count": 2}))
+        await world.records.stand_in(pod, claim)
+        made = await world.the_claim("p-licence")
+        await world.records.stand_in(pod, claim)
+        assert await world.the_claim("p-licence") == made
+        assert made.spec.parameters == {"count": 2}
+
+    played(story)
+
+
+def test_one_write_that_fails_cuts_no_other_short() -> None:
+    async def story(world: World) -> None:
+        ended: list[str] = []
+
+        async def slow() -> None:
+            await asyncio.sleep(1)
+            ended.append("slow")
+
+        async def failing(words: str) -> None:
+            raise RuntimeError(words)
+
+        with pytest.raises(RuntimeError, match="first"):
+            await together([failing("first"), slow(), failing("second")])
+        assert ended == ["slow"]
+
+    played(story)

@@ -1,0 +1,229 @@
+"""Ledger and drivers know after a restart what the API records, no more and no less."""
+
+from typing import Any
+
+import pytest
+from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, generated_metadata, played
+
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
+from parley.control.cluster import reference
+from parley.control.demand import demand_of
+from parley.control.gathering import gather
+from parley.control.ledger import Holding
+from parley.control.restoring import adopt, count_again, count_foreign, restore
+from parley.control.state import State
+from parley.drivers.device import DeviceDriver
+from parley.sdk import Answer
+from parley.sdk.embedded import RawClaim
+
+
+async def allocated(world: World, pod: Pod) -> Holding:
+    """The pod's one claim is allocated on node-1 and recorded, as the reconciler does it."""
+    pending = gather(world.state, pod)
+    requests = demand_of(world.state.drivers, reference(pod), pending).requests
+    await Acting(world).allocator.allocate(pod, pending, requests, "node-1", offered=False)
+    await world.records.write(pending)
+    await world.seen()
+    (holding,) = world.ledger.of_pod(reference(pod))
+    return holding
+
+
+def restarted(world: World, *drivers: Any) -> State:
+    """The caches as they are, with a ledger and drivers that know nothing."""
+    fresh = World(*drivers) if drivers else World()
+    return State(world.cluster, fresh.ledger, fresh.state.drivers)
+
+
+KEPT = (
+    "uid",
+    "namespace",
+    "claim",
+    "named",
+    "driver",
+    "node",
+    "pods",
+    "class_name",
+    "units",
+    "shareable",
+)
+
+
+def kept(holding: Holding) -> dict[str, Any]:
+    """What has to be as before."""
+    return {name: getattr(holding, name) for name in KEPT} | {"data": dict(holding.allocation.data)}
+
+
+@pytest.mark.parametrize("kind", ["named", "generated", "shareable"])
+def test_what_was_recorded_is_taken_over_as_it_was(kind: str) -> None:
+    async def story(world: World) -> None:
+        await world.class_(shareable=kind == "shareable", parameters={"pool": 4, "scope": "Node"})
+        if kind == "generated":
+            pod = await world.pod(templates=["licence"])
+            await world.generated(pod, count=3)
+        else:
+            pod = await world.pod(claims=["c"])
+            await world.mirror(await world.claim(count=3), shareable=kind == "shareable")
+        before = await allocated(world, pod)
+        state = restarted(world)
+        assert restore(state) == set()
+        (after,) = state.ledger
+        assert kept(after) == kept(before)
+        assert (after.recorded, after.entry) == (True, "licence" if kind == "generated" else "")
+        assert not viable(state, count=2)
+        assert viable(state, count=1)
+
+    played(story)
+
+
+def viable(state: State, count: int) -> bool:
+    """Whether so many tokens are free on node-1."""
+    pool = {"pool": 4, "scope": "Node"}
+    raw = RawClaim("asks", "uid-asks", NAMESPACE, "asks", "licence", {"count": count}, pool)
+    driver = state.drivers[TOKENS]
+    answer: Answer = driver.viable(driver.request(reference(Pod()), [raw]), ["node-1"])["asks"]
+    return bool(answer.viable)
+
+
+def test_taking_over_twice_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        await world.generated(pod, count=3)
+        await allocated(world, pod)
+        state = restarted(world)
+        restore(state)
+        (first,) = state.ledger
+        restore(state)
+        assert list(state.ledger) == [first]
+
+    played(story)
+
+
+def test_a_named_claim_whose_own_record_is_missing_is_taken_over_from_its_mirror() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(claims=["c"])
+        claim = await world.claim()
+        await world.mirror(claim)
+        await allocated(world, pod)
+        await world.patch_status(CLAIMS, "c", {"allocation": None, "driverName": None, "reservedFor": None})
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert (holding.uid, holding.named) == (claim.metadata.uid, True)
+
+    played(story)
+
+
+def test_users_that_the_pod_cache_does_not_have_are_told() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(claims=["c"])
+        await world.mirror(await world.claim())
+        await allocated(world, pod)
+        await world.admin.delete(PODS, "p", NAMESPACE, grace_period_seconds=0)
+        await world.seen()
+        state = restarted(world)
+        assert restore(state) == {pod.metadata.uid}
+        (holding,) = state.ledger
+        assert list(holding.pods) == [pod.metadata.uid]
+
+    played(story)
+
+
+def test_an_offer_that_nobody_answered_holds_nothing() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        await world.generated(pod)
+        await world.records.offer(gather(world.state, pod), {"licence": TOKENS}, ["node-1"])
+        await world.seen()
+        state = restarted(world)
+        restore(state)
+        assert len(state.ledger) == 0
+
+    played(story)
+
+
+def test_what_a_driver_that_does_not_run_here_allocated_is_its_own() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        mirror = await world.generated(pod)
+        await allocated(world, pod)
+        state = State(world.cluster, restarted(world).ledger, {})
+        restore(state)
+        assert len(state.ledger) == 0
+        now = world.cluster.mirror((NAMESPACE, mirror.metadata.name))
+        assert now is not None
+        adopt(state, now, outside=True)
+        (holding,) = state.ledger
+        assert holding.outside
+
+    played(story)
+
+
+def test_units_are_counted_again_when_the_class_comes_after_the_claims() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        await world.generated(pod, count=3)
+        await allocated(world, pod)
+        await world.delete(CLASSES, "licence")
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert holding.units == 1
+        await world.class_(limits=[{"units": 3}])
+        count_again(state, "licence")
+        class_ = world.cluster.class_("licence")
+        assert class_ is not None
+        assert holding.units == 3
+        assert state.ledger.limits.excess(class_, NAMESPACE, {"uid-new": 1})
+
+    played(story)
+
+
+@pytest.mark.parametrize("admin", [False, True], ids=["ordinary", "administrator"])
+def test_a_device_that_ordinary_dra_took_is_in_use_unless_an_administrator_looks_at_it(admin: bool) -> None:
+    async def story(world: World) -> None:
+        device = {"name": "gpu-0", "attributes": {"model": {"string": "a100"}}}
+        spec = {"driver": DeviceDriver.name, "nodeName": "node-1", "pool": {"name": "node-1", "generation": 1}}
+        await world.put(
+            RESOURCE_SLICES, {"metadata": {"name": "node-1-devices"}, "spec": {**spec, "devices": [device]}}
+        )
+        request = {"name": "it", "exactly": {"deviceClassName": "gpu.example.com"}}
+        result = {"request": "it", "driver": DeviceDriver.name, "pool": "node-1", "device": "gpu-0"}
+        status = {"allocation": {"devices": {"results": [{**result, "adminAccess": admin}]}}}
+        foreign = await world.put(
+            BUILTIN_CLAIMS,
+            {"metadata": {"name": "theirs"}, "spec": {"devices": {"requests": [request]}}, "status": status},
+        )
+        restore(world.state)
+        driver = world.state.drivers[DeviceDriver.name]
+        raw = RawClaim("asks", "uid-asks", NAMESPACE, "asks", "gpu", {}, None)
+        answer = driver.viable(driver.request(reference(Pod()), [raw]), ["node-1"])["asks"]
+        assert bool(answer.viable) is admin
+        assert count_foreign(world.state.drivers, foreign) is not admin
+        assert len(world.ledger) == 0
+
+    played(story, DeviceDriver())
+
+
+def test_an_owner_that_somebody_put_there_by_hand_uses_nothing() -> None:
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(templates=["licence"])
+        mirror = await world.generated(pod)
+        await allocated(world, pod)
+        other = await world.pod("other")
+        meta = {"ownerReferences": generated_metadata(other, "licence")["ownerReferences"]}
+        await world.admin.patch(BUILTIN_CLAIMS, mirror.metadata.name, {"metadata": meta}, NAMESPACE)
+        await world.seen()
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert list(holding.pods) == [pod.metadata.uid]
+
+    played(story)
