@@ -21,7 +21,7 @@ from parley.control.cluster import Cluster, Key
 from parley.control.events import Recorder
 from parley.control.giving_back import GivingBack
 from parley.control.immediate import ImmediateClaims
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding, Ledger, Phase
 from parley.control.limits import Limits
 from parley.control.mirror import ClassRequest, claim_mirror, claim_spec
 from parley.control.podclaims import PodClaim, Topic
@@ -134,13 +134,13 @@ def generated_spec(class_name: str = "licence", **parameters: Any) -> dict[str, 
 
 
 def pending(
-    name: str, class_: ResourceClass | None = None, *, outside: bool = False, **parameters: Any
+    name: str, class_: ResourceClass | None = None, *, standalone: bool = False, **parameters: Any
 ) -> PodClaim:
     """A named claim of a pod, with nothing in its way: entry and claim have this name."""
     class_ = class_ or a_class()
     claim = a_claim(name, class_.metadata.name, parameters=parameters)
     asked = ClassRequest(class_.metadata.name, parameters)
-    return PodClaim(name, name, mirror_of(claim), claim, class_=class_, asked=asked, outside=outside)
+    return PodClaim(name, name, mirror_of(claim), claim, class_=class_, asked=asked, standalone=standalone)
 
 
 def a_holding(claim: str = "c", *pods: str, node: str = "node-1", **fields: Any) -> Holding:
@@ -306,7 +306,7 @@ def played(story: Story, *drivers: Driver[Any, Any]) -> None:
 
 def leaving(holding: Holding) -> None:
     """The holding is being given back."""
-    holding.leaving = True
+    holding.phase = Phase.LEAVING
 
 
 class Acting:
@@ -316,11 +316,11 @@ class Acting:
         self.closed: list[PodReference] = []
         self.queue: WorkQueue[Key] = WorkQueue()
         state, records = world.state, world.records
-        self.releases = Releases(world.client, state.cluster, state.ledger, records, world.clock)
+        self.releases = Releases(world.client, state.cluster, state.ledger, records, WorkQueue())
         self.giving_back = GivingBack(state, records, self.releases, self._close, world.wakeups, self.queue)
         self.allocator = Allocator(state.ledger, state.drivers)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)
-        self.claims = Claims(world.client, state, self.giving_back, self.releases, records, self.immediate)
+        self.claims = Claims(world.client, state, self.giving_back, records, self.immediate)
 
     async def _close(self, pod: PodReference) -> None:
         self.closed.append(pod)

@@ -1,4 +1,4 @@
-"""Drivers in the controller allocate for a pod all or nothing, the ledger has it before anything is written."""
+"""Embedded drivers allocate for a pod all or nothing, the ledger has it before anything is written."""
 
 import asyncio
 from collections.abc import Mapping

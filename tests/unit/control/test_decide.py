@@ -244,9 +244,9 @@ class TestNoneViable:
 
     def test_of_drivers_outside_nobody_knows_what_helps_them(self) -> None:
         async def story(world: World) -> None:
-            demand = wanted(world.state, pending("a", a_class(driver="outside.example.com"), outside=True))
+            demand = wanted(world.state, pending("a", a_class(driver="outside.example.com"), standalone=True))
             search = everywhere(world.state)
-            assert none_viable(world.state, demand.outside, demand, search, Outcome()).helps is None
+            assert none_viable(world.state, demand.standalone, demand, search, Outcome()).helps is None
 
         played(story)
 

@@ -1,4 +1,4 @@
-"""Pending claims become one typed request for each driver in this process; the rest is for drivers outside."""
+"""Pending claims become one typed request for each driver in this process; the rest is for standalone drivers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,22 +47,24 @@ def test_each_driver_gets_all_of_its_claims_in_one_typed_request() -> None:
 
 
 def test_claims_of_a_driver_that_does_not_run_here_are_left_to_it() -> None:
-    there = pending("there", ELSEWHERE, outside=True, size="10Gi")
+    there = pending("there", ELSEWHERE, standalone=True, size="10Gi")
     demand = demanded(pending("here"), there)
     assert set(demand.requests) == {TOKENS}
-    assert demand.outside == (there,)
+    assert demand.standalone == (there,)
     assert demand.drivers["there"] == "outside.example.com"
     assert units(DRIVERS, demand) == {"here": 1}
 
 
 def test_what_drivers_outside_are_asked_changes_with_claim_parameters_and_uid() -> None:
-    there = pending("there", ELSEWHERE, outside=True, size="10Gi")
-    assert demanded(there).wanted_outside == demanded(there).wanted_outside
-    larger = pending("there", ELSEWHERE, outside=True, size="20Gi")
+    there = pending("there", ELSEWHERE, standalone=True, size="10Gi")
+    assert demanded(there).wanted_standalone == demanded(there).wanted_standalone
+    larger = pending("there", ELSEWHERE, standalone=True, size="20Gi")
     assert there.claim is not None
     meta = there.claim.metadata.model_copy(update={"uid": "uid-of-the-next"})
     anew = replace(there, claim=there.claim.model_copy(update={"metadata": meta}))
-    assert demanded(larger).wanted_outside != demanded(there).wanted_outside != demanded(anew).wanted_outside
+    assert (
+        demanded(larger).wanted_standalone != demanded(there).wanted_standalone != demanded(anew).wanted_standalone
+    )
 
 
 def test_demands_are_alike_whatever_the_claims_are_called() -> None:
@@ -122,7 +124,7 @@ def test_why_drivers_refuse_a_node_stays_beside_what_is_excluded() -> None:
 
 def test_preferences_are_added_up_by_the_largest_weight_of_each_drivers_classes() -> None:
     lighter = a_class("lighter", Choosy.name, scoreWeight=1)
-    there = pending("there", ELSEWHERE, outside=True)
+    there = pending("there", ELSEWHERE, standalone=True)
     demand = demanded(pending("a", CHOOSY), pending("b", lighter), there)
     found = scores(DRIVERS, demand, ["node-1", "node-2"], {"outside.example.com": {"node-1": 0.5}})
     assert found == {"node-1": 3 * 0.5 + 0.5, "node-2": 3 * 1.0}

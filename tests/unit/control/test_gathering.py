@@ -189,7 +189,7 @@ def test_a_generated_claim_is_found_with_its_class_and_what_it_asks_for() -> Non
         (claim,) = await gathered(world, given)
         assert (claim.entry, claim.name, claim.problem) == ("licence", "p-licence", None)
         assert claim.asked == ClassRequest("licence", {"count": 2})
-        assert (claim.class_, claim.outside) == (world.cluster.class_("licence"), False)
+        assert (claim.class_, claim.standalone) == (world.cluster.class_("licence"), False)
         assert claim.mirror is world.cluster.mirror((NAMESPACE, "p-licence"))
 
     played(story)
@@ -203,7 +203,7 @@ def test_a_claim_of_a_driver_that_does_not_run_here_is_for_drivers_outside() -> 
 
     async def story(world: World) -> None:
         (claim,) = await gathered(world, given)
-        assert claim.outside
+        assert claim.standalone
         assert claim.written == await world.the_claim("p-licence")
 
     played(story)

@@ -42,7 +42,7 @@ async def generated(world: World, pod: Pod) -> Holding:
 
 async def recorded(world: World, holding: Holding, claim: PodClaim) -> Holding:
     world.ledger.add(holding)
-    if not holding.outside:
+    if not holding.standalone:
         held = Held(holding.uid, "node-1", (), {"pool": "licence", "node": "node-1", "count": 4})
         world.state.drivers[TOKENS].restore(held)
     await world.records.write([claim])
@@ -190,7 +190,7 @@ def test_a_driver_outside_is_asked_and_nobody_joins_until_its_record_is_empty() 
         claim = await world.claim()
         mirror, mine = await world.mirror(claim), reference(pod)
         await world.patch_status(CLAIMS, "c", record)
-        holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, outside=True)
+        holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, standalone=True)
         await recorded(world, holding, PodClaim("c", "c", mirror, claim, holding=holding))
         await acting.giving_back.give_back(reference(pod), [holding], departed=True)
         await world.seen()

@@ -28,7 +28,7 @@ ASKED = Report(
     selected="node-1",
     waiting_for=reasons.ALLOCATING,
     asked=(StandaloneClaim("disk", "outside.example.com", "p-disk"),),
-    outside=True,
+    standalone=True,
 )
 POD = PodReference(NAMESPACE, "p", "uid-p")
 

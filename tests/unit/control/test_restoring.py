@@ -157,9 +157,9 @@ def test_what_a_driver_that_does_not_run_here_allocated_is_its_own() -> None:
         assert len(state.ledger) == 0
         now = world.cluster.mirror((NAMESPACE, mirror.metadata.name))
         assert now is not None
-        adopt(state, now, outside=True)
+        adopt(state, now, standalone=True)
         (holding,) = state.ledger
-        assert holding.outside
+        assert holding.standalone
 
     played(story)
 
