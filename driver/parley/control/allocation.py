@@ -12,6 +12,7 @@ from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control import mirror as mirrors
 from parley.control.cluster import reference
+from parley.control.demand import Requests, units
 from parley.control.ledger import Holding, Ledger
 from parley.control.podclaims import PodClaim
 from parley.sdk import Allocation, Request
@@ -21,9 +22,6 @@ T = TypeVar("T")
 
 ALLOCATE_SECONDS = 30.0
 """So long an embedded driver may take: it keeps a worker from other pods."""
-
-Requests = Mapping[str, Request[Any, Any]]
-"""One request per driver, by the driver's name."""
 
 
 class AllocationFailed(Exception):
@@ -74,7 +72,7 @@ class Allocator:
         self, pod: Pod, claims: Sequence[PodClaim], requests: Requests, node: str, *, offered: bool
     ) -> None:
         results: dict[str, tuple[str, Allocation]] = {}
-        units = self._count(pod, claims, requests)
+        counts = self._count(pod, claims, requests)
         for name, request in requests.items():
             try:
                 allocations = await self._ask(name, request, node)
@@ -89,7 +87,7 @@ class Allocator:
         for claim in claims:
             driver, allocation = results[claim.entry]
             holding = _holding(pod, claim, driver, node, allocation, offered=offered)
-            holding.units = units[claim.entry]
+            holding.units = counts[claim.entry]
             self._ledger.add(holding)
 
     async def allocate_alone(
@@ -100,8 +98,8 @@ class Allocator:
         Raises AllocationFailed, with nothing held.
         """
         meta, driver, (asked,) = claim.metadata, class_.driver_name, request.claims
-        units = self._drivers[driver].units(asked)
-        self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, units)
+        taken = self._drivers[driver].units(asked)
+        self._ledger.limits.count(meta.uid, class_.metadata.name, meta.namespace, taken)
         try:
             allocations = await self._ask(driver, request, node)
         except Exception as error:
@@ -118,7 +116,7 @@ class Allocator:
             allocation=allocations[asked.name],
             pods={},
             class_name=class_.metadata.name,
-            units=units,
+            units=taken,
             shareable=class_.shareable,
             immediate=True,
             node_part=class_.node_part == "Required",
@@ -127,17 +125,13 @@ class Allocator:
         return holding
 
     def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:
-        units = {
-            claim.name: self._drivers[name].units(claim)
-            for name, request in requests.items()
-            for claim in request.claims
-        }
+        counts = units(self._drivers, requests)
         for claim in claims:
             assert claim.class_ is not None
             self._ledger.limits.count(
-                claim.uid, claim.class_.metadata.name, pod.metadata.namespace, units[claim.entry]
+                claim.uid, claim.class_.metadata.name, pod.metadata.namespace, counts[claim.entry]
             )
-        return units
+        return counts
 
     def abort(self, pod_uid: str) -> None:
         """The pod has ended: what a driver is allocating for it now is not wanted any more."""

@@ -40,14 +40,15 @@ class Blocked:
 class Search:
     """Where and how drivers are asked.
 
-    `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alike` is
-    equal for all who have the same nodes to choose from; None if there is nobody else. About at most `limit` nodes
-    is asked at once, and until `enough` are viable; `choosy`: about as many as possible from the beginning.
+    `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
+    what helps others who want the same may be of no use here, as where a scheduler has refused a node. About at
+    most `limit` nodes is asked at once, and until `enough` are viable; `choosy`: about as many as possible from
+    the beginning.
     """
 
     nodes: EligibleNodes
     excluded: Mapping[str, str]
-    alike: Hashable | None
+    alone: bool = False
     limit: int = DEFAULT_CANDIDATES
     enough: int = 1
     choosy: bool = False
@@ -64,7 +65,7 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim]) -> Deman
         own = tuple(("claim", pod.namespace, claim.name) for claim in pending)
         problem = Problem(reasons.PARAMETERS_INVALID, str(error), (*class_topics(pending), *own))
         return Blocked(problem, str(error))
-    counts = units(state.drivers, demand)
+    counts = units(state.drivers, demand.requests)
     for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
         assert class_ is not None
         wanted = {c.uid: counts.get(c.entry, 1) for c in pending if c.class_name == class_.metadata.name}
@@ -105,7 +106,8 @@ def none_viable(
     topics: list[Topic] = [("driver", driver) for driver in demand.requests]
     topics += [("claim", one.namespace, one.claim) for one in held]
     problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
-    line = search.nodes.uid if search.alike is None else (demand.wanted, search.alike)
+    alone = search.alone or search.excluded
+    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike)
     return Blocked(problem, line, _helps(state, demand, search))
 
 

@@ -13,6 +13,8 @@ from parley.sdk.checks import check_count
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 
 Drivers = Mapping[str, EmbeddedDriver]
+Requests = Mapping[str, Request[Any, Any]]
+"""One request per driver, by the driver's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Demand:
     equal for demands that are alike in all but the claims' identity.
     """
 
-    requests: Mapping[str, Request[Any, Any]]
+    requests: Requests
     drivers: Mapping[str, str]
     wanted: tuple[tuple[str, str, str], ...]
     weights: Mapping[str, int]
@@ -94,13 +96,11 @@ def ask(drivers: Drivers, demand: Demand, excluded: Mapping[str, str]) -> Ask:
     return answers
 
 
-def units(drivers: Drivers, demand: Demand) -> dict[str, int]:
+def units(drivers: Drivers, requests: Requests) -> dict[str, int]:
     """How much of a class's limit each claim takes up, by entry. One of a standalone driver, left out here, is one
     unit."""
     return {
-        claim.name: drivers[name].units(claim)
-        for name, request in demand.requests.items()
-        for claim in request.claims
+        claim.name: drivers[name].units(claim) for name, request in requests.items() for claim in request.claims
     }
 
 

@@ -6,7 +6,7 @@ left there for pods is not judged: the claim may outlive those that take it now.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from zlib import crc32
 
 from parley.api.builtin import Node, NodeSelector
@@ -26,6 +26,11 @@ class EligibleNodes(ABC):
         self._cluster = cluster
         self.uid = uid
         self.misfits: dict[str, str] = {}
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for all who want the same of the same drivers and have the same nodes to choose from."""
+        return ()
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in spread(self._names(), self.uid) if self.fits(name))

@@ -142,7 +142,6 @@ class ImmediateClaims:
         search = Search(
             SuitableNodes(self._cluster, class_, claim.metadata.uid),
             attempt.excluded,
-            alike=None if attempt.excluded else (),
             limit=self._candidates,
             enough=1 + len(attempt.failed),
         )

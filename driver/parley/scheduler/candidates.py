@@ -32,7 +32,7 @@ class CandidateNodes(EligibleNodes):
 
     @property
     def alike(self) -> Hashable:
-        """Equal for pods that have the same nodes to choose from."""
+        """Of pods, their requests and constraints decide, too."""
         needs = self._needs
         return (
             needs.requests,

@@ -62,11 +62,10 @@ class Negotiator:
         return await self._nothing_viable(pod, claims, demand, search)
 
     def _search(self, attempt: Attempt, nodes: CandidateNodes, *, exact: bool) -> Search:
-        """Of a pod that was refused somewhere, what helps others may be of no use."""
         return Search(
             nodes,
             attempt.excluded,
-            alike=None if attempt.excluded or attempt.refused else nodes.alike,
+            alone=bool(attempt.refused),
             limit=self.candidates,
             enough=MAX_CANDIDATES if exact else 1 + len(attempt.refused | attempt.left),
             choosy=exact,

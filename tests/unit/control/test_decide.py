@@ -1,6 +1,6 @@
 """The one decision of all paths: what may be allocated, where, and what is said if nowhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,8 +37,16 @@ def refused(state: State, *claims: PodClaim) -> Blocked:
 
 def everywhere(state: State, class_: ResourceClass | None = None, **more: Any) -> Search:
     """All nodes that a class without suitableNodes finds."""
-    given: dict[str, Any] = {"excluded": {}, "alike": ()}
-    return Search(SuitableNodes(state.cluster, class_ or a_class(), "uid"), **{**given, **more})
+    given: dict[str, Any] = {"nodes": SuitableNodes(state.cluster, class_ or a_class(), "uid"), "excluded": {}}
+    return Search(**{**given, **more})
+
+
+class OtherNodes(SuitableNodes):
+    """Who chooses from these is not alike to who chooses from all."""
+
+    @property
+    def alike(self) -> Hashable:
+        return "other"
 
 
 class TestAdmit:
@@ -216,9 +224,11 @@ class TestNoneViable:
 
     def test_who_is_alike_and_wants_the_same_waits_in_one_line(self) -> None:
         async def story(world: World) -> None:
+            other = OtherNodes(world.cluster, a_class(), "uid")
+            searches: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"nodes": other}, "d": {"alone": True}}
             lines = [
-                blocked_at(world.state, [pending(name)], everywhere(world.state, alike=alike)).line
-                for name, alike in (("a", ()), ("b", ()), ("c", ("other",)), ("d", None))
+                blocked_at(world.state, [pending(name)], everywhere(world.state, **how)).line
+                for name, how in searches.items()
             ]
             assert lines[0] == lines[1]
             assert len(set(lines)) == 3

@@ -52,7 +52,7 @@ def test_claims_of_a_driver_that_does_not_run_here_are_left_to_it() -> None:
     assert set(demand.requests) == {TOKENS}
     assert demand.standalone == (there,)
     assert demand.drivers["there"] == "outside.example.com"
-    assert units(DRIVERS, demand) == {"here": 1}
+    assert units(DRIVERS, demand.requests) == {"here": 1}
 
 
 def test_what_drivers_outside_are_asked_changes_with_claim_parameters_and_uid() -> None:
@@ -106,7 +106,8 @@ def test_more_claims_of_a_driver_than_are_judged_together_are_refused() -> None:
 
 
 def test_a_drivers_own_count_is_what_limits_are_told() -> None:
-    assert units(DRIVERS, demanded(pending("a", count=2), pending("b", count=3))) == {"a": 2, "b": 3}
+    demand = demanded(pending("a", count=2), pending("b", count=3))
+    assert units(DRIVERS, demand.requests) == {"a": 2, "b": 3}
 
 
 def test_on_an_excluded_node_no_claim_is_viable_and_its_driver_is_not_asked() -> None:

@@ -20,7 +20,7 @@ from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
 from parley.sdk.checks import BadParameters, DriverFault
 
-ASSUMED: Topic = ("held",)
+ASSUMED: Topic = ("assumed",)
 """An assumed pod was bound, or is assumed no more."""
 
 _UNUSABLE = {ClaimState.CLEARED, ClaimState.UNKNOWN, ClaimState.OFFERED, ClaimState.MISPLACED}
@@ -129,7 +129,7 @@ class CandidateFilter:
         nothing = demand_of(self._state.drivers, reference(pod), ())
         viable = tuple(nodes)
         if not viable:
-            search = Search(nodes, self._pods.attempt(pod).excluded, alike=None)
+            search = Search(nodes, self._pods.attempt(pod).excluded, alone=True)
             return self._nothing(claims, nothing, search, Outcome(), passes=bool(meant))
         if not meant:
             return FilterResult(viable)
@@ -147,9 +147,8 @@ class CandidateFilter:
         choosy: bool,
     ) -> FilterResult:
         attempt = self._pods.attempt(pod)
-        alike = None if attempt.excluded or attempt.refused else nodes.alike
         enough = 1 + len(attempt.left)
-        search = Search(nodes, attempt.excluded, alike, self._candidates, enough, choosy)
+        search = Search(nodes, attempt.excluded, bool(attempt.refused), self._candidates, enough, choosy)
 
         def around(plain: Ask) -> Ask:
             return beside(self._state.drivers, self._assumed, reference(pod), demand, plain)
@@ -168,7 +167,7 @@ class CandidateFilter:
 
     def _units(self, demand: Demand, pending: Sequence[PodClaim]) -> dict[str, dict[str, int]]:
         limited = [claim for claim in pending if claim.class_ is not None and claim.class_.limits]
-        counts = units(self._state.drivers, demand) if limited else {}
+        counts = units(self._state.drivers, demand.requests) if limited else {}
         found: dict[str, dict[str, int]] = {}
         for claim in limited:
             found.setdefault(claim.class_name, {})[claim.uid] = counts.get(claim.entry, 1)
