@@ -123,10 +123,11 @@ class GivingBack:
         async with holding.lock:
             if holding.owed and holding.phase is Phase.LEAVING:
                 await self._hold_back(holding)  # an earlier leader did not get that far
-            await self._releases.note(holding)
-            if holding.owed and holding.phase is Phase.RELEASING:
-                await self._records.tell_releasing(holding)
-                await self._releases.ask(holding)
+            else:
+                await self._releases.note(holding)
+                if holding.owed and holding.phase is Phase.RELEASING:
+                    await self._records.tell_releasing(holding)
+                    await self._releases.ask(holding)
             ended = await self._conclude(holding)
         if ended:
             self._left(holding)
@@ -143,7 +144,8 @@ class GivingBack:
         return True
 
     def _unseen(self, holding: Holding) -> Sequence[str]:
-        """The nodes of pods that a scheduler may have let in and that came and went between two lists of pods."""
+        """The nodes of pods that a scheduler may have let in and that came and went between two lists of pods, or
+        while nobody led."""
         listed_since = holding.shareable and holding.pod_lists != self._cluster.pod_lists
         return holding.nodes or () if listed_since else ()
 

@@ -55,8 +55,8 @@ class Holding:
     that may have, names by UID: a node has one of them prepared, whichever was there when the pod was started.
     `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
     may still arrive, `record_uncertain` while one of a named claim's own record may.
-    `pod_lists` are the lists of pods that had been read when the API began to show the allocation: after another
-    one pods may have used it of which nobody knows.
+    `pod_lists` are the lists of pods that had been read when the API began to show the allocation, 0 if that was
+    before this process: after another one pods may have used it of which nobody knows.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
     there is about to be one.
     """

@@ -57,7 +57,7 @@ class Records:
         async with holding.lock:
             if not holding.joinable or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
-            if not holding.recorded:
+            if not (holding.recorded or holding.uncertain):
                 holding.pod_lists = self._cluster.pod_lists
             if holding.named:
                 await self._write_claim(holding)

@@ -174,10 +174,8 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         uncertain=bool(users) and not shown and not is_stand_in(claim),
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
-    if not holding.standalone:
-        holding.owed = _may_owe(holding)
-        if not users and claim.status.state == "releasing":
-            holding.phase = Phase.RELEASING
+    if not holding.standalone and not users and claim.status.state == "releasing":
+        holding.phase = Phase.RELEASING
     _take_over(state, holding)
     return holding
 
@@ -225,15 +223,6 @@ def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> boo
     return class_ is None or class_.node_part == "Required"
 
 
-def _may_owe(holding: Holding) -> set[Prepared]:
-    """Where a pod may have been started with a shared claim and deleted by force while nobody led: its scheduler
-    let it in, and no object tells of it any more."""
-    known = holding.shareable and holding.node_part and (holding.recorded or holding.uncertain)
-    if not known or not holding.pods:
-        return set()
-    return {Prepared(uid, node) for node in holding.nodes or () for uid in holding.claim_uids}
-
-
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
     """Whether a standalone driver takes the allocation back as soon as it sees the claim."""
     deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
@@ -265,7 +254,6 @@ def _take_over(state: State, holding: Holding) -> None:
 
 
 def _remember(state: State, holding: Holding) -> None:
-    holding.pod_lists = state.cluster.pod_lists
     if not holding.standalone:
         held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
         state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
