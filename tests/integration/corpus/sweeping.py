@@ -17,6 +17,8 @@ _KINDS = (
 _CLASS = "{.spec.devices.requests[*].exactly.deviceClassName}"
 _META = "{.apiVersion}|{.kind}|{.metadata.name}|{.metadata.finalizers}"
 _SHOWN = f'jsonpath={{range .items[*]}}{_META}|{_CLASS}{{"\\n"}}{{end}}'
+_MEANWHILE = ("NotFound", "Conflict", "not found", "no new finalizers can be added")
+"""What the API server says of an object that went, or that Parley let go, since it was listed."""
 
 
 class Left(NamedTuple):
@@ -90,5 +92,5 @@ def _kubectl(cluster: Cluster, *arguments: str) -> None:
     try:
         cluster.kubectl(*arguments)
     except ClusterError as error:
-        if not any(word in str(error) for word in ("NotFound", "Conflict", "not found")):
+        if not any(word in str(error) for word in _MEANWHILE):
             raise

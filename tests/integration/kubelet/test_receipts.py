@@ -61,6 +61,9 @@ async def test_a_node_gives_its_receipts_and_no_other_nodes(
         task = asyncio.create_task(Receipts(client, node, {"device.parley.dev": plugin}).run())
         with structlog.testing.capture_logs() as logs:
             await until(admin, CLAIM_RELEASES, lambda seen: ("", f"own-{node}") not in seen, "the receipt")
+            async with asyncio.timeout(10):
+                while not logs:  # the plugin hears of its deletion after those who watch
+                    await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert [log["event"] for log in logs] == ["receipt given: not prepared on this node"]
