@@ -24,6 +24,7 @@ from parley.control.state import State
 from parley.kube.cache import identity
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.immediate import is_pending
 
 
 class Claims:
@@ -117,8 +118,7 @@ class Claims:
         accepted = Said(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         ours = class_ is not None and class_.driver_name in self._drivers
-        immediate = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
-        if accepted.holds or not ours or not immediate:
+        if accepted.holds or not ours or not is_pending(claim):
             return [accepted]
         return [accepted, Said(reasons.ALLOCATED, False, code, message)]
 

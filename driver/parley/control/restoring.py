@@ -29,6 +29,7 @@ from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.immediate import no_pod
 from parley.sdk.recorded import read_allocation, recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
@@ -287,7 +288,7 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
         class_parameters=class_.parameters,
     )
     try:
-        (claim_request,) = driver.request(PodReference(holding.namespace, "", ""), (raw,)).claims
+        (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
     except (BadParameters, DriverFault):
         return 1

@@ -9,10 +9,10 @@ from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResource
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
 from parley.control.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
-from parley.control.nowhere import where
 from parley.control.podclaims import PodClaim
 from parley.explain.model import ClaimFacts
 from parley.explain.reading import World
+from parley.negotiation.nowhere import where
 from parley.sdk import Allocation
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.nowhere import where
 from parley.control.podclaims import PodClaim
 from parley.explain.judging import PodOutlook
 from parley.explain.model import Cell, NodeRow
 from parley.explain.reading import World
 from parley.negotiation.answers import Answer
+from parley.negotiation.nowhere import where
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
 ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)

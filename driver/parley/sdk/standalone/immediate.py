@@ -1,29 +1,33 @@
 """Allocates claims with allocationMode Immediate: at once, without a pod, on a node of the driver's own choice.
 
-The nodes that come into question are those that the class calls suitable and that Kubernetes itself sends pods
-to. Where nothing will do the claim's condition says why, and it waits in line with those that ask for the same: a
-change has the first of them looked at again. What fails on every viable node is tried again after a pause.
+The nodes that come into question are those of the rule for such claims (`parley.sdk.immediate`). Where nothing
+will do the claim's condition says why, and it waits in line with those that ask for the same: a change has the
+first of them looked at again. What fails on every viable node is tried again after a pause, but on no node of
+which the driver said that it never will do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from parley.api import reasons
-from parley.api.models import ResourceClaim
+from parley.api.models import ResourceClaim, ResourceClass
 from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
-from parley.negotiation.answers import in_words, viable_for_all
+from parley.negotiation.answers import in_words, refusals, viable_for_all
+from parley.negotiation.nowhere import nowhere
+from parley.negotiation.selection import ranked, spread
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.immediate import FailedNodes, NodeRule, is_pending
 from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
 from parley.sdk.standalone.holdings import Holdings, Stage
 from parley.sdk.standalone.jobs import Again, Job, Jobs, Part
-from parley.sdk.standalone.judging import Judge, chunks, in_own_order
+from parley.sdk.standalone.judging import Judge, chunks
 from parley.sdk.standalone.questions import Question, about_claim
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 from parley.sdk.standalone.selected import assigned
-from parley.sdk.standalone.view import View, schedulable
+from parley.sdk.standalone.view import View
 
 _CHANGE: Topic = ("change",)
 
@@ -51,6 +55,7 @@ class ImmediateAllocations:
         self._waiting: set[Key] = set()
         """Those in line that need no look before their turn comes."""
         self._changes = 0
+        self._failed: dict[Key, FailedNodes] = {}
 
     def changed(self) -> None:
         """Claims that wait may now succeed."""
@@ -65,16 +70,14 @@ class ImmediateAllocations:
     def wanted(self, claim: ResourceClaim) -> bool:
         """Whether the claim is to be allocated without a pod, by this driver."""
         class_ = self._parts.view.class_of(claim)
-        return (
-            claim.spec.allocation_mode == "Immediate"
-            and not claim.metadata.deletion_timestamp
-            and claim.status.allocation is None
-            and class_ is not None
-            and class_.driver_name == self._parts.driver.name
-        )
+        return is_pending(claim) and class_ is not None and class_.driver_name == self._parts.driver.name
 
     def leave(self, key: Key) -> None:
-        """The claim waits no more."""
+        """The claim waits no more, nor is it tried any more."""
+        self._failed.pop(key, None)
+        self._leave_line(key)
+
+    def _leave_line(self, key: Key) -> None:
         self._waiting.discard(key)
         if (following := self._lines.leave(key)) is not None:
             self._again(following)
@@ -90,19 +93,25 @@ class ImmediateAllocations:
         class_ = self._parts.view.class_of(claim) if claim is not None else None
         if claim is None or class_ is None or claim.metadata.uid != part.uid:
             return
-        asked = about_claim(claim, class_)
+        asked, failed = about_claim(claim, class_), self._failed_nodes(part.key, claim, class_)
         begun_on = await self._begun_on(part)
         try:
-            viable, refused = await self._viable(asked)
+            viable, (code, message) = await self._viable(asked, NodeRule(class_), failed)
         except BadParameters as error:
-            await self._wait(part, asked, changes, reasons.PARAMETERS_INVALID, str(error))
+            await self._wait(part, asked.signature, changes, reasons.PARAMETERS_INVALID, str(error))
             return
         nodes = [*begun_on, *(node for node in viable if node not in begun_on)]
         if nodes:
-            await self._try(job, asked, nodes)
+            await self._try(job, asked, nodes, failed)
             return
-        words = in_words(refused) or "no node is suitable and schedulable"
-        await self._wait(part, asked, changes, reasons.NOTHING_VIABLE, words)
+        line = part.uid if failed.excluded else asked.signature
+        await self._wait(part, line, changes, code, message)
+
+    def _failed_nodes(self, key: Key, claim: ResourceClaim, class_: ResourceClass) -> FailedNodes:
+        failed = self._failed.get(key)
+        if failed is None or not failed.are_about(claim, class_):
+            failed = self._failed[key] = FailedNodes.none(claim, class_)
+        return failed
 
     async def _begun_on(self, part: Part) -> list[str]:
         """The node where the allocation was begun before a restart: go on there. Nothing is held elsewhere."""
@@ -112,23 +121,29 @@ class ImmediateAllocations:
         await self._parts.holdings.release(part.uid)
         return []
 
-    async def _viable(self, asked: Question) -> tuple[Sequence[str], Mapping[str, str]]:
-        """Viable nodes, best first, and why others are not."""
-        request = asked.request(self._parts.driver)
-        nodes = {node.metadata.name for node in self._parts.view.nodes() if schedulable(node)}
-        suitable = [name for name in in_own_order(asked, self._parts.view) if name in nodes]
+    async def _viable(
+        self, asked: Question, rule: NodeRule, failed: FailedNodes
+    ) -> tuple[Sequence[str], tuple[str, str]]:
+        """Viable nodes, best first; a reason code and why the others are not."""
+        driver, view = self._parts.driver, self._parts.view
+        request = asked.request(driver)
+        nodes = {node.metadata.name: rule.misfit(node) for node in view.nodes()}
+        misfits = {node: why for node, why in nodes.items() if why}
+        eligible = [node for node in spread(list(nodes), asked.uid) if node not in misfits]
+        excluded = {node: failed.excluded[node] for node in eligible if node in failed.excluded}
+        refused = {node: f"could not allocate: {why}" for node, why in excluded.items()}
         viable: list[str] = []
-        refused: dict[str, str] = {}
-        for chunk in chunks(suitable):
+        for chunk in chunks([node for node in eligible if node not in excluded]):
             answers = await self._parts.judge.ask(request, chunk)
             viable += viable_for_all(chunk, answers)
-            refused.update({node: why for answer in answers.values() for node, why in answer.reasons.items()})
-            if viable and not self._parts.driver.has_preferences:
+            refused.update(refusals(answers))
+            if viable and not driver.has_preferences:
                 break
-        scores = self._parts.driver.score(request, viable) if viable else {}
-        return sorted(viable, key=lambda node: -scores.get(node, 0.0)), refused
+        scores = driver.score(request, viable) if viable else {}
+        why = nowhere(len(nodes), misfits, refused, asked=bool(eligible))
+        return ranked(viable, scores, failed.failed), why
 
-    async def _try(self, job: Job, asked: Question, nodes: Sequence[str]) -> None:
+    async def _try(self, job: Job, asked: Question, nodes: Sequence[str], failed: FailedNodes) -> None:
         """Allocate on the first node where the driver does. Raises Again if there is none."""
         failures: dict[str, str] = {}
         for node in nodes:
@@ -138,15 +153,16 @@ class ImmediateAllocations:
                 return
             except Failed as failure:
                 failures[node] = str(failure)
+                failed.add(node, str(failure), permanent=failure.permanent)
             if job.stop.is_set():
                 return
-        (part,), words = job.parts, in_words(failures)
-        self.leave(part.key)
-        await self._tell(part, reasons.ALLOCATION_FAILED, words)
-        raise Again(words)
+        (part,), message = job.parts, in_words(failures)
+        self._leave_line(part.key)
+        await self._tell(part, reasons.ALLOCATION_FAILED, message)
+        raise Again(message)
 
-    async def _wait(self, part: Part, asked: Question, changes: int, code: str, message: str) -> None:
-        following = self._lines.wait(part.key, asked.signature, [_CHANGE])
+    async def _wait(self, part: Part, line: Hashable, changes: int, code: str, message: str) -> None:
+        following = self._lines.wait(part.key, line, [_CHANGE])
         self._waiting.add(part.key)
         if following is not None:
             self._again(following)

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
-from zlib import crc32
 
 from parley.negotiation.answers import Answer, Answers, viable_for_all
+from parley.negotiation.selection import spread
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
@@ -98,10 +98,7 @@ class Judge:
 
 def in_own_order(question: Question, view: View) -> list[str]:
     """The suitable nodes, from a place that differs from pod to pod: not everybody is sent to the same ones."""
-    nodes = question.suitable(view.nodes())
-    own = question.pod.uid or question.entries[0].claim.metadata.uid
-    start = crc32(own.encode()) % len(nodes) if nodes else 0
-    return nodes[start:] + nodes[:start]
+    return list(spread(question.suitable(view.nodes()), question.uid))
 
 
 def outlook(question: Question, answers: Answers) -> Outlook:

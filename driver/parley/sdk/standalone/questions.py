@@ -8,10 +8,11 @@ import orjson
 
 from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
-from parley.api.selectors import selector_of
+from parley.api.selectors import selector_of, suitable_nodes
 from parley.negotiation.fit import matches
 from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.immediate import no_pod
 from parley.sdk.standalone.jobs import Part
 from parley.sdk.standalone.view import View
 
@@ -57,6 +58,11 @@ class Question:
     entries: tuple[ClaimEntry, ...]
     candidates: tuple[str, ...] = ()
     round: int = 0
+
+    @property
+    def uid(self) -> str:
+        """Of the pod; of the claim, where no pod asks."""
+        return self.pod.uid or self.entries[0].claim.metadata.uid
 
     @property
     def pending(self) -> tuple[ClaimEntry, ...]:
@@ -115,7 +121,7 @@ def question(view: View, scheduling: PodScheduling) -> Question | None:
 def about_claim(claim: ResourceClaim, class_: ResourceClass) -> Question:
     """A claim that is to be allocated without a pod; it is its own entry."""
     meta = claim.metadata
-    return Question(PodReference(meta.namespace, "", ""), (ClaimEntry(meta.name, claim, class_),))
+    return Question(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),))
 
 
 def _pod(scheduling: PodScheduling) -> PodReference:
@@ -131,9 +137,9 @@ def _json(parameters: Any) -> bytes:
 def _limits(entry: ClaimEntry) -> NodeSelector | None:
     """Where the claim is, if it is allocated; else where its class lets it be. None is everywhere."""
     allocation = entry.claim.status.allocation
-    suitable = entry.class_.suitable_nodes
-    limits = allocation.available_on_nodes if allocation is not None else suitable
-    return selector_of(limits) if limits is not None else None
+    if allocation is None:
+        return suitable_nodes(entry.class_)
+    return selector_of(allocation.available_on_nodes) if allocation.available_on_nodes is not None else None
 
 
 def available(entry: ClaimEntry, node: str, known: Node | None) -> bool:

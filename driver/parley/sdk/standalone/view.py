@@ -139,12 +139,3 @@ def _newer(written: Any, cached: Any) -> bool:
 def _without_status(node: Node) -> Node:
     """Kubelets write there all the time, and nobody here reads it."""
     return msgspec.structs.replace(node, status=NodeStatus())
-
-
-def schedulable(node: Node) -> bool:
-    """Whether Kubernetes itself sends pods there: the node is not cordoned, unreachable, not ready or under
-    pressure."""
-    return not node.spec.unschedulable and not any(
-        taint.key.startswith("node.kubernetes.io/") and taint.effect in ("NoSchedule", "NoExecute")
-        for taint in node.spec.taints
-    )
