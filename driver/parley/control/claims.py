@@ -19,12 +19,13 @@ from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, 
 from parley.control.named import is_outdated, mirror_follows
 from parley.control.records import Records
 from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
-from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.standin import is_stand_in
 from parley.control.state import State
 from parley.kube.cache import identity
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import is_pending
+from parley.sdk.recorded import driver_of_record
 
 
 class Claims:

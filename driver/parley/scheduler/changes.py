@@ -16,12 +16,13 @@ from parley.control.podclaims import NODES
 from parley.control.podscheduling import Publisher
 from parley.control.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
-from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.standin import is_stand_in
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
+from parley.sdk.recorded import driver_of_record
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:

@@ -32,9 +32,7 @@ from parley.negotiation.rounds import Ask, Negotiation, Outcome
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.sdk import PodReference
-
-ANSWER_SECONDS = 30.0
-"""So long a standalone driver may take before the pod's user is told that it does not answer."""
+from parley.sdk.checks import ANSWER_SECONDS
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""

@@ -18,6 +18,9 @@ from parley.sdk.driver import Allocation, Device, Parameters, Request
 MAX_CLAIMS = 128
 """Of one driver in one pod, as many as a PodScheduling can tell of. Kubernetes sets no limit to a pod's claims."""
 
+ANSWER_SECONDS = 30.0
+"""So long a driver that does not answer at once may take: then the pod's user is told that it does not answer."""
+
 MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
@@ -37,6 +40,18 @@ class DriverFault(Exception):
 
 class BadParameters(Exception):
     """Raised when parameters fail the driver's schema. The message names each field and its value."""
+
+
+def fault_text(error: Exception) -> str:
+    """What a driver raised by mistake, in one line; a KeyError by itself says no more than the key."""
+    kind, text = type(error).__name__, str(error)
+    return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind
+
+
+def failure_text(error: Exception) -> str:
+    """Why a driver could not allocate, in one line: it says so itself, unless what it raised has no sentence."""
+    text = str(error)
+    return text if text and not isinstance(error, KeyError) else fault_text(error)
 
 
 def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:

@@ -24,6 +24,7 @@ from parley.sdk.checks import (
     check_answers,
     check_scores,
     check_units,
+    fault_text,
     parse_parameters,
 )
 from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, PodReference, Request
@@ -158,11 +159,11 @@ class EmbeddedDriver:
             raise
         except Exception as error:
             self._failed(call, error)
-            raise DriverFault(f"driver {self.name} failed in {call}: {words(error)}") from error
+            raise DriverFault(f"driver {self.name} failed in {call}: {fault_text(error)}") from error
 
     def _failed(self, call: str, error: Exception) -> None:
         """The driver broke its contract: whoever can mend it needs the stack."""
-        log.error("driver failed", driver=self.name, call=call, error=words(error), exc_info=error)
+        log.error("driver failed", driver=self.name, call=call, error=fault_text(error), exc_info=error)
 
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
@@ -214,8 +215,8 @@ class EmbeddedDriver:
         except Exception as error:
             self._failed("restore", error)
             message = (
-                f"driver {self.name} could not take over what claim {claim or held.uid} holds ({words(error)}), "
-                "and keeps away from it until that claim is given back"
+                f"driver {self.name} could not take over what claim {claim or held.uid} holds "
+                f"({fault_text(error)}), and keeps away from it until that claim is given back"
             )
             self.not_taken_over[held.uid] = NotTakenOver(held, message)
         else:
@@ -250,9 +251,3 @@ class EmbeddedDriver:
                 changed()
             else:
                 return
-
-
-def words(error: Exception) -> str:
-    """An error in one line; a KeyError by itself says no more than the key."""
-    kind, text = type(error).__name__, str(error)
-    return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind

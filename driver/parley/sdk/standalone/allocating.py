@@ -18,7 +18,7 @@ import structlog
 from parley.api.models import Allocation as Record
 from parley.api.models import ResourceClaim
 from parley.kube.client import ApiError, BadRequest, Forbidden, Invalid, OutcomeUnknown
-from parley.sdk.checks import DriverFault
+from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.driver import Allocation, PermanentError, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
@@ -117,7 +117,7 @@ class StandaloneAllocator:
         except (Stopped, Failed):
             raise
         except Exception as error:
-            raise Failed(_words(error), permanent=isinstance(error, PermanentError)) from error
+            raise Failed(failure_text(error), permanent=isinstance(error, PermanentError)) from error
         finally:
             await end(reporting)
 
@@ -225,9 +225,5 @@ async def persist(part: Part, work: Callable[[Part], Awaitable[T]]) -> T:
             raise
         except Exception as error:
             failures += 1
-            log.warning("to be repeated", claim="/".join(part.key), failures=failures, error=_words(error))
+            log.warning("to be repeated", claim="/".join(part.key), failures=failures, error=failure_text(error))
             await asyncio.sleep(RETRIES.delay(failures))
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__

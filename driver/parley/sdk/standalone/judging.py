@@ -12,15 +12,12 @@ from typing import Any
 
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.selection import spread
-from parley.sdk.checks import MAX_ALTERNATIVES, MAX_NODES, DriverFault
+from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.lines import Outlook
 from parley.sdk.standalone.questions import Question, available
 from parley.sdk.standalone.view import View
-
-CONSIDER_SECONDS = 30.0
-"""So long an asynchronous driver may think; the controller waits no longer, either."""
 
 CHUNK = 256
 """So many nodes a driver in memory is asked about before others get their turn."""
@@ -46,10 +43,10 @@ class Judge:
         if not driver.asynchronous:
             return self._driver.viable(request, nodes)
         try:
-            async with asyncio.timeout(CONSIDER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._driver.consider(request, nodes)
         except TimeoutError as error:
-            raise DriverFault(f"driver {driver.name} did not answer within {CONSIDER_SECONDS:g} s") from error
+            raise DriverFault(f"driver {driver.name} did not answer within {ANSWER_SECONDS:g} s") from error
 
     def scores(self, question: Question, answers: Answers) -> Mapping[str, float]:
         """The driver's preferences among the nodes that are viable for all claims."""

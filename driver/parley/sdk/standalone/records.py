@@ -14,6 +14,7 @@ from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
+from parley.sdk.recorded import NOTHING_ALLOCATED
 from parley.sdk.standalone import conditions
 from parley.sdk.standalone.jobs import Part
 from parley.sdk.standalone.view import View
@@ -110,8 +111,7 @@ class StandaloneRecords:
         def change(claim: ResourceClaim) -> Body | None:
             before, status = claim.status, dict[str, Any]()
             if before.allocation is not None or before.deallocation_requested:
-                fields = ("driverName", "allocation", "deallocationRequested")
-                status = {**dict.fromkeys(fields), "state": "pending"}
+                status = dict(NOTHING_ALLOCATED)
             if conditions.in_progress(before.conditions):
                 status["conditions"] = self._told(before.conditions, conditions.ENDED, "")
             return {"status": status} if status else None

@@ -4,16 +4,10 @@ from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
 from parley.sdk.driver import Held
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.recorded import recorded
+from parley.sdk.recorded import driver_of_record, held_as_recorded, recorded
 from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
 from parley.sdk.standalone.records import StandaloneRecords
 from parley.sdk.standalone.view import View
-
-
-def is_of(driver: str, claim: ResourceClaim) -> bool:
-    """Whether the driver allocated the claim."""
-    allocation = claim.status.allocation
-    return allocation is not None and bool(allocation.handles) and allocation.handles[0].driver_name == driver
 
 
 def held(claim: ResourceClaim) -> Held:
@@ -21,8 +15,7 @@ def held(claim: ResourceClaim) -> Held:
     everywhere."""
     found = recorded(claim, ())
     assert found is not None
-    node, allocation = found
-    return Held(claim.metadata.uid, node or None, allocation.devices, allocation.data)
+    return held_as_recorded(claim.metadata.uid, *found)
 
 
 def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim) -> None:
@@ -36,7 +29,7 @@ def restore(driver: EmbeddedDriver, view: View, holdings: Holdings, records: Sta
     """At start: what is recorded is held, and what is only marked may be."""
     for claim in view.claims():
         meta = claim.metadata
-        if is_of(driver.name, claim):
+        if driver_of_record(claim) == driver.name:
             restore_one(driver, holdings, claim)
         elif records.marked(claim):
             key: Key = (meta.namespace, meta.name)

@@ -20,6 +20,7 @@ from parley.kube.queue import WorkQueue, run_workers
 from parley.kube.reflector import Reflector
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.recorded import driver_of_record
 from parley.sdk.standalone.allocating import StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
 from parley.sdk.standalone.holdings import Holdings, Stage
@@ -28,7 +29,7 @@ from parley.sdk.standalone.jobs import Job, Jobs
 from parley.sdk.standalone.judging import Judge
 from parley.sdk.standalone.questions import question
 from parley.sdk.standalone.records import StandaloneRecords
-from parley.sdk.standalone.restoring import is_of, restore, restore_one
+from parley.sdk.standalone.restoring import restore, restore_one
 from parley.sdk.standalone.selected import Selected
 from parley.sdk.standalone.taking_back import TakingBack
 from parley.sdk.standalone.view import View
@@ -157,7 +158,7 @@ class StandaloneDriver:
             self._jobs.stop(uid)
         if new is None:
             self._jobs.forget(uid)
-        elif is_of(self.driver.name, new):
+        elif driver_of_record(new) == self.driver.name:
             self._recorded(new)
         self._claims.add(key)
         for scheduling in self._view.schedulings_of(key):

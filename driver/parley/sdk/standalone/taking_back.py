@@ -8,11 +8,11 @@ it is to go.
 
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
+from parley.sdk.recorded import driver_of_record, must_be_deallocated
 from parley.sdk.standalone.holdings import Holdings
 from parley.sdk.standalone.immediate import ImmediateAllocations
 from parley.sdk.standalone.jobs import Job, Jobs, Part
 from parley.sdk.standalone.records import Gone, StandaloneRecords
-from parley.sdk.standalone.restoring import is_of
 from parley.sdk.standalone.view import View
 
 
@@ -52,9 +52,8 @@ class TakingBack:
             self._jobs.start(Job([part]), self._take_back)
 
     def _to_go(self, claim: ResourceClaim) -> bool:
-        """Whether the claim is asked back. One that is deleted while pods use it stays until they are gone."""
-        going = claim.status.deallocation_requested or claim.metadata.deletion_timestamp
-        return bool(going) and not claim.status.reserved_for and self._touched(claim)
+        """Whether the driver has to give back what the claim holds, and to let it go."""
+        return must_be_deallocated(claim) and self._touched(claim)
 
     def _unwanted(self, claim: ResourceClaim) -> bool:
         if claim.status.allocation is not None or not self._touched(claim) or self._immediate.wanted(claim):
@@ -65,7 +64,7 @@ class TakingBack:
     def _touched(self, claim: ResourceClaim) -> bool:
         """Whether the driver may hold something for the claim, or keeps it from going."""
         held = self._holdings.get(claim.metadata.uid) is not None
-        return held or self._records.marked(claim) or is_of(self._view.driver, claim)
+        return held or self._records.marked(claim) or driver_of_record(claim) == self._view.driver
 
     async def _take_back(self, job: Job) -> None:
         """Deallocate, clear the status, let the claim go: each step safe to repeat."""
