@@ -11,11 +11,10 @@ from unittest.mock import patch
 
 from tests.soak.processes import WHO
 
-from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
+from parley.control import gathering, named, podscheduling, restoring
 from parley.control import mirror as mirrors
-from parley.control import named, podscheduling, restoring
 from parley.control.claims import Claims
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding, Ledger
@@ -66,11 +65,6 @@ def _no_result(*_: Any, **__: Any) -> None:
 def _leave_only(self: Ledger, holding: Holding) -> None:
     for pod in list(holding.pods.values()):
         self.leave(holding, pod)
-
-
-def _free_for_all(*args: Any, **kwargs: Any) -> tuple[str, str] | None:
-    problem = _NAMED_PROBLEM(*args, **kwargs)
-    return None if problem is not None and problem[0] == reasons.CLAIM_IN_USE else problem
 
 
 def _for_parley_only(broken: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +119,7 @@ def _owned_only(mirror: Any, driver: str) -> Any:
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
-_NAMED_PROBLEM = named._named_problem
+_FREE_FOR_ALL = [check for check in named.USABLE if check not in (named.in_use, named.allocating_for_another)]
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
 BUGS: Mapping[str, Bug] = {
@@ -170,7 +164,7 @@ BUGS: Mapping[str, Bug] = {
         meddling=True,
     ),
     "exclusive claims are shared": Bug(
-        ((named, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over", "waits in vain")
+        ((gathering, "USABLE", _FREE_FOR_ALL),), ("exclusive, two pods", "left over", "waits in vain")
     ),
     "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
     "an offer looks like an allocation": Bug(

@@ -10,7 +10,7 @@ controller, which allocate such claims by themselves.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,12 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
 from parley.control.cluster import Key
 from parley.control.decide import Blocked, Search, admit, none_viable, survey
-from parley.control.demand import demand_of, scores
+from parley.control.demand import scores
 from parley.control.eligible import SuitableNodes
 from parley.control.giving_back import GivingBack
 from parley.control.ledger import Holding
-from parley.control.mirror import ClassRequest
-from parley.control.podclaims import PodClaim, Topic
+from parley.control.named import without_pod
+from parley.control.podclaims import Topic
 from parley.control.records import Records
 from parley.control.state import State
 from parley.kube.backoff import Backoff
@@ -37,7 +37,6 @@ from parley.negotiation.selection import select
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
 from parley.sdk import PermanentError, Request
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import FailedNodes, no_pod
 
 PAUSES = Backoff(first=0.1, longest=300.0)
@@ -200,17 +199,6 @@ class ImmediateClaims:
             await self._giving_back.give_up(holding)
             message = f"the API server refused the allocation: {error.message}"
             await self._failed(claim, class_, holding.node, message, permanent=False)
-
-
-def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
-    """A named claim as it is before any pod names it."""
-    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)
-
-
-def check_parameters(drivers: Mapping[str, EmbeddedDriver], claim: ResourceClaim, class_: ResourceClass) -> None:
-    """Raises BadParameters if the claim's driver does not understand them, DriverFault if it fails over them."""
-    demand_of(drivers, no_pod(claim.metadata.namespace), (without_pod(claim, class_),))
 
 
 def _key(claim: ResourceClaim) -> Key:

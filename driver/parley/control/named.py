@@ -1,131 +1,258 @@
-"""Named claims as a pod finds them: who may use one now, and what is in the way of the others. Pure.
+"""Named claims: what keeps a pod from using one now, and what its condition `Accepted` depends on. Pure.
 
 The order of those who wait is kept elsewhere (`negotiation.waiting`); here a claim is free, or it is not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from parley.api import reasons
-from parley.api.builtin import BuiltinClaim, Pod, PodResourceClaim
-from parley.api.models import ResourceClaim
+from parley.api.builtin import BuiltinClaim
+from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
-from parley.control.cluster import Cluster
+from parley.control.checks import Check
+from parley.control.demand import demand_of
 from parley.control.ledger import Holding, Phase
+from parley.control.messages import class_not_found, refused, taken, too_large
 from parley.control.mirror import MAX_USERS, ClassRequest, is_mirror, is_shareable, owned_by, parameters_too_large
-from parley.control.podclaims import PodClaim, Problem, Topic, blocked, soon
+from parley.control.podclaims import PodClaim, Problem, Topic
 from parley.control.receipts import waits_for
-from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
-from parley.control.standin import being_given_back, is_stand_in
+from parley.control.standin import being_given_back
 from parley.control.state import State
-from parley.sdk import PodReference
+from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.immediate import no_pod
 
 
-def named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
-    """What the pod's entry names; None if it is a claim of other DRA drivers."""
-    namespace, name = pod.metadata.namespace, entry.resource_claim_name or ""
-    claim, mirror = state.cluster.claim((namespace, name)), state.cluster.mirror((namespace, name))
-    topic = ("claim", namespace, name)
-    if claim is None or is_stand_in(claim):
-        if mirror is not None:
-            return None
-        message = (
-            f"claim {namespace}/{name} does not exist: "
-            f"create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name"
-        )
-        return blocked(entry.name, name, reasons.CLAIM_NOT_FOUND, message, topic)
-    holding = state.ledger.get(claim.metadata.uid)
-    if mirror is None and (words := state.cluster.refusals.of("ResourceClaim", (namespace, name))):
-        message = mirror_refused("ResourceClaim", namespace, name, words)
-        return blocked(entry.name, name, reasons.WRITE_REFUSED, message, topic)
-    if mirror is None and mirror_follows(state.cluster, claim):
-        return soon(entry.name, f"the built-in claim {namespace}/{name} is being made", topic)
-    told = not state.cluster.own_writes.unseen(claim.metadata)
-    if holding is not None and holding.phase is Phase.RELEASING and told:
-        return blocked(entry.name, name, reasons.RELEASING, _releasing(claim, holding), topic)
-    if not holding.joinable if holding is not None else being_given_back(claim):
-        return soon(entry.name, f"claim {namespace}/{name} is being given back", topic)
-    mine = holding is not None and pod.metadata.uid in holding.pods
-    if mirror is not None and holding is None and is_outdated(state.cluster, claim, mirror):
-        return soon(entry.name, f"the built-in claim {namespace}/{name} is being made anew for its class", topic)
-    if mirror is not None and mirror.metadata.deletion_timestamp and not mine:
-        return soon(entry.name, f"the built-in claim {namespace}/{name} was deleted and is being made anew", topic)
-    if problem := _named_problem(pod, claim, mirror, holding, state.ledger.expected_for(namespace, name)):
-        code, message = problem
-        return blocked(entry.name, name, code, message, topic)
-    if claim.spec.allocation_mode == "Immediate" and not mine and not (holding and claim.status.allocation):
-        return PodClaim(entry.name, name, problem=_unallocated(state.cluster, state.drivers, claim, topic))
-    request = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(
-        entry.name, name, mirror, claim, claim, asked=request, holding=holding, own_writes=state.cluster.own_writes
-    )
+@dataclass(frozen=True, slots=True)
+class NamedClaim:
+    """A named claim, and what decides whether a pod may use it now. `pod_uid` is "" where no pod is concerned,
+    and then there is no `holding`."""
+
+    state: State
+    claim: ResourceClaim
+    mirror: BuiltinClaim | None
+    class_: ResourceClass | None
+    holding: Holding | None = None
+    pod_uid: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.claim.metadata.namespace, self.claim.metadata.name
+
+    @property
+    def path(self) -> str:
+        """As messages name it."""
+        return "/".join(self.key)
+
+    @property
+    def topic(self) -> Topic:
+        """What wakes pods that wait for the claim."""
+        return ("claim", *self.key)
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the pod uses the claim already."""
+        return self.holding is not None and self.pod_uid in self.holding.pods
+
+    def blocked(self, code: str, message: str, *topics: Topic) -> Problem:
+        """A fault that a change of the claim may end, or of one of the other topics."""
+        return Problem(code, message, (self.topic, *topics))
+
+    def soon(self, message: str) -> Problem:
+        """A state that ends by itself."""
+        return Problem(reasons.CLAIM_NOT_FOUND, message, (self.topic,), transient=True)
 
 
-def _releasing(claim: ResourceClaim, holding: Holding) -> str:
+def mirror_refused(facts: NamedClaim) -> Problem | None:
+    """The API server does not take the built-in claim."""
+    why = facts.state.cluster.refusals.of("ResourceClaim", facts.key)
+    if facts.mirror is not None or not why:
+        return None
+    return facts.blocked(reasons.WRITE_REFUSED, refused("ResourceClaim", *facts.key, why))
+
+
+def mirror_missing(facts: NamedClaim) -> Problem | None:
+    """The built-in claim is about to be created."""
+    if facts.mirror is not None or not has_mirror(facts.claim, facts.class_):
+        return None
+    return facts.soon(f"the built-in claim {facts.path} is being made")
+
+
+def releasing(facts: NamedClaim) -> Problem | None:
+    """Nodes may still have it prepared for pods that were deleted by force."""
+    claim, holding = facts.claim, facts.holding
+    if holding is None or holding.phase is not Phase.RELEASING:
+        return None
+    if facts.state.cluster.own_writes.unseen(claim.metadata):
+        return None  # since when is not known yet
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
-    words = waits_for(holding.owing_nodes) if holding.owed else "it is being given back"
+    why = waits_for(holding.owing_nodes) if holding.owed else "it is being given back"
     when = f" (since {since[0]})" if since else ""
-    return f"claim {claim.metadata.namespace}/{claim.metadata.name} is not free yet{when}: {words}"
+    return facts.blocked(reasons.RELEASING, f"claim {facts.path} is not free yet{when}: {why}")
 
 
-def is_outdated(cluster: Cluster, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+def leaving(facts: NamedClaim) -> Problem | None:
+    """What is allocated is being given back."""
+    holding = facts.holding
+    if holding.joinable if holding is not None else not being_given_back(facts.claim):
+        return None
+    return facts.soon(f"claim {facts.path} is being given back")
+
+
+def mirror_outdated(facts: NamedClaim) -> Problem | None:
+    """The class was changed between shareable and exclusive since the built-in claim was made."""
+    if facts.mirror is None or facts.holding is not None:
+        return None
+    if not is_outdated(facts.claim, facts.mirror, facts.class_):
+        return None
+    return facts.soon(f"the built-in claim {facts.path} is being made anew for its class")
+
+
+def mirror_deleted(facts: NamedClaim) -> Problem | None:
+    """The built-in claim is on its way out, and will be made anew."""
+    if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_users:
+        return None
+    return facts.soon(f"the built-in claim {facts.path} was deleted and is being made anew")
+
+
+def allocating_for_another(facts: NamedClaim) -> Problem | None:
+    """A standalone driver is allocating it for another pod."""
+    expected = facts.state.ledger.expected_for(*facts.key)
+    if expected is None or expected.uid == facts.pod_uid or facts.is_users:
+        return None
+    whom = f"pod {expected.namespace}/{expected.name}"
+    message = f"claim {facts.path} is being allocated for {whom}: wait until that is done"
+    return facts.blocked(reasons.CLAIM_IN_USE, message)
+
+
+def being_deleted(facts: NamedClaim) -> Problem | None:
+    """The claim itself is on its way out."""
+    if not facts.claim.metadata.deletion_timestamp or (facts.is_users and facts.mirror is not None):
+        return None
+    message = f"claim {facts.path} is being deleted: name another one"
+    return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
+
+
+def oversized(facts: NamedClaim) -> Problem | None:
+    """Its parameters don't fit into a built-in claim."""
+    size = parameters_too_large(facts.claim.spec)
+    return facts.blocked(reasons.PARAMETERS_INVALID, too_large(f"claim {facts.path}", size)) if size else None
+
+
+def class_missing(facts: NamedClaim) -> Problem | None:
+    """Its class is not there. What was allocated already does not need one."""
+    if facts.class_ is not None or (facts.mirror is not None and facts.holding is not None):
+        return None
+    name = facts.claim.spec.resource_class_name
+    return facts.blocked(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.path), ("class", name))
+
+
+def name_taken(facts: NamedClaim) -> Problem | None:
+    """The built-in claim of its name is somebody else's."""
+    mirror = facts.mirror
+    if mirror is None or mirrors(facts.claim, mirror):
+        return None
+    return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaim", *facts.key))
+
+
+def in_use(facts: NamedClaim) -> Problem | None:
+    """It is exclusive, and another pod uses it."""
+    holding = facts.holding
+    if holding is None or not holding.pods or facts.is_users or holding.shareable:
+        return None
+    user = next(iter(holding.pods.values()))
+    message = (
+        f"claim {facts.path} is not shareable and pod {user.namespace}/{user.name} uses it: "
+        "wait until that ends, or use a template"
+    )
+    return facts.blocked(reasons.CLAIM_IN_USE, message)
+
+
+def full(facts: NamedClaim) -> Problem | None:
+    """As many pods use it as the API can list."""
+    users = set(facts.holding.pods if facts.holding is not None else ())
+    if facts.mirror is not None:
+        users.update(user.uid for user in facts.mirror.status.reserved_for)
+    if len(users) < MAX_USERS or facts.pod_uid in users:
+        return None
+    message = (
+        f"{MAX_USERS} pods use claim {facts.path}, which is the most that Kubernetes allows: "
+        "wait until one of them ends, or make another claim for some of them"
+    )
+    return facts.blocked(reasons.CLAIM_FULL, message)
+
+
+def not_allocated(facts: NamedClaim) -> Problem | None:
+    """An immediate claim has to be allocated before pods use it; a condition of it shows how far that is."""
+    claim, holding = facts.claim, facts.holding
+    if claim.spec.allocation_mode != "Immediate" or facts.is_users or (holding and claim.status.allocation):
+        return None
+    types = (reasons.ALLOCATED, CONDITION_ALLOCATING)
+    shown = [c for c in claim.status.conditions if c.type in types and c.message]
+    driver = facts.class_.driver_name if facts.class_ is not None else ""
+    why = shown[0].message if shown else f"driver {driver} has yet to allocate it, without a pod"
+    message = f"claim {facts.path} is not allocated yet: {why}"
+    transient = not shown and driver in facts.state.drivers
+    return Problem(reasons.CLAIM_PENDING, message, (facts.topic,), transient=transient)
+
+
+def misunderstood(facts: NamedClaim) -> Problem | None:
+    """Its driver in this process does not understand the parameters, or fails over them."""
+    class_, claim = facts.class_, facts.claim
+    if class_ is None or class_.driver_name not in facts.state.drivers:
+        return None
+    nobody = no_pod(claim.metadata.namespace)
+    try:
+        demand_of(facts.state.drivers, nobody, (without_pod(claim, class_),))
+    except BadParameters as error:
+        return facts.blocked(reasons.PARAMETERS_INVALID, str(error))
+    except DriverFault as fault:
+        return facts.blocked(reasons.DRIVER_FAILED, str(fault))
+    return None
+
+
+ACCEPTED: Sequence[Check[NamedClaim]] = (oversized, class_missing, name_taken, mirror_refused, misunderstood)
+"""What the condition `Accepted` of a named claim depends on."""
+
+USABLE: Sequence[Check[NamedClaim]] = (
+    mirror_refused,
+    mirror_missing,
+    releasing,
+    leaving,
+    mirror_outdated,
+    mirror_deleted,
+    allocating_for_another,
+    being_deleted,
+    oversized,
+    class_missing,
+    name_taken,
+    in_use,
+    full,
+    not_allocated,
+)
+"""What has to pass before a pod's use of a named claim can be negotiated."""
+
+
+def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    """Whether the built-in claim is the one that Parley made for the named claim."""
+    return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
+
+
+def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:
+    """Whether a named claim gets a mirror: not before its class tells whether it is shareable."""
+    going = bool(claim.metadata.deletion_timestamp)
+    return not going and class_ is not None and not parameters_too_large(claim.spec)
+
+
+def is_outdated(claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClass | None) -> bool:
     """Whether the mirror of an unused claim is not what its class asks for any more: exclusive, or shareable."""
-    class_ = cluster.class_(claim.spec.resource_class_name)
-    if class_ is None or not is_mirror(mirror) or not owned_by(mirror, claim.metadata.uid):
+    if class_ is None or not mirrors(claim, mirror):
         return False
     return is_shareable(mirror) != class_.shareable and mirror.status.allocation is None
 
 
-def mirror_follows(cluster: Cluster, claim: ResourceClaim) -> bool:
-    """Whether a mirror is made for a named claim: not before its class tells whether it is shareable."""
-    if claim.metadata.deletion_timestamp:
-        return False
-    return cluster.class_(claim.spec.resource_class_name) is not None and not parameters_too_large(claim.spec)
-
-
-def _named_problem(
-    pod: Pod,
-    claim: ResourceClaim,
-    mirror: BuiltinClaim | None,
-    holding: Holding | None,
-    expected: PodReference | None,
-) -> tuple[str, str] | None:
-    full = f"{claim.metadata.namespace}/{claim.metadata.name}"
-    mine = holding is not None and pod.metadata.uid in holding.pods
-    if expected is not None and expected.uid != pod.metadata.uid and not mine:
-        whom = f"pod {expected.namespace}/{expected.name}"
-        return reasons.CLAIM_IN_USE, f"claim {full} is being allocated for {whom}: wait until that is done"
-    if claim.metadata.deletion_timestamp and not mine:
-        return reasons.CLAIM_BEING_DELETED, f"claim {full} is being deleted: name another one"
-    if size := parameters_too_large(claim.spec):
-        return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
-    if mirror is None:
-        return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
-    if not is_mirror(mirror) or not owned_by(mirror, claim.metadata.uid):
-        return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
-    if holding is not None and holding.pods and not mine and not holding.shareable:
-        user = next(iter(holding.pods.values()))
-        return (
-            reasons.CLAIM_IN_USE,
-            f"claim {full} is not shareable and pod {user.namespace}/{user.name} uses it: "
-            "wait until that ends, or use a template",
-        )
-    users = {*(holding.pods if holding is not None else ()), *(user.uid for user in mirror.status.reserved_for)}
-    if len(users) >= MAX_USERS and pod.metadata.uid not in users:
-        return (
-            reasons.CLAIM_FULL,
-            f"{MAX_USERS} pods use claim {full}, which is the most that Kubernetes allows: "
-            "wait until one of them ends, or make another claim for some of them",
-        )
-    return None
-
-
-def _unallocated(cluster: Cluster, drivers: Mapping[str, object], claim: ResourceClaim, topic: Topic) -> Problem:
-    """About an immediate claim: whoever allocates it says in a condition how far that is."""
-    title = f"claim {claim.metadata.namespace}/{claim.metadata.name} is not allocated yet"
-    types = (reasons.ALLOCATED, CONDITION_ALLOCATING)
-    said = [c for c in claim.status.conditions if c.type in types and c.message]
-    class_ = cluster.class_(claim.spec.resource_class_name)
-    driver = class_.driver_name if class_ is not None else ""
-    soon = not said and driver in drivers
-    words = said[0].message if said else f"driver {driver} has yet to allocate it, without a pod"
-    return Problem(reasons.CLAIM_PENDING, f"{title}: {words}", (topic,), transient=soon)
+def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
+    """A named claim as it is before any pod names it."""
+    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
+    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)

@@ -6,7 +6,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
@@ -142,13 +141,3 @@ class PodClaim:
     def is_reserved(self, pod: Pod) -> bool:
         """Whether the API shows that the pod may use the claim."""
         return self.mirror is not None and pod.metadata.uid in {u.uid for u in self.mirror.status.reserved_for}
-
-
-def blocked(entry: str, name: str, code: str, message: str, *topics: Topic) -> PodClaim:
-    """A claim that can't be negotiated before one of the topics changes."""
-    return PodClaim(entry, name, problem=Problem(code, message, topics))
-
-
-def soon(entry: str, message: str, *topics: Topic) -> PodClaim:
-    """A claim that can be negotiated in a moment, without anybody's doing."""
-    return PodClaim(entry, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True))

@@ -56,7 +56,7 @@ NAMES = st.sampled_from(["a", "b", "node-1"])
 ALLOCATIONS = st.builds(
     Allocation,
     devices=st.lists(st.builds(Device, NAMES, NAMES), unique=True, max_size=3).map(tuple),
-    data=st.dictionaries(st.sampled_from(["count", "shared"]), st.integers(-(2**63), 2**63 - 1) | st.booleans()),
+    data=st.dictionaries(st.sampled_from(["count", "shared"]), st.integers(-(2**63), 2**64 - 1) | st.booleans()),
 )
 
 
