@@ -1,4 +1,4 @@
-"""A standalone driver that raises: it is told in its answer, and the program goes on."""
+"""A standalone driver that raises: its answer says so, and the program goes on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

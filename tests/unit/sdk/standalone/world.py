@@ -38,7 +38,7 @@ def _sum(request: Request[Disks, Any]) -> int:
 
 
 class ShelfDriver(Driver[Disks, NoParameters]):
-    """Disks of nodes by the annotation `disks`, all in memory. `judged` counts questions about the candidates."""
+    """Disks of nodes by the annotation `disks`, all in memory. `evaluated` counts questions about the candidates."""
 
     name = DRIVER
     parameters = Disks
@@ -48,7 +48,7 @@ class ShelfDriver(Driver[Disks, NoParameters]):
     def __init__(self) -> None:
         self.stock: dict[str, int] = {}
         self.held: dict[str, tuple[str, int]] = {}
-        self.judged: list[str] = []
+        self.evaluated: list[str] = []
 
     def observe(self, old: Node | None, new: Node | None) -> bool:
         before = dict(self.stock)
@@ -67,7 +67,7 @@ class ShelfDriver(Driver[Disks, NoParameters]):
         self.held[held.uid] = (held.node, held.data["size"])
 
     def viable(self, request: Request[Disks, NoParameters], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        self.judged.append(request.pod.name)
+        self.evaluated.append(request.pod.name)
         viable = tuple(node for node in nodes if self.free(node) >= _sum(request))
         reasons = {node: f"{self.free(node)} disks free" for node in nodes if node not in viable}
         return {claim.name: Answer(viable, None, reasons) for claim in request.claims}

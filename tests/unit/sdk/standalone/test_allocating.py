@@ -1,4 +1,4 @@
-"""A node is selected: what is allocated, recorded, told, aborted."""
+"""A node is selected: what is allocated, recorded, reported, aborted."""
 
 import asyncio
 from collections.abc import Callable
@@ -130,7 +130,7 @@ def test_what_can_be_used_everywhere_or_on_several_nodes_says_so(play: Play) -> 
     play(scenario)
 
 
-def test_progress_is_told_every_five_seconds_and_ends_with_the_allocation(play: Play, array: Array) -> None:
+def test_progress_is_reported_every_five_seconds_and_ends_with_the_allocation(play: Play, array: Array) -> None:
     async def scenario(world: World) -> None:
         await prepare(world, "disk")
         client = FaultClient(world.server.client())
@@ -146,8 +146,8 @@ def test_progress_is_told_every_five_seconds_and_ends_with_the_allocation(play: 
         ended = await progress(world, "disk")
         assert ended is not None
         assert (ended.status, ended.reason, ended.message) == ("False", "Done", "")
-        told = [c for c in client.calls if c.subresource == "status" and "allocation" not in c.body["status"]]
-        assert len(told) in (4, 5)
+        reported = [c for c in client.calls if c.subresource == "status" and "allocation" not in c.body["status"]]
+        assert len(reported) in (4, 5)
         assert await world.node_of("disk") == "a"
 
     play(scenario)
@@ -174,7 +174,7 @@ def test_other_conditions_stay(play: Play, array: Array) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("array-1 is read-only"), PermanentError("no cable")])
-def test_a_failure_is_told_and_nothing_is_held(play: Play, array: Array, error: Exception) -> None:
+def test_a_failure_is_reported_and_nothing_is_held(play: Play, array: Array, error: Exception) -> None:
     array.broken["a"] = error
 
     async def scenario(world: World) -> None:
@@ -242,7 +242,7 @@ def test_a_node_that_is_cleared_and_selected_at_once_again_is_a_new_attempt(play
     play(scenario)
 
 
-def test_a_failure_that_was_told_is_not_tried_again_after_a_restart(play: Play, array: Array) -> None:
+def test_a_failure_that_was_reported_is_not_tried_again_after_a_restart(play: Play, array: Array) -> None:
     array.broken["a"] = RuntimeError("read-only")
 
     async def scenario(world: World) -> None:

@@ -1,6 +1,6 @@
-"""What the API server has of what a driver reads, and what the driver itself wrote since. Decides nothing.
+"""A standalone driver's informers, with its own writes laid over the caches. Decides nothing.
 
-A write shows here at once, before the watch brings it back: whoever looks again right after a write sees it.
+A write shows here at once, before the watch brings it back: whoever reads right after a write sees it.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _BY_CLAIM = "claim"
 _BY_CLASS = "class"
 
 
-class ViewListener(Protocol):
-    """Hears of changes, after the view has them. `None` stands for "not there"."""
+class ChangeListener(Protocol):
+    """Is called with each change, once the caches have it. `None` stands for "not there"."""
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
@@ -31,10 +31,10 @@ class ViewListener(Protocol):
     def node_changed(self, old: Node | None, new: Node | None) -> None: ...
 
 
-class View:
-    """The copies. Run `reflectors`; nothing may be decided before each is `synced`."""
+class Informers:
+    """The caches. Run `reflectors`; nothing may be decided before each is `synced`."""
 
-    def __init__(self, client: Client, driver: str, listener: ViewListener) -> None:
+    def __init__(self, client: Client, driver: str, listener: ChangeListener) -> None:
         self.driver = driver
         selector = f"{DRIVERS_LABEL}={STANDALONE}"
         self._schedulings = Reflector(
@@ -50,17 +50,17 @@ class View:
 
     @property
     def reflectors(self) -> Sequence[Reflector[Any]]:
-        """To be run, all of them."""
+        """One for each kind, to be run."""
         return (self._classes, self._nodes, self._claims, self._schedulings)
 
-    def asked(self, scheduling: PodScheduling) -> tuple[ScheduledClaim, ...]:
+    def claims_of(self, scheduling: PodScheduling) -> tuple[ScheduledClaim, ...]:
         """The claims in the question that are this driver's."""
         return tuple(claim for claim in scheduling.spec.claims if claim.driver_name == self.driver)
 
     def claim_keys(self, scheduling: PodScheduling) -> list[Key]:
         """Namespaces and names of this driver's claims in the question."""
         namespace = scheduling.metadata.namespace
-        return [(namespace, claim.resource_claim_name) for claim in self.asked(scheduling)]
+        return [(namespace, claim.resource_claim_name) for claim in self.claims_of(scheduling)]
 
     def scheduling(self, key: Key) -> PodScheduling | None:
         found = self._newest(self._schedulings.get(*key))
@@ -95,17 +95,17 @@ class View:
         return list(self._nodes.values())
 
     def wrote(self, item: PodScheduling | ResourceClaim) -> None:
-        """The answer to a write of ours, or to a look past the copy."""
+        """The object as the API server answered a write of ours, or a live read."""
         place = (type(item), identity(item).key)
         if place in self._written and not _newer(item, self._written[place]):
             return
-        cached = self._copy(type(item)).get(*place[1])
+        cached = self._cache(type(item)).get(*place[1])
         if cached is not None and _newer(item, cached):
             self._written[place] = item
 
     def lost(self, kind: Resource[Any], key: Key, uid: str) -> None:
-        """The server has no object of that UID any more; the watch may have yet to tell."""
-        cached = self._copy(kind.type).get(*key)
+        """The server has no object of that UID any more; the watch may not have brought that yet."""
+        cached = self._cache(kind.type).get(*key)
         if cached is not None and cached.metadata.uid == uid:
             self._lost.add(uid)
 
@@ -121,7 +121,7 @@ class View:
         self._lost.discard(item.metadata.uid)
         self._written.pop((type(item), identity(item).key), None)
 
-    def _copy(self, kind: type) -> Reflector[Any]:
+    def _cache(self, kind: type) -> Reflector[Any]:
         return self._claims if kind is ResourceClaim else self._schedulings
 
     def _newest(self, cached: T) -> T:
