@@ -106,7 +106,7 @@ class Claims:
             await self._delete_mirror(mirror)
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
-            await self._immediate.keep(claim, class_ if ready else None)
+            await self._immediate.sync(claim, class_ if ready else None)
 
     def _unused(self, claim: ResourceClaim) -> bool:
         meta = claim.metadata

@@ -3,10 +3,10 @@
 Decides on a node as for a pod (candidates, the driver's answers and preferences, the class's limits). What is
 allocated enters the ledger first and then the claim's status, together with the condition `Allocated`; it stays
 until the claim is deleted. What stands in the way is that condition's reason: the claim waits in line with those
-that want the same, and a change wakes the first of them; what failed is tried again after a growing pause.
+that want the same, and a change requeues the first of them; what failed is tried again after a growing pause.
 
-Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), standalone drivers of the
-controller, which allocate such claims by themselves.
+Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), claims of standalone
+drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`).
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class _Attempt:
 
 
 class ImmediateClaims:
-    """Allocates immediate claims. `queue` has the claims to look at; whoever works on it calls `keep` for each."""
+    """Reconciles immediate claims. `queue` has the keys of claims; its workers call `sync` for each."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class ImmediateClaims:
         self._lines: WaitingLines[Key] = WaitingLines()
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: look again at the first of each line that it
-        may help. What the others are told may be otherwise now, too, but not so soon."""
+        """Something changed, on these nodes alone if they are given: requeue the first of each line that it may
+        help. The conditions in the other lines may be outdated, too: requeue the first of those later."""
         helped, others = self._lines.sort_out(topic, nodes)
         for key in helped:
             self._queue.add(key)
@@ -97,8 +97,8 @@ class ImmediateClaims:
         if (following := self._lines.leave(key)) is not None:
             self._queue.add(following)
 
-    async def keep(self, claim: ResourceClaim, class_: ResourceClass | None) -> None:
-        """Do what the claim needs next. `class_` is None while it can't be allocated for reasons of its own."""
+    async def sync(self, claim: ResourceClaim, class_: ResourceClass | None) -> None:
+        """Reconcile the claim. `class_` is None while it can't be allocated for reasons of its own."""
         key, holding = _key(claim), self._ledger.get(claim.metadata.uid)
         if holding is not None:
             self._leave_line(key)
@@ -112,7 +112,7 @@ class ImmediateClaims:
             try:
                 await self._negotiate(claim, class_)
             except DriverFault as fault:
-                await self._put_off(claim, class_, reasons.DRIVER_FAILED, str(fault))
+                await self._back_off(claim, class_, reasons.DRIVER_FAILED, str(fault))
 
     def _attempt(self, claim: ResourceClaim, class_: ResourceClass | None) -> _Attempt:
         attempt = self._attempts.get(_key(claim))
@@ -170,9 +170,9 @@ class ImmediateClaims:
         self, claim: ResourceClaim, class_: ResourceClass | None, node: str, message: str, *, permanent: bool
     ) -> None:
         self._attempt(claim, class_).nodes.add(node, message, permanent=permanent)
-        await self._put_off(claim, class_, reasons.ALLOCATION_FAILED, message)
+        await self._back_off(claim, class_, reasons.ALLOCATION_FAILED, message)
 
-    async def _put_off(self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str) -> None:
+    async def _back_off(self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str) -> None:
         """It is tried again after a growing pause."""
         attempt = self._attempt(claim, class_)
         attempt.failures += 1
@@ -190,9 +190,9 @@ class ImmediateClaims:
         """
         if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
             return
-        said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
+        condition = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
-            await self._records.record(claim, holding, said)
+            await self._records.record(claim, holding, condition)
         except Conflict:
             self._queue.retry(_key(claim))  # the cache is behind
         except (BadRequest, Forbidden, Invalid) as error:

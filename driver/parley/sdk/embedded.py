@@ -1,10 +1,10 @@
-"""Runs a driver inside a program of Parley's: typed parameters in, checked answers out, mistakes contained.
+"""Calls a driver in this process, of the controller or of `parley driver run`: typed parameters in, checked
+answers out, exceptions contained.
 
-What a program knows of a driver is this class; what the driver knows of the program is nothing. What a driver
-raises concerns the claim or the pod that it was called for: it comes out as a DriverFault, or, where nobody waits
-for an answer (`observe`, `restore`, `forget`, `follow`), is logged. What a claim holds that the driver failed to
-take over is not handed out: on the claim's node the driver allocates nothing, nor anywhere the devices that the
-claim's record names.
+The program calls the driver through this class alone. What a driver raises concerns the claim or the pod that it
+was called for: it is raised as a DriverFault, or, where nobody waits for an answer (`observe`, `restore`,
+`forget`, `follow`), logged. What a claim holds that the driver failed to restore is not handed out: on the claim's
+node the driver allocates nothing, nor anywhere the devices that the claim's record names.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ class RawClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class NotTakenOver:
-    """What a claim holds by its record, of which the driver knows nothing since its `restore` failed."""
+class NotRestored:
+    """What a claim holds by its record, and the driver does not count since its `restore` failed."""
 
     held: Held
     message: str
@@ -65,7 +65,7 @@ class EmbeddedDriver:
     def __init__(self, driver: Driver[Any, Any]) -> None:
         self.driver = driver
         self.name = driver.name
-        self.not_taken_over: dict[str, NotTakenOver] = {}
+        self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
         self._to_undo: set[str] = set()
 
@@ -110,10 +110,10 @@ class EmbeddedDriver:
 
     def _barred(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those of the nodes where nothing may be allocated, and why."""
-        return {node: lost.message for node in nodes for lost in self.not_taken_over.values() if lost.bars(node)}
+        return {node: lost.message for node in nodes for lost in self.not_restored.values() if lost.bars(node)}
 
     def _without(self, answers: Mapping[str, Answer], barred: Mapping[str, str]) -> Mapping[str, Answer]:
-        if not self.not_taken_over:
+        if not self.not_restored:
             return answers
         return {
             name: Answer(answer.viable, self._allowed(answer.alternatives), {**answer.reasons, **barred})
@@ -185,7 +185,7 @@ class EmbeddedDriver:
 
     def _check_devices(self, allocations: Mapping[str, Allocation]) -> None:
         given = {device for allocation in allocations.values() for device in allocation.devices}
-        for lost in self.not_taken_over.values():
+        for lost in self.not_restored.values():
             if shared := given & frozenset[Device](lost.held.devices):
                 device = min(shared)
                 raise DriverFault(f"device {device.pool}/{device.device} may be in use: {lost.message}")
@@ -206,32 +206,32 @@ class EmbeddedDriver:
         """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
         await self.driver.deallocate(uid)
         self._to_undo.discard(uid)
-        self.not_taken_over.pop(uid, None)
+        self.not_restored.pop(uid, None)
 
     def restore(self, held: Held, claim: str = "") -> None:
-        """Tell the driver of an allocation in the API, that of `claim` (namespace/name)."""
+        """Have the driver count an allocation in the API, that of `claim` (namespace/name)."""
         try:
             self.driver.restore(held)
         except Exception as error:
             self._failed("restore", error)
             message = (
-                f"driver {self.name} could not take over what claim {claim or held.uid} holds "
+                f"driver {self.name} could not restore what claim {claim or held.uid} holds "
                 f"({fault_text(error)}), and keeps away from it until that claim is given back"
             )
-            self.not_taken_over[held.uid] = NotTakenOver(held, message)
+            self.not_restored[held.uid] = NotRestored(held, message)
         else:
-            self.not_taken_over.pop(held.uid, None)
+            self.not_restored.pop(held.uid, None)
 
     def forget(self, uid: str) -> None:
-        """Tell the driver that a foreign allocation is gone. If it fails, the devices stay in use for it."""
-        self.not_taken_over.pop(uid, None)
+        """Have the driver count a foreign allocation no more. If it fails, the devices stay in use for it."""
+        self.not_restored.pop(uid, None)
         try:
             self.driver.forget(uid)
         except Exception as error:
             self._failed("forget", error)
 
     def observe(self, old: Any | None, new: Any | None) -> bool:
-        """Tell the driver of a change of what it watches; whether waiting pods may succeed. If it fails, maybe."""
+        """Hand the driver a change of what it watches; whether waiting pods may succeed. If it fails, they may."""
         try:
             return self.driver.observe(old, new)
         except Exception as error:

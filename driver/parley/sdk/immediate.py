@@ -33,7 +33,7 @@ class NodeRule:
     """Where a claim of the class may be allocated without a pod: on the class's `suitableNodes`, as far as
     Kubernetes sends ordinary pods there.
 
-    How much room is left for pods is not judged: the claim may outlive those that take it now.
+    How much room is left for pods does not count: the claim may outlive those that take it now.
     """
 
     def __init__(self, class_: ResourceClass) -> None:
@@ -54,7 +54,7 @@ class NodeRule:
 class FailedNodes:
     """Where allocating one claim failed: in this process, while claim and class are as they were.
 
-    `failed` are nodes to try after all others, `excluded` those where the driver said that it never will
+    `failed` are nodes to try after all others, `excluded` those where the driver never will
     (PermanentError), with its message.
     """
 

@@ -1,4 +1,4 @@
-"""The record of an allocation in a ResourceClaim's status: what is written, what it says, and when it has to go.
+"""The record of an allocation in a ResourceClaim's status: what is written, what it means, and when it has to go.
 
 The rules of the controller and of standalone drivers alike. Pure. That a record is well-formed was checked by the
 API server.
@@ -52,7 +52,7 @@ def must_be_deallocated(claim: ResourceClaim) -> bool:
 
 
 def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation] | None:
-    """What the claim's record says was allocated, and where: see `read_allocation`."""
+    """What was allocated by the claim's record, and where: see `read_allocation`."""
     return read_allocation(claim.status.allocation, nodes) if claim.status.allocation is not None else None
 
 
@@ -72,7 +72,7 @@ def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tup
 
 
 def held_as_recorded(uid: str, node: str, allocation: Allocation) -> Held:
-    """What a driver is told of an allocation that is recorded; `node` is "" if the record names none."""
+    """What a driver restores of an allocation that is recorded; `node` is "" if the record names none."""
     return Held(uid, node or None, allocation.devices, allocation.data)
 
 

@@ -141,7 +141,7 @@ class Responder:
                 force=True,
             )
         except (NotFound, Conflict):
-            return  # the PodScheduling is gone, or another one of that name: the watch tells
+            return  # the PodScheduling is gone, or another one of that name: the watch brings it
         self._informers.wrote(written)
         pod = f"{meta.namespace}/{meta.name}"
         log.debug("answered", driver=self._informers.driver, pod=pod, round=scheduling.spec.round)

@@ -23,7 +23,7 @@ _BY_CLASS = "class"
 
 
 class ChangeListener(Protocol):
-    """Is called with each change, once the caches have it. `None` stands for "not there"."""
+    """Is called with each change, once the caches have it. None stands for "not there"."""
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...

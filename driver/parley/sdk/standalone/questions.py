@@ -82,9 +82,9 @@ class Question:
     def signature(self) -> Hashable:
         """Equal for pods that want the same of the driver: where one can't be served, the other can't either.
 
-        Candidate nodes do not count, though answers are about them: a driver that has something elsewhere says so
-        by its alternatives, and a pod that can't go there is passed over after a while (see `waiting`). With the
-        candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
+        Candidate nodes do not count, though answers are about them: a driver that has something elsewhere answers
+        so with its alternatives, and a pod that can't go there is passed over after a while (see `waiting`). With
+        the candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
         because a driver may look at it.
         """
         wanted = sorted((e.class_.metadata.name, _json(e.claim.spec.parameters)) for e in self.pending)

@@ -38,7 +38,7 @@ def _sum(request: Request[Disks, Any]) -> int:
 
 
 class ShelfDriver(Driver[Disks, NoParameters]):
-    """Disks of nodes by the annotation `disks`, all in memory. `evaluated` counts questions about the candidates."""
+    """Disks of nodes by the annotation `disks`, all in memory. `evaluated` has the pods that were asked about."""
 
     name = DRIVER
     parameters = Disks
