@@ -22,6 +22,7 @@ from parley.control.own_writes import OwnWrites
 from parley.control.podclaims import PodClaim
 from parley.control.records import Records
 from parley.control.releasing import Releases
+from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
@@ -105,7 +106,7 @@ async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> Non
     await _BIND(self, pod, node, exactly=False)
 
 
-async def _patch_blindly(self: Records, mirror: Any, status: Any) -> Any:
+async def _patch_blindly(self: MirrorWrites, mirror: Any, status: Any) -> Any:
     meta, body = mirror.metadata, {"status": status}
     written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
     self._cluster.wrote(written)
@@ -205,7 +206,7 @@ BUGS: Mapping[str, Bug] = {
         unheard=True,
     ),
     "mirrors are written blindly": Bug(
-        ((Records, "_patch_mirror", _patch_blindly),),
+        ((MirrorWrites, "patch", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
     ),

@@ -100,7 +100,7 @@ class PodClaim:
         if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
-            return ClaimState.CLEARED if holding.recorded else ClaimState.UNWRITTEN
+            return ClaimState.CLEARED if holding.written.is_known else ClaimState.UNWRITTEN
         return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
 
     def _is_made_anew(self, holding: Holding) -> bool:
@@ -115,7 +115,7 @@ class PodClaim:
 
     def _recorded(self, pod: Pod, holding: Holding) -> bool:
         assert self.mirror is not None
-        if holding.uncertain or holding.record_uncertain:
+        if not (holding.written.is_settled and holding.record_written.is_settled):
             return False  # what is shown may be cleared by a write that is still on its way
         if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
             return False

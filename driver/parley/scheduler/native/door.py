@@ -103,7 +103,7 @@ class NativeDoor:
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 return await self._take_back(pod, claims)
             case Step.WRITE:
-                if any(claim.holding is not None and claim.holding.recorded for claim in claims):
+                if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
                     await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
                 return await self._placement.write(pod, claims)
             case Step.ADOPT:
