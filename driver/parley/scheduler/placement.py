@@ -112,8 +112,9 @@ class Placement:
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
         """Record the holdings. What the API will never accept is given back, and the user told."""
         attempt = self._pods.known(reference(pod))
-        if attempt is not None and attempt.session is not None:
-            self._pods.reporter.allocated(pod, attempt.session.selected)
+        session = attempt.standalone.session if attempt is not None else None
+        if session is not None and session.selection is not None:
+            self._pods.reporter.allocated(pod, session.selection.node)
         try:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
