@@ -13,15 +13,17 @@ from tests.soak.processes import WHO
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
-from parley.control import gathering, named, podscheduling, restoring
-from parley.control import mirror as mirrors
-from parley.control.claims import Claims
-from parley.control.giving_back import GivingBack
+from parley.control import restoring
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims import gathering, named
+from parley.control.claims.podclaims import PodClaim
+from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.ledger import Holding, Ledger
-from parley.control.own_writes import OwnWrites
-from parley.control.podclaims import PodClaim
+from parley.control.objects import mirror as mirrors
+from parley.control.publishing import podscheduling
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases
 from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
 from parley.kube.lease import LeaseElector
@@ -158,7 +160,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "what nodes owe is not waited for": Bug(((Releases, "owe", _no_result),), ("handed out twice",)),
     "nodes are not asked": Bug(((Releases, "ask", _nothing),), ("left over", "waits in vain")),
-    "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
+    "finalizers stay": Bug(((ClaimReconciler, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice", "not reserved"),

@@ -13,13 +13,13 @@ from parley.api.conditions import Said, told
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
-from parley.control import mirror as mirrors
-from parley.control import standin
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster
+from parley.control.caches.cluster import Cluster
+from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Ledger, Written
-from parley.control.podclaims import PodClaim
-from parley.control.receipts import said as releasing
+from parley.control.objects import mirror as mirrors
+from parley.control.objects import standin
+from parley.control.release.receipts import said as releasing
 from parley.control.writes import ClaimWrites, MirrorWrites
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339

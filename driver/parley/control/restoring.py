@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
-from parley.control.cluster import Cluster, done, reference
+from parley.control.caches.cluster import Cluster, done, reference
 from parley.control.ledger import Holding, Phase, Prepared, Written
-from parley.control.mirror import (
+from parley.control.objects.mirror import (
     asked,
     counted,
     driver_of,
@@ -23,8 +23,8 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import prepared_by
-from parley.control.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.objects.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.release.receipts import prepared_by
 from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault

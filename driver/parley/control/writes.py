@@ -12,7 +12,7 @@ from parley.api.models import ResourceClaim
 from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster
+from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Holding
 from parley.kube.client import Client, NotFound, OutcomeUnknown
 

@@ -4,7 +4,7 @@ leader finds out again which nodes the scheduler refuses."""
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from parley.control.podscheduling import StandaloneClaim
+from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.negotiation.answers import Answers
 from parley.negotiation.rounds import Negotiation, Outcome
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.cluster import Key, done
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key, done
+from parley.control.claims.podclaims import NODES
 from parley.control.ledger import Holding
-from parley.control.mirror import is_mirror, owner_pod
-from parley.control.podclaims import NODES
-from parley.control.podscheduling import Publisher
-from parley.control.releasing import Releases, out_of_service
+from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.objects.standin import driver_of_record, is_stand_in
+from parley.control.publishing.podscheduling import Publisher
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
-from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue

@@ -11,10 +11,10 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
-from parley.control.cluster import Key, done, over, reference
-from parley.control.gathering import gather
-from parley.control.giving_back import GivingBack
-from parley.control.podclaims import NODES, ROOM, PodClaim
+from parley.control.caches.cluster import Key, done, over, reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue

@@ -8,10 +8,10 @@ import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import reference
-from parley.control.events import Recorder
-from parley.control.metrics import Metrics
-from parley.control.podscheduling import Publisher, Report
+from parley.control.caches.cluster import reference
+from parley.control.publishing.events import Recorder
+from parley.control.publishing.podscheduling import Publisher, Report
+from parley.control.telemetry.metrics import Metrics
 from parley.negotiation.rounds import Outcome
 from parley.scheduler.attempts import Attempt
 from parley.sdk import PodReference

@@ -12,13 +12,13 @@ from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
-from parley.control.cluster import reference
-from parley.control.demand import Demand
-from parley.control.eligible import EligibleNodes
-from parley.control.podclaims import PodClaim, Topic
-from parley.control.podscheduling import StandaloneClaim
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.decision.demand import Demand
+from parley.control.decision.eligible import EligibleNodes
+from parley.control.objects.standin import is_stand_in
+from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
-from parley.control.standin import is_stand_in
 from parley.control.state import State
 from parley.negotiation.answers import (
     Answer,

@@ -18,10 +18,10 @@ from tests.unit.control.builders import (
 )
 
 from parley.control.allocation import ALLOCATE_SECONDS, Aborted, AllocationFailed, Allocator, Busy
-from parley.control.demand import demand_of
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import demand_of
 from parley.control.ledger import Written
-from parley.control.mirror import MAX_USERS
-from parley.control.podclaims import PodClaim
+from parley.control.objects.mirror import MAX_USERS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.sdk import Allocation, PermanentError, Request
 

@@ -10,16 +10,16 @@ import pytest
 from tests.unit.control.builders import NOW, TOKENS, a_claim, a_holding, a_pod, generated_for, mirror_of, user
 
 from parley.api.builtin import BuiltinClaim, Pod
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
-from parley.control.mirror import (
+from parley.control.objects.mirror import (
     allocation_body,
     consumer,
     declined_body,
     found_body,
     offer_body,
 )
-from parley.control.own_writes import OwnWrites
-from parley.control.podclaims import PodClaim
 from parley.negotiation.states import ClaimState
 from parley.sdk import Allocation
 

@@ -11,10 +11,10 @@ from parley.api.builtin import Pod
 from parley.api.conditions import Said
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
-from parley.control.cluster import reference
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
-from parley.control.mirror import ClassRequest, consumer, nodes_of
-from parley.control.podclaims import PodClaim
+from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
 from parley.control.records import together
 from parley.kube.client import Conflict, OutcomeUnknown
 from parley.sdk import Allocation

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.cluster import Key, done, reference
-from parley.control.decide import Blocked
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, done, reference
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.decision.decide import Blocked
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
-from parley.control.checks import first_problem
-from parley.control.cluster import Cluster, reference
-from parley.control.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
-from parley.control.mirror import ClassRequest, asked, is_mirror
-from parley.control.named import USABLE, NamedClaim
-from parley.control.podclaims import PodClaim, Problem
-from parley.control.standin import is_stand_in
+from parley.control.caches.cluster import Cluster, reference
+from parley.control.claims.checks import first_problem
+from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
+from parley.control.claims.named import USABLE, NamedClaim
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.objects.mirror import ClassRequest, asked, is_mirror
+from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
 
 

@@ -5,14 +5,14 @@ from parley.api.builtin import BuiltinTemplate
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES
-from parley.control.cluster import Cluster, Key
-from parley.control.events import Recorder
-from parley.control.messages import refused, taken
-from parley.control.mirror import owned_by, parameters_too_large, template_mirror
+from parley.control.caches.cluster import Cluster, Key
+from parley.control.claims.messages import refused, taken
+from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
+from parley.control.publishing.events import Recorder
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
 
 
-class Templates:
+class TemplateReconciler:
     """Mirrors templates. A mirror goes with its template by ownership, and is made anew if somebody deletes it."""
 
     def __init__(self, client: Client, cluster: Cluster, recorder: Recorder) -> None:

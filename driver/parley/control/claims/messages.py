@@ -1,6 +1,6 @@
 """What is wrong with a claim or template, in a message that names it and the remedy. Pure."""
 
-from parley.control.mirror import MAX_PARAMETERS_BYTES
+from parley.control.objects.mirror import MAX_PARAMETERS_BYTES
 
 
 def taken(kind: str, namespace: str, name: str) -> str:

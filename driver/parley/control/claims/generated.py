@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod
 from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.checks import Check
+from parley.control.claims.checks import Check
+from parley.control.claims.messages import class_not_found, refused, taken, too_large
+from parley.control.claims.podclaims import Problem
 from parley.control.ledger import Holding
-from parley.control.messages import class_not_found, refused, taken, too_large
-from parley.control.mirror import ClassRequest, owned_by, parameters_too_large, unreadable
-from parley.control.podclaims import Problem
-from parley.control.standin import being_given_back, stands_for
+from parley.control.objects.mirror import ClassRequest, owned_by, parameters_too_large, unreadable
+from parley.control.objects.standin import being_given_back, stands_for
 from parley.sdk.checks import parameters_unreadable
 
 

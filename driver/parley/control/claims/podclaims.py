@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
+from parley.control.caches.own_writes import OwnWrites
 from parley.control.ledger import Holding
-from parley.control.mirror import (
+from parley.control.objects.mirror import (
     ClassRequest,
     driver_of,
     is_offer,
@@ -19,7 +20,6 @@ from parley.control.mirror import (
     offer_ended,
     offer_stands,
 )
-from parley.control.own_writes import OwnWrites
 from parley.negotiation.states import ClaimState
 
 Topic = tuple[str, ...]

@@ -10,14 +10,21 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
-from parley.control.checks import Check
-from parley.control.demand import demand_of
+from parley.control.claims.checks import Check
+from parley.control.claims.messages import class_not_found, refused, taken, too_large
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase
-from parley.control.messages import class_not_found, refused, taken, too_large
-from parley.control.mirror import MAX_USERS, ClassRequest, is_mirror, is_shareable, owned_by, parameters_too_large
-from parley.control.podclaims import PodClaim, Problem, Topic
-from parley.control.receipts import waits_for
-from parley.control.standin import being_given_back
+from parley.control.objects.mirror import (
+    MAX_USERS,
+    ClassRequest,
+    is_mirror,
+    is_shareable,
+    owned_by,
+    parameters_too_large,
+)
+from parley.control.objects.standin import being_given_back
+from parley.control.release.receipts import waits_for
 from parley.control.state import State
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters, DriverFault

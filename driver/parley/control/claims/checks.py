@@ -7,7 +7,7 @@ message with the remedy, and the changes that may end it. The first check of a l
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from parley.control.podclaims import Problem
+from parley.control.claims.podclaims import Problem
 
 Facts = TypeVar("Facts")
 Check = Callable[[Facts], Problem | None]

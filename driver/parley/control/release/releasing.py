@@ -29,10 +29,10 @@ from parley.api.builtin import Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.cluster import Cluster
+from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Holding, Ledger, Prepared, Written
-from parley.control.receipts import prepared_by, record, record_name
 from parley.control.records import Records
+from parley.control.release.receipts import prepared_by, record, record_name
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
 

@@ -11,20 +11,20 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
-from parley.control.checks import first_problem
-from parley.control.cluster import Key
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key
+from parley.control.claims.checks import first_problem
+from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, mirrors
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
-from parley.control.mirror import claim_mirror, is_mirror, owner_pod
-from parley.control.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, mirrors
+from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
+from parley.control.objects.standin import driver_of_record, is_stand_in
 from parley.control.records import Records
-from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 
 
-class Claims:
+class ClaimReconciler:
     """Keeps named claims in order."""
 
     def __init__(
