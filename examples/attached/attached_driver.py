@@ -168,10 +168,10 @@ async def _ask(
 ) -> Mapping[str, Any]:
     """What the array said. Raises Refused or PermanentError if it was no."""
     async with session.request(method, url, json=body) as answer:
-        body: Mapping[str, Any] = await answer.json()
+        found: Mapping[str, Any] = await answer.json()
     if answer.ok:
-        return body
-    raise _refusal(body["error"], body["permanent"])
+        return found
+    raise _refusal(found["error"], found["permanent"])
 
 
 def _refusal(words: str, permanent: bool) -> Exception:

@@ -13,15 +13,18 @@ from tests.soak.processes import WHO
 
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
-from parley.control import gathering, named, podscheduling, restoring
-from parley.control import mirror as mirrors
-from parley.control.claims import Claims
-from parley.control.giving_back import GivingBack
+from parley.control import restoring
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims import gathering, named
+from parley.control.claims.podclaims import PodClaim
+from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.ledger import Holding, Ledger
-from parley.control.own_writes import OwnWrites
-from parley.control.podclaims import PodClaim
+from parley.control.objects import mirror as mirrors
+from parley.control.publishing import podscheduling
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases
+from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
@@ -105,7 +108,7 @@ async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> Non
     await _BIND(self, pod, node, exactly=False)
 
 
-async def _patch_blindly(self: Records, mirror: Any, status: Any) -> Any:
+async def _patch_blindly(self: MirrorWrites, mirror: Any, status: Any) -> Any:
     meta, body = mirror.metadata, {"status": status}
     written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
     self._cluster.wrote(written)
@@ -157,7 +160,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "what nodes owe is not waited for": Bug(((Releases, "owe", _no_result),), ("handed out twice",)),
     "nodes are not asked": Bug(((Releases, "ask", _nothing),), ("left over", "waits in vain")),
-    "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
+    "finalizers stay": Bug(((ClaimReconciler, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice", "not reserved"),
@@ -205,7 +208,7 @@ BUGS: Mapping[str, Bug] = {
         unheard=True,
     ),
     "mirrors are written blindly": Bug(
-        ((Records, "_patch_mirror", _patch_blindly),),
+        ((MirrorWrites, "patch", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
     ),

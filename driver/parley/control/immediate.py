@@ -18,15 +18,15 @@ from parley.api import reasons
 from parley.api.conditions import Said
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Key
-from parley.control.decide import Blocked, Search, admit, none_viable, survey
-from parley.control.demand import scores
-from parley.control.eligible import SuitableNodes
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key
+from parley.control.claims.named import without_pod
+from parley.control.claims.podclaims import Topic
+from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
+from parley.control.decision.demand import scores
+from parley.control.decision.eligible import SuitableNodes
 from parley.control.ledger import Holding
-from parley.control.named import without_pod
-from parley.control.podclaims import Topic
 from parley.control.records import Records
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid

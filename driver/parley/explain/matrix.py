@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.podclaims import PodClaim
+from parley.control.claims.podclaims import PodClaim
 from parley.explain.judging import PodOutlook
 from parley.explain.model import Cell, NodeRow
 from parley.explain.reading import World

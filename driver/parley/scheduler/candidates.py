@@ -1,7 +1,7 @@
 """The nodes that are eligible for one pod, in an order that spreads pods over nodes.
 
 `CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
-has said that they pass the real ones.
+has confirmed that they pass the real ones.
 """
 
 from collections.abc import Hashable, Sequence, Set
@@ -9,9 +9,9 @@ from collections.abc import Hashable, Sequence, Set
 from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
 from parley.api.selectors import suitable_nodes
-from parley.control.cluster import Cluster
-from parley.control.eligible import EligibleNodes
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import Cluster
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 

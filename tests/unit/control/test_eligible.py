@@ -9,7 +9,7 @@ from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
 from parley.api.resources import RESOURCE_SLICES
 from parley.api.selectors import node_selector, selector_of
-from parley.control.eligible import SuitableNodes
+from parley.control.decision.eligible import SuitableNodes
 
 
 def naming(*names: str) -> NodeSelector:

@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS, CLASSES
-from parley.control.cluster import Key
+from parley.control.caches.cluster import Key
 from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import Invalid

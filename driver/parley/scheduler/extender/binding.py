@@ -11,10 +11,10 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.cluster import Key, over, reference
-from parley.control.decide import Blocked, admit
-from parley.control.gathering import gather
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import Key, over, reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import Blocked, admit
 from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.states import ClaimState
@@ -33,7 +33,7 @@ BIND_SECONDS = 45.0
 """So long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
 
 _LOOK_SECONDS = 0.5
-"""At the latest after so long a bind that waits looks again, for what makes no news of its pod."""
+"""At the latest after so long a bind that waits looks again, for what causes no event of its pod."""
 
 
 class BindRefused(Exception):
@@ -94,7 +94,7 @@ class Binder:
             if now() >= until:
                 raise BindRefused(f"not done within {BIND_SECONDS:g} s")
             await self._posting.bind(pod, node, exactly=bool(claims))
-        except Exception as error:  # a process that is told to end leaves it to the next one to find out
+        except Exception as error:  # a process that is asked to end leaves it to the next one to find out
             await self._undo(user)
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None

@@ -15,7 +15,7 @@ from parley.sdk.standalone.operations import ClaimRef, Operation, Operations
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 
 
-class ClaimReconciler:
+class StandaloneClaimReconciler:
     """One driver's claims."""
 
     def __init__(

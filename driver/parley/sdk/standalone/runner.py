@@ -23,7 +23,7 @@ from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import driver_of_record
 from parley.sdk.standalone.allocating import StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
-from parley.sdk.standalone.claim_reconciler import ClaimReconciler
+from parley.sdk.standalone.claim_reconciler import StandaloneClaimReconciler
 from parley.sdk.standalone.evaluation import Evaluator
 from parley.sdk.standalone.holdings import Holdings, Stage
 from parley.sdk.standalone.immediate import ImmediateAllocations, ImmediateDependencies
@@ -68,7 +68,7 @@ class StandaloneDriver:
             self._informers, embedded, evaluator, allocator, self._holdings, self._records, self._operations
         )
         self._immediate = ImmediateAllocations(deps, self._claims)
-        self._claim_reconciler = ClaimReconciler(
+        self._claim_reconciler = StandaloneClaimReconciler(
             self._informers, self._holdings, self._records, self._operations, self._immediate
         )
 
