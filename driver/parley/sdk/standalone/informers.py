@@ -3,7 +3,7 @@
 A write shows here at once, before the watch brings it back: whoever reads right after a write sees it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.reflector import OnChange, Reflector, Selection
 
 T = TypeVar("T")
 
@@ -37,16 +37,19 @@ class Informers:
     def __init__(self, client: Client, driver: str, listener: ChangeListener) -> None:
         self.driver = driver
         selector = f"{DRIVERS_LABEL}={STANDALONE}"
+        self._written: dict[tuple[type, Key], Any] = {}
+        self._lost: set[str] = set()
         self._schedulings = Reflector(
-            client, POD_SCHEDULINGS, Selection(label_selector=selector), on_change=listener.scheduling_changed
+            client,
+            POD_SCHEDULINGS,
+            Selection(label_selector=selector),
+            on_change=self._follow(listener.scheduling_changed),
         )
-        self._claims = Reflector(client, CLAIMS, on_change=listener.claim_changed)
+        self._claims = Reflector(client, CLAIMS, on_change=self._follow(listener.claim_changed))
         self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)
         self._nodes = Reflector(client, NODES, on_change=listener.node_changed, transform=_without_status)
         self._schedulings.index(_BY_CLAIM, self.claim_keys)
         self._claims.index(_BY_CLASS, lambda claim: [claim.spec.resource_class_name])
-        self._written: dict[tuple[type, Key], Any] = {}
-        self._lost: set[str] = set()
 
     @property
     def reflectors(self) -> Sequence[Reflector[Any]]:
@@ -109,17 +112,20 @@ class Informers:
         if cached is not None and cached.metadata.uid == uid:
             self._lost.add(uid)
 
-    def caught_up(self, item: PodScheduling | ResourceClaim) -> None:
-        """The watch brought a change: an own write that is not newer need not be remembered."""
-        place = (type(item), identity(item).key)
-        written = self._written.get(place)
-        if written is not None and not _newer(written, item):
-            del self._written[place]
+    def _follow(self, notify: Callable[[T | None, T | None], None]) -> OnChange[Any]:
+        """The watch brought a change: forget an own write that is not newer, and what was known to be lost."""
 
-    def forget(self, item: PodScheduling | ResourceClaim) -> None:
-        """The watch brought that the object is gone."""
-        self._lost.discard(item.metadata.uid)
-        self._written.pop((type(item), identity(item).key), None)
+        def changed(old: Any | None, new: Any | None) -> None:
+            item: Any = new if new is not None else old
+            place = (type(item), identity(item).key)
+            if new is None:
+                self._lost.discard(item.metadata.uid)
+                self._written.pop(place, None)
+            elif place in self._written and not _newer(self._written[place], new):
+                del self._written[place]
+            notify(old, new)
+
+        return changed
 
     def _cache(self, kind: type) -> Reflector[Any]:
         return self._claims if kind is ResourceClaim else self._schedulings

@@ -21,7 +21,7 @@ class Progress:
 
     def __init__(self, records: StandaloneRecords, refs: Sequence[ClaimRef]) -> None:
         self._records = records
-        self._deps = refs
+        self._refs = refs
         self._text = ""
         self._changed = asyncio.Event()
 
@@ -35,7 +35,7 @@ class Progress:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for ref in self._deps:
+            for ref in self._refs:
                 await self._write(ref, self._text)
             await asyncio.sleep(SECONDS)
 

@@ -141,7 +141,6 @@ class StandaloneDriver:
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
         """A PodScheduling with questions for standalone drivers changed."""
-        _follow(self._informers, old, new)
         if not self._running or (scheduling := new or old) is None:
             return
         key = identity(scheduling).key
@@ -155,7 +154,6 @@ class StandaloneDriver:
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Any claim changed."""
-        _follow(self._informers, old, new)
         if not self._running or (claim := new or old) is None:
             return
         uid, key = claim.metadata.uid, identity(claim).key
@@ -193,10 +191,3 @@ class StandaloneDriver:
         """A node that is new, or other than before, may do; heartbeats do not count."""
         if new is not None and (old is None or (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec)):
             self._changed()
-
-
-def _follow(informers: Informers, old: Any | None, new: Any | None) -> None:
-    if new is not None:
-        informers.caught_up(new)
-    elif old is not None:
-        informers.forget(old)
