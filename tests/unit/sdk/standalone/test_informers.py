@@ -4,22 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, LaggingClient, World
+from tests.unit.sdk.standalone.world import NAMESPACE, LaggingClient, World, informed
 
 from parley.api.resources import CLAIMS
 from parley.sdk.standalone.informers import Informers
 from parley.simulate.virtual_time import run
 
 KEY = (NAMESPACE, "disk")
-
-
-class Listener:
-    """Counts nothing and decides nothing."""
-
-    def scheduling_changed(self, old: Any, new: Any) -> None: ...
-    def claim_changed(self, old: Any, new: Any) -> None: ...
-    def class_changed(self, old: Any, new: Any) -> None: ...
-    def node_changed(self, old: Any, new: Any) -> None: ...
 
 
 def with_lag(scenario: Callable[[World, Informers], Awaitable[None]]) -> None:
@@ -29,14 +20,8 @@ def with_lag(scenario: Callable[[World, Informers], Awaitable[None]]) -> None:
         world = World()
         await world.add_class()
         await world.add_claim("disk")
-        informers = Informers(LaggingClient(world.server.client()), DRIVER, Listener())
-        tasks = [asyncio.create_task(reflector.run()) for reflector in informers.reflectors]
-        for reflector in informers.reflectors:
-            await reflector.synced.wait()
-        await scenario(world, informers)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with informed(LaggingClient(world.server.client())) as informers:
+            await scenario(world, informers)
 
     run(main())
 

@@ -7,7 +7,8 @@ takes its time, and finds there after a restart what it left. Both put `size` di
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from parley.kube.client import Call, Client, NotFound, RawEvent
 from parley.kube.memory import MemoryServer
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.standalone import StandaloneDriver
+from parley.sdk.standalone.informers import Informers
 
 NAMESPACE = "default"
 DRIVER = "disks.example.com"
@@ -319,3 +321,25 @@ class World:
     async def node_of(self, claim: str) -> str:
         """Where the claim is allocated, "" if it is not."""
         return (await self.recorded()).get((await self.claim(claim)).metadata.uid, "")
+
+
+class Listener:
+    """Of informers whose changes nobody follows."""
+
+    def scheduling_changed(self, old: Any, new: Any) -> None: ...
+    def claim_changed(self, old: Any, new: Any) -> None: ...
+    def class_changed(self, old: Any, new: Any) -> None: ...
+    def node_changed(self, old: Any, new: Any) -> None: ...
+
+
+@asynccontextmanager
+async def informed(client: Client) -> AsyncIterator[Informers]:
+    """The informers of a driver, synced, within the block."""
+    informers = Informers(client, DRIVER, Listener())
+    tasks = [asyncio.create_task(reflector.run()) for reflector in informers.reflectors]
+    for reflector in informers.reflectors:
+        await reflector.synced.wait()
+    yield informers
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
