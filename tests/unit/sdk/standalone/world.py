@@ -343,3 +343,12 @@ async def informed(client: Client) -> AsyncIterator[Informers]:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def prepare(world: World, *claims: str, **class_: Any) -> None:
+    """Nodes a, b and c with two disks each, the class, and these claims."""
+    for node in ("a", "b", "c"):
+        await world.add_node(node, 2)
+    await world.add_class(**class_)
+    for claim in claims:
+        await world.add_claim(claim)
