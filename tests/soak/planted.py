@@ -24,9 +24,9 @@ from parley.control.podclaims import PodClaim
 from parley.control.records import Records
 from parley.control.releasing import Releases
 from parley.drivers.device.inventory import Inventory
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import Reflector
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler.extender.binding import Binder
@@ -180,7 +180,7 @@ BUGS: Mapping[str, Bug] = {
         ((podscheduling, "body", _without("ownerReferences", podscheduling.body)),), ("left over",)
     ),
     "deletions go unseen": Bug(
-        ((Reflector, "_remove", _for_parley_only(_no_result, Reflector._remove)),), ("left over", "waits in vain")
+        ((Informer, "_remove", _for_parley_only(_no_result, Informer._remove)),), ("left over", "waits in vain")
     ),
     "failed work is not repeated": Bug(
         ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),

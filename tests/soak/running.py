@@ -49,7 +49,7 @@ def play(
     """Play one world, of that plan or of one drawn for it. Raises Failed, with the last `remembered` steps."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     chance = random.Random(f"{seed}/{number}")
-    random.seed(f"{seed}/{number}")  # the jitter of reflectors
+    random.seed(f"{seed}/{number}")  # the jitter of informers
     loop = ProcessLoop()
     loop.set_exception_handler(lambda _, __: None)
     try:

@@ -31,8 +31,8 @@ from parley.kube.credentials import NoConfiguration
 from parley.kube.fencing import LeasedClient
 from parley.kube.following import Following
 from parley.kube.http import HttpClient
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.reflector import Reflector
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class Leader(Protocol):
     ready: asyncio.Event
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]: ...
+    def caches(self) -> Sequence[Informer[Any]]: ...
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -20,8 +20,8 @@ import structlog
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES
 from parley.kube.client import Client
+from parley.kube.informer import Informer, Selection
 from parley.kube.lease import LeaseElector, LeaseLost
-from parley.kube.reflector import Reflector, Selection
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ class Following:
         self._holder = ""
         self._changed = asyncio.Event()
         one = Selection(namespace, field_selector=f"metadata.name={name}")
-        self._leases = Reflector(client, LEASES, one, on_change=self._note)
+        self._leases = Informer(client, LEASES, one, on_change=self._note)
 
     async def run(self, elector: LeaseElector, lead: Callable[[], Awaitable[None]]) -> None:
         """As `LeaseElector.run`, but a candidate and a leader only as long as the followed Lease allows.

@@ -15,8 +15,8 @@ from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.cluster import Key, done
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
+from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names, is_reserved, may_use
 from parley.simulate.status_writes import condition, patch_pod
 
@@ -57,8 +57,8 @@ class Kubelets:
         self._duration = duration
         self._unprepare_seconds = unprepare_seconds
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._pods = Reflector(client, PODS, on_change=self._pod)
-        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._pods = Informer(client, PODS, on_change=self._pod)
+        self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
         self._ends: dict[str, float] = {}
         self.stopped: set[str] = set()
         self.prepared: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -67,9 +67,9 @@ class Kubelets:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in (self._claims, self._pods):
-                tasks.create_task(reflector.run())
-                await reflector.synced.wait()
+            for informer in (self._claims, self._pods):
+                tasks.create_task(informer.run())
+                await informer.synced.wait()
             tasks.create_task(run_workers(self._queue, self._sync, 1))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:

@@ -9,7 +9,7 @@ from parley.api.builtin import BuiltinClaim, Node
 from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.control.cluster import Key, done
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 from parley.simulate.anti_affinity import PODS, Pod
 from parley.simulate.node_table import NodeTable
 from parley.simulate.pod_claims import claim_names
@@ -32,18 +32,18 @@ class SchedulerCache:
         self._waiting: dict[Key, None] = {}
         self._by_claim: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
         self._claims_changed = asyncio.Event()
-        self._pods = Reflector(client, PODS, on_change=self._pod)
-        self._nodes = Reflector(client, NODES, on_change=self._node)
-        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._pods = Informer(client, PODS, on_change=self._pod)
+        self._nodes = Informer(client, NODES, on_change=self._node)
+        self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Fill the caches, and keep them as long as the tasks run."""
         claims = () if self._extended else (self._claims,)
-        reflectors: tuple[Reflector[Any], ...] = (self._nodes, *claims, self._pods)
-        for reflector in reflectors:
-            tasks.create_task(reflector.run())
-        for reflector in reflectors:
-            await reflector.synced.wait()
+        informers: tuple[Informer[Any], ...] = (self._nodes, *claims, self._pods)
+        for informer in informers:
+            tasks.create_task(informer.run())
+        for informer in informers:
+            await informer.synced.wait()
 
     def pending(self, key: Key) -> Pod | None:
         """The pod, if it is this scheduler's to place now."""

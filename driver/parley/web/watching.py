@@ -17,7 +17,7 @@ from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, 
 from parley.control import kept
 from parley.explain.reading import KINDS
 from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ _SHORTENED: Mapping[Resource[Any], Callable[[Any], Any]] = {
 
 
 class _Denied(Exception):
-    """Raised through a reflector, which would otherwise ask again for ever."""
+    """Raised through an informer, which would otherwise ask again for ever."""
 
 
 class _Attentive(Client):
@@ -96,7 +96,7 @@ class WatchedKind(Generic[T]):
         self._resource = resource
         self._namespace = namespace
         self._changed = changed
-        self._copy = self._reflector(None)
+        self._copy = self._informer(None)
         self._denied: list[Forbidden] = []
         self.trouble: Trouble | None = None
         """Why the copy may be old."""
@@ -106,7 +106,7 @@ class WatchedKind(Generic[T]):
     async def run(self) -> None:
         """Keep the copy until cancelled, or until it turns out that there can be none."""
         for namespace in (None, self._namespace) if self._resource.namespaced else (None,):
-            self._copy = self._reflector(namespace)
+            self._copy = self._informer(namespace)
             try:
                 await self._copy.run()
             except _Denied:
@@ -123,9 +123,9 @@ class WatchedKind(Generic[T]):
             raise self.trouble
         return Listing(tuple(self._copy.values()), "")
 
-    def _reflector(self, namespace: str | None) -> Reflector[T]:
+    def _informer(self, namespace: str | None) -> Informer[T]:
         shorten = _SHORTENED.get(self._resource)
-        return Reflector(
+        return Informer(
             self._client, self._resource, Selection(namespace), on_change=self._compare, transform=shorten
         )
 

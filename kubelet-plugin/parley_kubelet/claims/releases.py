@@ -17,7 +17,7 @@ import structlog
 from parley.api.models import Allocation, ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.state.checkpoint import CheckpointError
 
@@ -36,7 +36,7 @@ class Receipts:
         self._drivers = drivers
         self._asked = asyncio.Event()
         self._given: set[str] = set()
-        self._watch: Reflector[ClaimRelease] = Reflector(
+        self._watch: Informer[ClaimRelease] = Informer(
             client,
             CLAIM_RELEASES,
             Selection(field_selector=f"spec.nodeName={node}"),

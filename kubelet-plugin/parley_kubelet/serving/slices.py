@@ -22,7 +22,7 @@ from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 from parley_kubelet.hooks import Offer
 
 DEVICES_PER_SLICE: Final = 64
@@ -85,7 +85,7 @@ class SlicePublisher:
 
     async def run(self) -> None:
         """Publish, and publish again whenever it is needed, until cancelled."""
-        watch = Reflector(
+        watch = Informer(
             self._client,
             RESOURCE_SLICES.read_through(_without_devices),
             Selection(field_selector=self._selector),

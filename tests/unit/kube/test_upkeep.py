@@ -9,8 +9,8 @@ import pytest
 from parley.api.resources import PODS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Call, Client, Expired, Forbidden, RawEvent
+from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
-from parley.kube.reflector import Reflector
 from parley.kube.upkeep import OPEN, Outage
 
 pytestmark = pytest.mark.looptime
@@ -43,12 +43,12 @@ class Refusing(Client):
 
 async def outages(client: Refusing, seconds: Sequence[float]) -> list[Outage | None]:
     """What there is to tell after so many seconds each."""
-    reflector = Reflector(client, PODS, backoff=STEADY)
-    run = asyncio.create_task(reflector.run())
+    informer = Informer(client, PODS, backoff=STEADY)
+    run = asyncio.create_task(informer.run())
     seen = []
     for pause in seconds:
         await asyncio.sleep(pause)
-        seen.append(reflector.outage())
+        seen.append(informer.outage())
     run.cancel()
     with suppress(asyncio.CancelledError):
         await run
@@ -92,4 +92,4 @@ async def test_a_server_that_forgets_everything_at_once_is_listed_again_and_agai
 
 
 async def test_nothing_is_told_before_the_copy_is_begun() -> None:
-    assert Reflector(MemoryServer().client(), PODS).outage() is None
+    assert Informer(MemoryServer().client(), PODS).outage() is None

@@ -63,7 +63,7 @@ class Selection:
 EVERYTHING = Selection()
 
 
-class Reflector(Generic[T]):
+class Informer(Generic[T]):
     """Lists and watches the selected objects of one kind into a cache with indexes, and calls handlers of changes.
 
     `synced` is set once the first list is in and reported. `transform` is applied to each object when it is

@@ -1,4 +1,4 @@
-"""What a reflector does about each trouble of a watch, in virtual time, against a server that follows a script."""
+"""What an informer does about each trouble of a watch, in virtual time, against a server that follows a script."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,8 +21,8 @@ from parley.kube.client import (
     TooManyRequests,
     WatchEvent,
 )
+from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
-from parley.kube.reflector import Reflector
 
 pytestmark = pytest.mark.looptime
 
@@ -124,15 +124,15 @@ class Told:
         self.changes.append((item.metadata.name, cast(Change, versions)))
 
 
-def reflect(
+def inform(
     server: ScriptedServer, on_change: Callable[[Pod | None, Pod | None], None], **options: Any
-) -> Reflector[Pod]:
-    return Reflector(cast(Client, server), PODS, on_change=on_change, backoff=STEADY, **options)
+) -> Informer[Pod]:
+    return Informer(cast(Client, server), PODS, on_change=on_change, backoff=STEADY, **options)
 
 
-async def follow(reflector: Reflector[Pod], seconds: float = 600) -> None:
+async def follow(informer: Informer[Pod], seconds: float = 600) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(reflector.run(), seconds)
+        await asyncio.wait_for(informer.run(), seconds)
 
 
 async def test_the_list_is_reported_before_synced_and_changes_after_it() -> None:
@@ -141,10 +141,10 @@ async def test_the_list_is_reported_before_synced_and_changes_after_it() -> None
         listing(3, a, b), [added(pod("c", 4)), modified(pod("a", 5)), deleted(pod("b", 6)), Wait(1e9)]
     )
     told = Told()
-    reflector = reflect(server, told)
-    assert not reflector.synced.is_set()
+    informer = inform(server, told)
+    assert not informer.synced.is_set()
 
-    await follow(reflector)
+    await follow(informer)
 
     assert told.changes == [
         ("a", (None, "1")),
@@ -153,10 +153,10 @@ async def test_the_list_is_reported_before_synced_and_changes_after_it() -> None
         ("a", ("1", "5")),
         ("b", ("2", None)),
     ]
-    assert reflector.synced.is_set()
-    assert [item.metadata.name for item in reflector.values()] == ["a", "c"]
-    assert reflector.get("default", "b") is None
-    assert len(reflector) == 2
+    assert informer.synced.is_set()
+    assert [item.metadata.name for item in informer.values()] == ["a", "c"]
+    assert informer.get("default", "b") is None
+    assert len(informer) == 2
 
 
 async def test_on_change_sees_the_new_state_in_the_copy() -> None:
@@ -164,10 +164,10 @@ async def test_on_change_sees_the_new_state_in_the_copy() -> None:
     seen: list[tuple[Pod | None, Pod | None]] = []
 
     def compare(old: Pod | None, new: Pod | None) -> None:
-        seen.append((reflector.get("default", "a"), new))
+        seen.append((informer.get("default", "a"), new))
 
-    reflector = reflect(server, compare)
-    await follow(reflector)
+    informer = inform(server, compare)
+    await follow(informer)
 
     assert len(seen) == 2
     assert all(held is new for held, new in seen)
@@ -175,14 +175,14 @@ async def test_on_change_sees_the_new_state_in_the_copy() -> None:
 
 async def test_a_stream_that_ends_is_continued_from_the_last_version_without_a_list() -> None:
     server = ScriptedServer(listing(1), [Wait(300), added(pod("a", 7))], [Wait(300)])
-    await follow(reflect(server, Told()), 700)
+    await follow(inform(server, Told()), 700)
 
     assert server.requests == [(0, "list"), (0, "watch 1"), (300, "watch 7"), (600, "watch 7")]
 
 
 async def test_a_stream_that_breaks_is_continued_after_a_pause() -> None:
     server = ScriptedServer(listing(1), [added(pod("a", 7)), Wait(10), OutcomeUnknown("connection reset")])
-    await follow(reflect(server, Told()))
+    await follow(inform(server, Told()))
 
     assert server.requests == [(0, "list"), (0, "watch 1"), (11, "watch 7")]
 
@@ -190,7 +190,7 @@ async def test_a_stream_that_breaks_is_continued_after_a_pause() -> None:
 async def test_a_bookmark_moves_the_version_and_reports_nothing() -> None:
     server = ScriptedServer(listing(1), [bookmark(40), Wait(60), bookmark(90), Wait(60)])
     told = Told()
-    await follow(reflect(server, told))
+    await follow(inform(server, told))
 
     assert server.requests[-1] == (120, "watch 90")
     assert told.changes == []
@@ -198,7 +198,7 @@ async def test_a_bookmark_moves_the_version_and_reports_nothing() -> None:
 
 async def test_streams_that_end_at_once_are_asked_for_less_and_less_often() -> None:
     server = ScriptedServer(listing(1), [], [bookmark(2)], [], [], [], [])
-    await follow(reflect(server, Told()), 60)
+    await follow(inform(server, Told()), 60)
 
     assert [time for time, _ in server.requests[1:]] == [0, 1, 3, 7, 15, 23, 31]
 
@@ -213,11 +213,11 @@ async def test_interruptions_are_counted_by_cause() -> None:
         [GONE],
         listing(9),
     )
-    reflector = reflect(server, Told())
+    informer = inform(server, Told())
 
-    await follow(reflector)
+    await follow(informer)
 
-    assert reflector.interruptions == {
+    assert informer.interruptions == {
         "Forbidden": 1,
         "Ended": 1,
         "OutcomeUnknown": 1,
@@ -233,7 +233,7 @@ async def test_an_expired_version_leads_to_a_list_whose_differences_are_reported
         listing(9, pod("changed", 8), pod("same", 1), pod("new", 7), pod("replaced", 9, uid="second")),
     )
     told = Told()
-    await follow(reflect(server, told))
+    await follow(inform(server, told))
 
     assert told.changes[4:] == [
         ("gone", ("3", None)),
@@ -256,17 +256,17 @@ async def test_what_a_list_has_found_is_told_from_what_was_watched() -> None:
     def changed(old: Pod | None, new: Pod | None) -> None:
         item = new or old
         assert item is not None
-        listed.append((item.metadata.name, reflector.listing))
+        listed.append((item.metadata.name, informer.listing))
 
-    reflector = reflect(server, changed)
-    await follow(reflector)
+    informer = inform(server, changed)
+    await follow(informer)
 
     assert listed == [("gone", True), ("watched", False), ("watched", False), ("gone", True), ("new", True)]
 
 
 async def test_a_server_that_expires_every_version_is_not_hammered() -> None:
     server = ScriptedServer(listing(1), GONE, listing(2), GONE, listing(3), GONE, listing(4))
-    await follow(reflect(server, Told()))
+    await follow(inform(server, Told()))
 
     assert [time for time, asked in server.requests if asked == "list"] == [0, 1, 3, 7]
 
@@ -274,17 +274,17 @@ async def test_a_server_that_expires_every_version_is_not_hammered() -> None:
 async def test_a_refused_list_is_tried_again_until_it_is_allowed() -> None:
     refused = Forbidden(403, "Forbidden", 'pods is forbidden: User "parley" cannot list resource "pods"')
     server = ScriptedServer(refused, refused, OutcomeUnknown("timed out"), listing(5, pod("a", 1)))
-    reflector = reflect(server, Told())
-    await follow(reflector)
+    informer = inform(server, Told())
+    await follow(informer)
 
     assert server.requests == [(0, "list"), (1, "list"), (3, "list"), (7, "list"), (7, "watch 5")]
-    assert reflector.synced.is_set()
+    assert informer.synced.is_set()
 
 
 async def test_a_server_that_asks_to_slow_down_is_obeyed() -> None:
     busy = TooManyRequests(429, "TooManyRequests", "the server is busy", retry_after=20)
     server = ScriptedServer(busy, listing(1), busy)
-    await follow(reflect(server, Told()))
+    await follow(inform(server, Told()))
 
     assert server.requests == [(0, "list"), (20, "list"), (20, "watch 1"), (40, "watch 1")]
 
@@ -292,7 +292,7 @@ async def test_a_server_that_asks_to_slow_down_is_obeyed() -> None:
 async def test_a_change_after_failures_makes_the_next_pause_short_again() -> None:
     cut = OutcomeUnknown("connection reset")
     server = ScriptedServer(listing(1), cut, cut, cut, [added(pod("a", 2)), cut])
-    await follow(reflect(server, Told()))
+    await follow(inform(server, Told()))
 
     assert [time for time, _ in server.requests] == [0, 0, 1, 3, 7, 8]
 
@@ -300,7 +300,7 @@ async def test_a_change_after_failures_makes_the_next_pause_short_again() -> Non
 async def test_an_object_of_the_same_name_with_another_uid_is_another_object() -> None:
     server = ScriptedServer(listing(1, pod("a", 1, uid="first")), [added(pod("a", 5, uid="second")), Wait(1e9)])
     told = Told()
-    await follow(reflect(server, told))
+    await follow(inform(server, told))
 
     assert told.changes[1:] == [("a", ("1", None)), ("a", (None, "5"))]
 
@@ -310,7 +310,7 @@ async def test_a_state_that_is_known_already_is_not_reported_again() -> None:
         listing(1, pod("a", 1)), [added(pod("a", 1)), deleted(pod("never seen", 3)), Wait(1e9)]
     )
     told = Told()
-    await follow(reflect(server, told))
+    await follow(inform(server, told))
 
     assert told.changes == [("a", (None, "1"))]
 
@@ -321,15 +321,15 @@ async def test_an_error_of_on_change_ends_the_run_and_closes_the_stream() -> Non
 
     server = ScriptedServer(listing(1), [added(pod("a", 2)), Wait(1e9)])
     with pytest.raises(ValueError, match="went below zero"):
-        await reflect(server, fail).run()
+        await inform(server, fail).run()
     assert server.open_streams == 0
 
 
 async def test_cancelling_closes_the_stream() -> None:
     server = ScriptedServer(listing(1))
-    reflector = reflect(server, Told())
-    task = asyncio.create_task(reflector.run())
-    await reflector.synced.wait()
+    informer = inform(server, Told())
+    task = asyncio.create_task(informer.run())
+    await informer.synced.wait()
     await asyncio.sleep(1)
     assert server.open_streams == 1
 
@@ -344,14 +344,14 @@ async def test_an_index_follows_the_objects() -> None:
         listing(3, pod("a", 1, node="n1"), pod("b", 2, node="n1"), pod("waiting", 3)),
         [Wait(1), modified(pod("waiting", 4, node="n2")), Wait(1), deleted(pod("a", 5)), Wait(1e9)],
     )
-    reflector = reflect(server, Told())
-    reflector.index("node", lambda item: [item.spec.node_name] if item.spec.node_name else [])
-    task = asyncio.create_task(reflector.run())
+    informer = inform(server, Told())
+    informer.index("node", lambda item: [item.spec.node_name] if item.spec.node_name else [])
+    task = asyncio.create_task(informer.run())
 
     def names(node: str) -> list[str]:
-        return [item.metadata.name for item in reflector.by_index("node", node)]
+        return [item.metadata.name for item in informer.by_index("node", node)]
 
-    await reflector.synced.wait()
+    await informer.synced.wait()
     assert (names("n1"), names("n2"), names("")) == (["a", "b"], [], [])
     await asyncio.sleep(1.5)
     assert names("n2") == ["waiting"]
@@ -361,27 +361,27 @@ async def test_an_index_follows_the_objects() -> None:
 
 
 async def test_an_index_made_late_finds_what_is_there_and_an_unknown_one_is_an_error() -> None:
-    reflector = reflect(ScriptedServer(listing(1, pod("a", 1, node="n1"))), Told())
-    await follow(reflector, 1)
-    reflector.index("node", lambda item: [item.spec.node_name])
+    informer = inform(ScriptedServer(listing(1, pod("a", 1, node="n1"))), Told())
+    await follow(informer, 1)
+    informer.index("node", lambda item: [item.spec.node_name])
 
-    assert len(reflector.by_index("node", "n1")) == 1
+    assert len(informer.by_index("node", "n1")) == 1
     with pytest.raises(KeyError, match="phase"):
-        reflector.by_index("phase", "Running")
+        informer.by_index("phase", "Running")
 
 
 async def test_transform_decides_what_is_kept_of_what_is_listed_and_watched() -> None:
     client = MemoryServer().client()
     told = Told()
-    reflector = Reflector(client, PODS, on_change=told, transform=lambda item: Pod(metadata=item.metadata))
-    watching = asyncio.create_task(reflector.run())
+    informer = Informer(client, PODS, on_change=told, transform=lambda item: Pod(metadata=item.metadata))
+    watching = asyncio.create_task(informer.run())
     for name in ("listed", "watched"):
         body = {"metadata": {"name": name}, "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}}
         await client.create(PODS, body, "default")
         await asyncio.sleep(1)
     watching.cancel()
 
-    assert [kept.spec.node_name for kept in reflector.values()] == ["", ""]
+    assert [kept.spec.node_name for kept in informer.values()] == ["", ""]
     assert (await client.get(PODS, "watched", "default")).spec.node_name == "n1"
 
 
@@ -393,17 +393,17 @@ async def test_plain_dictionaries_are_kept_by_their_metadata() -> None:
         async def list(self, *_: Any, **__: Any) -> Any:
             return Listing((raw("node-1", "1", "u"),), "1")
 
-    reflector = Reflector(cast(Client, Server()), PODS.untyped())
+    informer = Informer(cast(Client, Server()), PODS.untyped())
     with suppress(TimeoutError):
-        await asyncio.wait_for(reflector.run(), 1)
-    assert reflector.get("", "node-1") == raw("node-1", "1", "u")
+        await asyncio.wait_for(informer.run(), 1)
+    assert informer.get("", "node-1") == raw("node-1", "1", "u")
 
 
 async def test_no_two_pauses_need_be_alike() -> None:
     numbers = iter([0.0, 0.5])
     jittery = Backoff(first=1, longest=8, jitter=0.5, random=lambda: next(numbers))
     server = ScriptedServer(OutcomeUnknown("refused"), OutcomeUnknown("refused"), listing(1))
-    reflector = Reflector(cast(Client, server), PODS, backoff=jittery)
-    await follow(reflector)
+    informer = Informer(cast(Client, server), PODS, backoff=jittery)
+    await follow(informer)
 
     assert [time for time, asked in server.requests if asked == "list"] == [0, 1, 2.5]
