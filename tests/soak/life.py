@@ -26,8 +26,8 @@ from parley.api.resources import (
     Resource,
 )
 from parley.kube.client import ApiError
-from parley.kube.memory.history import Stored
-from parley.kube.memory.ownership import UPDATE, Manager
+from parley.kube.memory.managed_fields import UPDATE, Manager
+from parley.kube.memory.watch_cache import Stored
 
 Json = dict[str, Any]
 MOST_PODS = 14

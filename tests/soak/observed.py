@@ -15,8 +15,8 @@ from tests.support.trouble import LATE_WRITE
 from parley.api.resources import LEASES, Resource
 from parley.kube.client import OutcomeUnknown
 from parley.kube.memory import MemoryServer
-from parley.kube.memory.history import Change, Stored
 from parley.kube.memory.store import Collection, Store
+from parley.kube.memory.watch_cache import Change, Stored
 
 HISTORY = 1000
 MOST_CHARACTERS = 300

@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from parley.api.resources import Resource
 from parley.control.ledger import Ledger
+from parley.kube.freshness import Outage
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue
-from parley.kube.upkeep import Outage
 
 Samples = Mapping[tuple[str, ...], float]
 """Values by the values of the labels."""

@@ -29,7 +29,7 @@ from parley.api.resources import Resource
 from parley.kube.backoff import Backoff
 from parley.kube.cache import Cache, IndexKeys, Key, identity
 from parley.kube.client import ApiError, Client, EventType, Expired, Listing, OutcomeUnknown, Tombstone, WatchEvent
-from parley.kube.upkeep import Outage, Upkeep
+from parley.kube.freshness import Freshness, Outage
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class Informer(Generic[T]):
         self._version: str | None = None
         self._cache: Cache[T] = Cache()
         self._tombstones: dict[Key, Tombstone] = {}
-        self._upkeep = Upkeep()
+        self._freshness = Freshness()
         self.synced = asyncio.Event()
         self.listing = False
         """Whether what is reported now was found by a list: what became of an object before it went is unknown."""
@@ -111,7 +111,7 @@ class Informer(Generic[T]):
 
     def outage(self) -> Outage | None:
         """Why and since when the cache is not kept up to date; None while it is."""
-        return self._upkeep.outage()
+        return self._freshness.outage()
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object, if there is one. `namespace` is "" for cluster-wide kinds."""
@@ -131,7 +131,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        self._upkeep.begin(asyncio.get_running_loop().time)
+        self._freshness.begin(asyncio.get_running_loop().time)
         while True:
             pause = await self._follow()
             if pause:
@@ -143,10 +143,10 @@ class Informer(Generic[T]):
         try:
             version = self._version or await self._list()
             started = loop.time()
-            self._upkeep.watch()
+            self._freshness.watch()
             await self._watch(version)
             if loop.time() - started >= SHORT_LIVED:
-                self._upkeep.ended()
+                self._freshness.ended()
                 self._failures = 0
                 self.interruptions["Ended"] += 1
                 return 0
@@ -161,7 +161,7 @@ class Informer(Generic[T]):
 
     def _failed(self, error: object, cause: str = "") -> float:
         self._failures += 1
-        self._upkeep.failed(str(error))
+        self._freshness.failed(str(error))
         self.interruptions[cause or type(error).__name__] += 1
         pause = self._backoff.delay(self._failures)
         log_it = log.info if self._failures == 1 else log.warning
@@ -180,7 +180,7 @@ class Informer(Generic[T]):
         chosen = self._selection
         listing = await self._client.list(self._read, chosen.namespace, **chosen.selectors)
         self.replace(listing)
-        self._upkeep.works()
+        self._freshness.works()
         self._version = listing.resource_version
         return listing.resource_version
 
@@ -211,7 +211,7 @@ class Informer(Generic[T]):
                 self._apply(event)
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        self._upkeep.works()
+        self._freshness.works()
         if event.object is not None or event.tombstone is not None:
             self._failures = 0
         if event.tombstone is not None:

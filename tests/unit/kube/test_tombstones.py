@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from parley.api.builtin import BuiltinClaim
 from parley.api.opaque import read, why_unreadable
 from parley.api.resources import BUILTIN_CLAIMS, NODES
-from parley.kube import answers
+from parley.kube import responses
 from parley.kube.client import Client, EventType, OutcomeUnknown, Tombstone, WatchEvent
 from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
@@ -229,7 +229,7 @@ def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
     items = [item("good", b"{}"), item("bad", b'{"devices":{"requests":%s}}' % inside), item("wrong", BROKEN)]
     content = b'{"metadata":{"resourceVersion":"9","continue":"more"},"items":[%s]}' % b",".join(items)
 
-    listing, rest = answers.page(BUILTIN_CLAIMS, content)
+    listing, rest = responses.page(BUILTIN_CLAIMS, content)
 
     assert [claim.metadata.name for claim in listing.items] == ["good"]
     assert [(stone.name, stone.uid, stone.resource_version) for stone in listing.tombstones] == [
@@ -240,7 +240,7 @@ def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
 
 
 def decoded(line: bytes) -> WatchEvent[BuiltinClaim]:
-    return answers.event(BUILTIN_CLAIMS, answers.raw_event(line))
+    return responses.event(BUILTIN_CLAIMS, responses.raw_event(line))
 
 
 @UNTELLABLE
@@ -269,7 +269,7 @@ TOMBSTONES = {"wrong", "deep elsewhere"}
 def test_a_stream_is_the_same_however_it_is_cut(names: list[str], places: list[int]) -> None:
     whole = b"".join(frames(*(("ADDED", item(f"c{i}", CONTENTS[name])) for i, name in enumerate(names))))
     cuts = [0, *sorted(place % (len(whole) + 1) for place in places), len(whole)]
-    lines = answers.LineSplitter()
+    lines = responses.LineSplitter()
 
     told = [decoded(line) for a, b in pairwise(cuts) for line in lines.feed(whole[a:b])]
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from parley.api.markers import RULES
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.kube.memory.structure import RULES_IN_PYTHON, schema_of
+from parley.kube.memory.structural_schema import RULES_IN_PYTHON, schema_of
 
 
 def rules_of(schema: Any) -> Iterator[str]:

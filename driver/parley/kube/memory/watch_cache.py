@@ -1,7 +1,7 @@
 """The changes of one kind, in order, from which every watch reads for itself.
 
 A change is kept once, however many watch. The oldest are forgotten when there are more than the limit, as etcd
-compacts its history: who then asks for what followed them has to list anew.
+compacts its history: a watch that starts before them has to list anew.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parley.kube.memory.errors import expired
 from parley.kube.memory.kinds import Json
-from parley.kube.memory.refusals import expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class History:
         return self._changes[bisect_right(self._changes, version, key=lambda change: change.version) :]
 
     async def wait(self) -> None:
-        """Return at the next change, or when somebody calls `wake`."""
+        """Return at the next change, or when `wake` is called."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = None
         try:

@@ -1,7 +1,7 @@
-"""What the API server does by a CRD's structural schema: drop unknown fields, fill in defaults, check rules.
+"""What the API server does with a CRD's structural schema: drop unknown fields, fill in defaults, check rules.
 
 The schemas are those of the CRDs, made from the models. The rules in them are CEL, which is not interpreted here:
-`RULES_IN_PYTHON` says each in Python, and a unit test that none is missing there: an unknown rule always holds.
+`RULES_IN_PYTHON` has each in Python, and a unit test checks that none is missing: an unknown rule always holds.
 What a single field may hold is checked in `schema`.
 Source: "Specifying a structural schema" and "Validation rules" in the Kubernetes documentation (1.37).
 """
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from parley.api.crd import structural_schema
 from parley.api.markers import RULES
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 
 Json = dict[str, Any]
 Schema = Mapping[str, Any]

@@ -9,9 +9,9 @@ import pytest
 from parley.api.resources import PODS
 from parley.kube.backoff import Backoff
 from parley.kube.client import Call, Client, Expired, Forbidden, RawEvent
+from parley.kube.freshness import OPEN, Outage
 from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
-from parley.kube.upkeep import OPEN, Outage
 
 pytestmark = pytest.mark.looptime
 

@@ -31,7 +31,7 @@ def held_on(holder: str, host: str) -> bool:
     return holder.startswith(f"{host}_")
 
 
-class Following:
+class FollowedLease:
     """Lets a process on `host` take part in an election while the Lease `namespace`/`name` is held there."""
 
     def __init__(self, client: Client, namespace: str, name: str, host: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether an informer's cache is kept up to date, and since when and why not.
+"""Whether an informer's cache is up to date, and if not, since when and why.
 
 It is while a list was just read, an event came in, or a watch has been open for longer than a request takes to
 fail: on a quiet watch not even a bookmark comes for a minute.
@@ -19,7 +19,7 @@ class Outage:
     reason: str
 
 
-class Upkeep:
+class Freshness:
     """Of one cache, by a monotonic clock that is given when its informer begins."""
 
     def __init__(self) -> None:

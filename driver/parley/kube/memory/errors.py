@@ -1,4 +1,4 @@
-"""The API server's refusals, in its own words."""
+"""The API server's errors, with the messages of a real one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from tests.support.faults import FaultClient
 from parley.api.builtin import Lease
 from parley.api.resources import LEASES
 from parley.kube.client import AlreadyExists, Call, ServerError
-from parley.kube.following import Following, held_on
+from parley.kube.followed_lease import FollowedLease, held_on
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost
 from parley.kube.memory import MemoryServer
 
@@ -37,7 +37,7 @@ class Host:
             f"{name}_controller",
             clock=LeaseClock(monotonic=now, jitter=lambda: 0),
         )
-        self._following = Following(self.client, "parley", SCHEDULER, name)
+        self._following = FollowedLease(self.client, "parley", SCHEDULER, name)
 
     async def run(self) -> None:
         await self._following.run(self.elector, self.lead)
@@ -252,5 +252,5 @@ async def test_the_works_own_failure_is_raised(server: MemoryServer) -> None:
         raise ValueError("a sum went below zero")
 
     with pytest.raises(ValueError, match="below zero"):
-        await Following(a.client, "parley", SCHEDULER, "a").run(a.elector, fail)
+        await FollowedLease(a.client, "parley", SCHEDULER, "a").run(a.elector, fail)
     assert (await lease(server)).spec.holder_identity == ""

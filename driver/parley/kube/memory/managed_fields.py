@@ -1,7 +1,7 @@
 """Who owns which field, and server-side apply, which depends on it.
 
 A write of any kind makes its manager the owner of what it changes. Applying names everything that a manager
-wants: what it wanted before and names no more is removed, unless somebody else owns it too; a value that
+wants: what it wanted before and names no more is removed, unless another manager owns it too; a value that
 another manager set otherwise is a conflict, unless forced.
 Facts: sigs.k8s.io/structured-merge-diff/merge/update.go and apimachinery/pkg/util/managedfields (1.37).
 """

@@ -7,9 +7,9 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable
 
-from parley.kube.memory.history import Change
 from parley.kube.memory.kinds import Json
 from parley.kube.memory.store import Collection, Name
+from parley.kube.memory.watch_cache import Change
 
 Delete = Callable[[Collection, Name, str], None]
 """Deletes the object of that name if it still has that UID."""

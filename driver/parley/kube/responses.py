@@ -1,5 +1,4 @@
-"""What an answer of an API server means: which list a page of it is, which error a refusal, which event a line of
-a watch.
+"""Decodes an API server's responses: pages of lists, Status objects (as errors), and the lines of a watch.
 
 Each object is decoded by itself, also where the decoder can't even separate one from the next: one that fails is a
 tombstone, and the others are as they are.
@@ -140,7 +139,7 @@ def leaves_write_open(error: ApiError) -> bool:
     """Whether a write that was answered so may have happened, or may yet.
 
     A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), or etcd did not answer
-    in time: the API server passes that on as an internal error with etcd's words.
+    in time: the API server passes that on as an internal error with etcd's message.
     """
     return error.status in (502, 504) or (error.status >= 500 and "etcdserver:" in error.message)
 

@@ -1,4 +1,4 @@
-"""What a client must know of an API server, and how it is found where that is simple.
+"""A client's configuration (as rest.Config in client-go), and how it is found where that is simple.
 
 Simple is a pod's service account, and a kubeconfig whose user has a token and nothing else. Everything beyond that
 (client certificates, credential plugins, OIDC, several files) is left to the kubernetes package by `credentials`:
@@ -27,7 +27,7 @@ _CLUSTER = {
 
 
 @dataclass(slots=True)
-class Access:
+class ClientConfig:
     """Named as the kubernetes package names it, which fills one of these, too. `ssl_ca_data` is an authority's
     certificate as PEM, for those who have no file of it."""
 
@@ -42,22 +42,22 @@ class Access:
     proxy: str | None = None
 
     def bear(self, token: str) -> None:
-        """Prove who we are by that token."""
+        """Authenticate with that bearer token."""
         self.api_key["BearerToken"] = f"Bearer {token.strip()}"
 
 
-def read_service_account(access: Access, account: Path = _ACCOUNT) -> None:
-    """Fill in what a pod is told of its cluster. Raises ValueError or OSError where this is no pod."""
+def read_service_account(config: ClientConfig, account: Path = _ACCOUNT) -> None:
+    """Fill in a pod's in-cluster configuration. Raises ValueError or OSError where this is no pod."""
     host, port = os.environ.get(_HOST), os.environ.get(_PORT)
     if not host or not port:
         raise ValueError(f"{_HOST} and {_PORT} are not set")
-    access.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    access.bear((account / "token").read_text())
-    access.ssl_ca_cert = str(account / "ca.crt")
+    config.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    config.bear((account / "token").read_text())
+    config.ssl_ca_cert = str(account / "ca.crt")
 
 
-def read_kubeconfig(path: str, context: str | None, access: Access) -> bool:
-    """Fill in what the file says, if that is simple; returns whether it is. Raises OSError or YAMLError."""
+def read_kubeconfig(path: str, context: str | None, config: ClientConfig) -> bool:
+    """Fill in the file's contents, if that is simple; returns whether it is. Raises OSError or YAMLError."""
     file = Path(path).expanduser()
     if not file.is_file():
         return False
@@ -70,8 +70,8 @@ def read_kubeconfig(path: str, context: str | None, access: Access) -> bool:
         return False
     if set(user) != {"token"} or not user["token"] or not {"server"} <= set(cluster) <= _CLUSTER:
         return False
-    access.bear(user["token"])
-    _read_cluster(cluster, file.parent, access)
+    config.bear(user["token"])
+    _read_cluster(cluster, file.parent, config)
     return True
 
 
@@ -81,12 +81,12 @@ def _named(document: Any, collection: str, part: str, name: str) -> dict[str, An
     return found[name]
 
 
-def _read_cluster(cluster: dict[str, Any], folder: Path, access: Access) -> None:
-    access.host = cluster["server"].rstrip("/")
-    access.verify_ssl = not cluster.get("insecure-skip-tls-verify", False)
-    access.tls_server_name = cluster.get("tls-server-name")
-    access.proxy = cluster.get("proxy-url")
+def _read_cluster(cluster: dict[str, Any], folder: Path, config: ClientConfig) -> None:
+    config.host = cluster["server"].rstrip("/")
+    config.verify_ssl = not cluster.get("insecure-skip-tls-verify", False)
+    config.tls_server_name = cluster.get("tls-server-name")
+    config.proxy = cluster.get("proxy-url")
     if data := cluster.get("certificate-authority-data"):
-        access.ssl_ca_data = base64.b64decode(data).decode()
+        config.ssl_ca_data = base64.b64decode(data).decode()
     elif authority := cluster.get("certificate-authority"):
-        access.ssl_ca_cert = str(folder / authority)
+        config.ssl_ca_cert = str(folder / authority)
