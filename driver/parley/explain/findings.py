@@ -13,7 +13,7 @@ from parley.api.models import PodScheduling
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
 from parley.api.resources import Resource
 from parley.explain.model import Finding
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.explain.times import moment, span
 
 _PATIENCE = 30.0
@@ -54,7 +54,7 @@ EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
 
 
 def findings(
-    world: World,
+    snapshot: Snapshot,
     pod: Pod,
     raw: Mapping[str, Any],
     scheduling: PodScheduling | None,
@@ -64,8 +64,8 @@ def findings(
 ) -> tuple[Finding, ...]:
     """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
     return (
-        *_controller(world, pod, scheduling),
-        *_unanswered(world, scheduling, asked_at),
+        *_controller(snapshot, pod, scheduling),
+        *_unanswered(snapshot, scheduling, asked_at),
         *_failures(scheduling),
         *_scheduler(pod),
         *_devices(mirrors),
@@ -74,10 +74,10 @@ def findings(
     )
 
 
-def _controller(world: World, pod: Pod, scheduling: PodScheduling | None) -> Iterator[Finding]:
+def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[Finding]:
     if scheduling is not None or pod.spec.node_name or pod.spec.scheduling_gates:
         return
-    seconds = world.seconds_since(pod.metadata.creation_timestamp or "")
+    seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
     since = f" for {span(seconds)}" if seconds is not None else ""
     text = (
         f"has written nothing about the pod{since}: see whether it runs (kubectl -n parley-system get pods,leases)"
@@ -85,7 +85,7 @@ def _controller(world: World, pod: Pod, scheduling: PodScheduling | None) -> Ite
     yield Finding("controller", "", text)
 
 
-def _unanswered(world: World, scheduling: PodScheduling | None, asked_at: str) -> Iterator[Finding]:
+def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: str) -> Iterator[Finding]:
     """Drivers that were asked and have not answered this round."""
     if scheduling is None or scheduling.spec.selected_node:
         return
@@ -94,16 +94,16 @@ def _unanswered(world: World, scheduling: PodScheduling | None, asked_at: str) -
     late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
     for asked in scheduling.spec.claims:
         if asked.name not in answered:
-            since = _waited(world, asked_at, late=late)
+            since = _waited(snapshot, asked_at, late=late)
             text = f"has not answered about claim {asked.name}{since} (round {round_})"
             yield Finding(f"driver {asked.driver_name}", "", text, asked_at)
 
 
-def _waited(world: World, asked_at: str, *, late: bool) -> str:
+def _waited(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
     start = moment(asked_at)
     if start is None:
         return " for more than 30 s" if late else ""
-    seconds = (world.now - start + timedelta(seconds=_PATIENCE if late else 0)).total_seconds()
+    seconds = (snapshot.now - start + timedelta(seconds=_PATIENCE if late else 0)).total_seconds()
     return f" for {span(seconds)}"
 
 

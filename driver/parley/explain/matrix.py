@@ -10,9 +10,9 @@ from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.nowhere import where
 from parley.control.podclaims import PodClaim
-from parley.explain.judging import PodOutlook
+from parley.explain.feasibility import PodFeasibility
 from parley.explain.model import Cell, NodeRow
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
@@ -33,10 +33,12 @@ def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
     return _sorted(rows)
 
 
-def present(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
+def present(
+    snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None
+) -> tuple[NodeRow, ...]:
     """Every node, as it is now."""
-    names = [node.metadata.name for node in world.nodes]
-    misfits, answers = judge.misfits(names), dict(judge.answers(names))
+    names = [node.metadata.name for node in snapshot.nodes]
+    misfits, answers = feasibility.misfits(names), dict(feasibility.answers(names))
     said = answered(scheduling)
     for asked in scheduling.spec.claims if scheduling is not None else ():
         answers.pop(asked.name, None)  # the controller asks that driver through the API, and goes by its answer
@@ -47,7 +49,7 @@ def present(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -
     for node in names:
         cells = tuple(
             _present(claim, node, answers.get(claim.entry), viable.get(claim.entry, frozenset()), said)
-            for claim in judge.claims
+            for claim in feasibility.claims
         )
         verdict = SELECTED if node == selected else _verdict(cells, misfits.get(node, ""))
         rows.append(NodeRow(node, verdict, misfits.get(node, ""), node in candidates, cells))
@@ -58,11 +60,11 @@ def _sorted(rows: Sequence[NodeRow]) -> tuple[NodeRow, ...]:
     return tuple(sorted(rows, key=lambda row: (ORDER.index(row.verdict), not row.asked)))
 
 
-Said = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
+ReportedAnswers = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
 """By entry, the viable nodes and why others are not, of drivers that answered the last question."""
 
 
-def answered(scheduling: PodScheduling | None) -> Said:
+def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
     """What was answered to the last question."""
     if scheduling is None:
         return {}
@@ -93,7 +95,9 @@ def _cell(entry: str, node: str, said: tuple[frozenset[str], Mapping[str, str]])
     return Cell(entry, node in viable, "" if node in viable else why.get(node, "not viable"))
 
 
-def _present(claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], said: Said) -> Cell:
+def _present(
+    claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], said: ReportedAnswers
+) -> Cell:
     if claim.problem is not None:
         return Cell(claim.entry, None, claim.problem.code)
     if claim.holding is not None:

@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimFacts:
+class ClaimDetails:
     """One of the pod's claims. `state` is allocated, offered, pending, or the reason code of what stands in its
     way; `words` says more. `holds` are devices as "pool/device", or what else the driver recorded."""
 
@@ -18,7 +18,7 @@ class ClaimFacts:
     class_name: str
     driver: str
     state: str
-    words: str = ""
+    message: str = ""
     nodes: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     since: str = ""
@@ -83,7 +83,7 @@ class Explanation:
     round: int
     candidates: int
     viable: int
-    claims: tuple[ClaimFacts, ...]
+    claims: tuple[ClaimDetails, ...]
     nodes: tuple[NodeRow, ...]
     findings: tuple[Finding, ...]
     remedies: tuple[Remedy, ...]

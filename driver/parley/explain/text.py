@@ -12,7 +12,7 @@ from rich.text import Text
 
 from parley.api.reasons import NO_CANDIDATES
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
-from parley.explain.model import Cell, ClaimFacts, Explanation, Finding, NodeRow
+from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow
 from parley.explain.times import ago
 
 NARROW = 80
@@ -40,9 +40,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
     return made
 
 
-def show(out: Console, told: Explanation) -> None:
+def show(out: Console, explanation: Explanation) -> None:
     """Print it."""
-    for part in _parts(told, narrow=out.width < NARROW):
+    for part in _parts(explanation, narrow=out.width < NARROW):
         print_plain(out, part)
 
 
@@ -59,72 +59,88 @@ def _stripped(line: Text) -> Text:
     return line
 
 
-def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
-    yield headline(told)
-    if told.message:
-        yield Padding(Text(told.message), (0, 0, 0, 2))
+def _parts(explanation: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
+    yield headline(explanation)
+    if explanation.message:
+        yield Padding(Text(explanation.message), (0, 0, 0, 2))
     yield Text()
-    yield _claims(told, narrow=narrow)
-    if any(cell.viable is not None for row in told.nodes for cell in row.claims) or told.code == NO_CANDIDATES:
+    yield _claims(explanation, narrow=narrow)
+    if (
+        any(cell.viable is not None for row in explanation.nodes for cell in row.claims)
+        or explanation.code == NO_CANDIDATES
+    ):
         yield Text()
-        yield rounds(told)
-        yield _matrix_as_list(told) if narrow else _matrix(told)
-    yield from _section("What would help", [remedy.text for remedy in told.remedies])
-    yield from _section("Waits longer for the same", _shortened(told.ahead))
-    yield from _section("What was said", [_said(finding, told.now) for finding in told.findings])
-    yield from _section("Not read", told.unread)
+        yield rounds(explanation)
+        yield _matrix_as_list(explanation) if narrow else _matrix(explanation)
+    yield from _section("What would help", [remedy.text for remedy in explanation.remedies])
+    yield from _section("Waits longer for the same", _shortened(explanation.ahead))
+    yield from _section("What was said", [_said(finding, explanation.now) for finding in explanation.findings])
+    yield from _section("Not read", explanation.unread)
 
 
-def headline(told: Explanation) -> Text:
+def headline(explanation: Explanation) -> Text:
     """What the pod does, since when, and the code of its wait."""
     text = Text()
-    text.append(f"Pod {told.title}", style="bold")
-    since = ago(told.since, told.now)
-    if told.state == "waits":
+    text.append(f"Pod {explanation.title}", style="bold")
+    since = ago(explanation.since, explanation.now)
+    if explanation.state == "waits":
         text.append(f" waits{f' for {since}' if since else ''}", style="yellow")
-        text.append(f": {told.code}" if told.code else ": the controller has said nothing about it yet")
-    elif told.state == "bound":
-        text.append(f" is bound to {told.node}{f' for {since}' if since else ''}", style="green")
-        text.append(f", {told.phase.lower()}" if told.phase else "")
-    elif told.state == "ended":
-        text.append(f" has ended ({told.phase.lower()})" + (f" on {told.node}" if told.node else ""))
-    elif told.state == "gated":
+        text.append(
+            f": {explanation.code}" if explanation.code else ": the controller has said nothing about it yet"
+        )
+    elif explanation.state == "bound":
+        text.append(f" is bound to {explanation.node}{f' for {since}' if since else ''}", style="green")
+        text.append(f", {explanation.phase.lower()}" if explanation.phase else "")
+    elif explanation.state == "ended":
+        text.append(
+            f" has ended ({explanation.phase.lower()})" + (f" on {explanation.node}" if explanation.node else "")
+        )
+    elif explanation.state == "gated":
         text.append(" has scheduling gates: nothing is done about it before they are removed")
     else:
         text.append(" is being deleted")
     return text
 
 
-def _claims(told: Explanation, *, narrow: bool) -> RenderableType:
+def _claims(explanation: Explanation, *, narrow: bool) -> RenderableType:
     if narrow:
-        lines = [Text(f"{c.entry}: class {c.class_name}, {claim_state(c, told)}") for c in told.claims]
+        lines = [
+            Text(f"{c.entry}: class {c.class_name}, {claim_state(c, explanation)}") for c in explanation.claims
+        ]
         return Group(Text("Claims", style="bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
-    rows = [(c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, told)) for c in told.claims]
+    rows = [
+        (c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, explanation))
+        for c in explanation.claims
+    ]
     return table(("CLAIM", "FROM", "CLASS", "DRIVER", "STATE"), rows)
 
 
-def claim_state(claim: ClaimFacts, told: Explanation) -> str:
+def claim_state(claim: ClaimDetails, explanation: Explanation) -> str:
     """What a claim holds and since when, or what stands in its way."""
     if claim.state == "allocated":
-        since = ago(claim.since, told.now)
+        since = ago(claim.since, explanation.now)
         what = f": {', '.join(claim.holds)}" if claim.holds else ""
-        return f"{claim.words or 'allocated'}{what}{f', for {since}' if since else ''}"
-    return f"{claim.state}: {claim.words}" if claim.words not in ("", told.message) else claim.state
+        return f"{claim.message or 'allocated'}{what}{f', for {since}' if since else ''}"
+    return f"{claim.state}: {claim.message}" if claim.message not in ("", explanation.message) else claim.state
 
 
-def rounds(told: Explanation) -> Text:
+def rounds(explanation: Explanation) -> Text:
     """The heading of the table of nodes: how many there are, and how many were asked about."""
-    if told.state == "waits":
-        asked = f"question {told.round} was about {told.candidates}" if told.round else "none was asked about yet"
-        return Text(f"Nodes ({len(told.nodes)}; {asked})", style="bold")
-    count = f"{told.round} rounds" if told.round != 1 else "1 round"
-    return Text(f"Nodes ({count}; {told.candidates} candidates, {told.viable} viable)", style="bold")
+    if explanation.state == "waits":
+        asked = (
+            f"question {explanation.round} was about {explanation.candidates}"
+            if explanation.round
+            else "none was asked about yet"
+        )
+        return Text(f"Nodes ({len(explanation.nodes)}; {asked})", style="bold")
+    count = f"{explanation.round} rounds" if explanation.round != 1 else "1 round"
+    return Text(f"Nodes ({count}; {explanation.candidates} candidates, {explanation.viable} viable)", style="bold")
 
 
-def _matrix(told: Explanation) -> Table:
-    groups = list(grouped(told.nodes))
-    fits = any(row.fit for row in told.nodes) or told.state == "waits"
-    entries = [cell.claim for cell in told.nodes[0].claims]
+def _matrix(explanation: Explanation) -> Table:
+    groups = list(grouped(explanation.nodes))
+    fits = any(row.fit for row in explanation.nodes) or explanation.state == "waits"
+    entries = [cell.claim for cell in explanation.nodes[0].claims]
     rows = [
         [
             Text(_names(names), style=_STYLES[row.verdict]),
@@ -141,9 +157,9 @@ def _matrix(told: Explanation) -> Table:
     return table(headings, rows)
 
 
-def _matrix_as_list(told: Explanation) -> Group:
+def _matrix_as_list(explanation: Explanation) -> Group:
     lines: list[RenderableType] = []
-    groups = list(grouped(told.nodes))
+    groups = list(grouped(explanation.nodes))
     for names, row in groups[:_ROWS]:
         said = [row.fit] if row.fit else [f"{cell.claim}: {_words(cell)}" for cell in row.claims]
         mark = f" ({_mark(row)})" if _mark(row) else ""

@@ -18,8 +18,8 @@ from aiohttp.typedefs import Handler
 
 from parley.web.links import Address, Links, address
 from parley.web.pages import UNAVAILABLE, data, page
+from parley.web.snapshots import Snapshots
 from parley.web.streams import MOST, Feed, Streams, TooMany
-from parley.web.worlds import Worlds
 
 MOST_PAGES = 32
 """So many pages are made or wait to be made at once, besides those of streams."""
@@ -45,11 +45,11 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def application(
-    worlds: Worlds, names: Collection[str] = (), most_streams: int = MOST, alive: float = ALIVE
+    snapshots: Snapshots, names: Collection[str] = (), most_streams: int = MOST, alive: float = ALIVE
 ) -> web.Application:
     """The server. `names` are those by which it may be asked for, besides addresses and localhost. Whoever
     made the worlds ends them, after the server."""
-    server = _Server(worlds, Streams(worlds, most_streams), alive)
+    server = _Server(snapshots, Streams(snapshots, most_streams), alive)
     known = frozenset(name.lower() for name in names)
 
     @web.middleware
@@ -88,8 +88,8 @@ def own_name(host: str, known: Collection[str]) -> bool:
 
 
 class _Server:
-    def __init__(self, worlds: Worlds, streams: Streams, alive: float) -> None:
-        self._worlds = worlds
+    def __init__(self, snapshots: Snapshots, streams: Streams, alive: float) -> None:
+        self._snapshots = snapshots
         self._alive = alive
         self._streams = streams
         self._pages = 0
@@ -128,7 +128,7 @@ class _Server:
             self._pages -= 1
 
     async def _html(self, request: web.Request, wanted: Address) -> web.Response:
-        made = await page(self._worlds, wanted)
+        made = await page(self._snapshots, wanted)
         content = made.whole(Links(wanted)).encode()
         response = _tagged(request, content, "text/html", made.version, made.status)
         if made.status == UNAVAILABLE:
@@ -136,7 +136,7 @@ class _Server:
         return response
 
     async def _json(self, wanted: Address) -> web.Response:
-        status, content = await data(self._worlds, wanted)
+        status, content = await data(self._snapshots, wanted)
         headers = {"Cache-Control": "no-store"}
         return web.Response(body=content, status=status, content_type="application/json", headers=headers)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.names import FIELD_MANAGER
-from parley.explain.explaining import Told
+from parley.explain.explaining import PodObjects
 from parley.explain.findings import Event
 from parley.explain.model import Explanation
 from parley.explain.times import moment
@@ -27,10 +27,10 @@ class Moment:
     text: str
 
 
-def timeline(told: Told, explained: Explanation) -> tuple[Moment, ...]:
+def timeline(objects: PodObjects, explained: Explanation) -> tuple[Moment, ...]:
     """In order of time; of what happened within a second, in the usual order."""
-    raw, scheduling = told.raw, told.scheduling or {}
-    found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(told)]
+    raw, scheduling = objects.raw, objects.scheduling or {}
+    found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(objects)]
     timed = [(time, one) for one in found if (time := moment(one.at)) is not None]
     return tuple(one for _, one in sorted(timed, key=lambda pair: pair[0]))
 
@@ -94,9 +94,9 @@ def _claims(explained: Explanation) -> Iterator[Moment]:
         yield Moment(claim.since, f"driver {claim.driver}", "", f"claim {claim.entry} was allocated{held}")
 
 
-def _events(told: Told) -> Iterator[Moment]:
-    uid = told.raw.get("metadata", {}).get("uid")
-    for event in told.events:
+def _events(objects: PodObjects) -> Iterator[Moment]:
+    uid = objects.raw.get("metadata", {}).get("uid")
+    for event in objects.events:
         if (event.regarding or {}).get("uid") == uid:
             yield Moment(event.at, _writer(event), event.reason, event.note)
 

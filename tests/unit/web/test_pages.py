@@ -8,7 +8,7 @@ import orjson
 import pytest
 from tests.unit.explain.conftest import explained
 from tests.unit.scheduler.conftest import World
-from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, worlds
+from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, snapshots
 
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
 from parley.explain.model import wire
@@ -21,7 +21,7 @@ def words(text: str) -> str:
 
 
 async def as_data(world: World, path: str, **query: str) -> dict[str, object]:
-    made = worlds(world)
+    made = snapshots(world)
     try:
         status, content = await data(made, at(path, **query))
     finally:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from parley.explain.explaining import Told
+from parley.explain.explaining import PodObjects
 from parley.explain.findings import Event, EventSource
-from parley.explain.model import ClaimFacts, Explanation
+from parley.explain.model import ClaimDetails, Explanation
 from parley.web.timeline import timeline
 
 
-def explained(*claims: ClaimFacts) -> Explanation:
+def explained(*claims: ClaimDetails) -> Explanation:
     return Explanation(
         *("default", "p", "bound", "Running", "a", "", "", "", 1, 1, 1),
         claims,
@@ -68,13 +68,13 @@ EVENTS = (
         deprecated_source=EventSource(component="parley.dev/controller"),
     ),
 )
-CLAIM = ClaimFacts(
+CLAIM = ClaimDetails(
     "gpu", "template one", "p-gpu", "gpu", "device.parley.dev", "allocated", holds=("a/0",), since=time(8)
 )
 
 
 def test_a_whole_life_in_order() -> None:
-    told = timeline(Told(RAW, SCHEDULING, EVENTS), explained(CLAIM))
+    told = timeline(PodObjects(RAW, SCHEDULING, EVENTS), explained(CLAIM))
 
     assert [(moment.at, moment.by, moment.code, moment.text) for moment in told] == [
         (time(1), "API server", "", "the pod was made"),
@@ -103,6 +103,6 @@ def test_a_pod_that_the_scheduler_refused() -> None:
     }
     raw = {"metadata": {"uid": "u"}, "spec": {}, "status": {"conditions": [condition]}}
 
-    (moment,) = timeline(Told(raw, None, ()), explained())
+    (moment,) = timeline(PodObjects(raw, None, ()), explained())
 
     assert (moment.by, moment.code, moment.text) == ("scheduler", "Unschedulable", "0/3 nodes")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parley.explain.overview import UseRow, WaitRow
-from parley.web.facts import ClassFacts, DeviceRow, NodeFacts
+from parley.web.details import ClassDetails, DeviceRow, NodeDetails
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
 from parley.web.views.home import figures
@@ -13,7 +13,7 @@ ROWS = 100
 """So many are on a page."""
 
 
-def class_(facts: ClassFacts, now: str, links: Links) -> list[Node]:
+def class_(facts: ClassDetails, now: str, links: Links) -> list[Node]:
     """The sections of a class's page."""
     return [
         h("h1", f"Class {facts.row.name}"),
@@ -23,7 +23,7 @@ def class_(facts: ClassFacts, now: str, links: Links) -> list[Node]:
     ]
 
 
-def _figures(facts: ClassFacts) -> Node:
+def _figures(facts: ClassDetails) -> Node:
     headings = ("Class", "Driver", "Suitable nodes", "What", "Total", "Free", "Claims", "Waiting")
     shared = "Several pods may share a claim." if facts.shareable else "One pod uses a claim at a time."
     limits = [h("p", "Limit of ", limit) for limit in facts.limits]
@@ -70,7 +70,7 @@ def _use(row: UseRow, now: str, links: Links) -> list[Node]:
     ]
 
 
-def node(facts: NodeFacts, now: str, links: Links) -> list[Node]:
+def node(facts: NodeDetails, now: str, links: Links) -> list[Node]:
     """The sections of a node's page."""
     cordoned = h("p", mark("doesNotFit", "cordoned: no new pods")) if facts.unschedulable else None
     taints = h("p", "Taints: ", ", ".join(facts.taints)) if facts.taints else None

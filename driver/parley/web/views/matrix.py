@@ -25,22 +25,22 @@ WORDS = {
 _Group = tuple[Sequence[str], NodeRow]
 
 
-def matrix(told: Explanation, links: Links) -> Element | None:
+def matrix(explanation: Explanation, links: Links) -> Element | None:
     """The section; None for a pod of which nobody was asked about any node."""
-    if not told.nodes:
+    if not explanation.nodes:
         return None
     each = links.here.query.get("nodes") == "each"
-    alike: list[_Group] = list(grouped(told.nodes))
-    groups: list[_Group] = [((row.node,), row) for row in told.nodes] if each else alike
+    alike: list[_Group] = list(grouped(explanation.nodes))
+    groups: list[_Group] = [((row.node,), row) for row in explanation.nodes] if each else alike
     size = NODES if each else GROUPS
     page, pages = paged(len(groups), links.here.page, size)
-    rows = [_row(names, row, links, told) for names, row in groups[(page - 1) * size : page * size]]
-    other = _other(links, each=each) if len(alike) < len(told.nodes) else None
+    rows = [_row(names, row, links, explanation) for names, row in groups[(page - 1) * size : page * size]]
+    other = _other(links, each=each) if len(alike) < len(explanation.nodes) else None
     return section(
         "nodes",
-        rounds(told).plain,
-        h("p", _counts(told.nodes), " ", other, class_="counts"),
-        table(_headings(told), rows, "Claims by nodes"),
+        rounds(explanation).plain,
+        h("p", _counts(explanation.nodes), " ", other, class_="counts"),
+        table(_headings(explanation), rows, "Claims by nodes"),
         pager(links, page, pages, "nodes"),
     )
 
@@ -60,16 +60,16 @@ def _counts(nodes: Sequence[NodeRow]) -> Node:
     ]
 
 
-def _headings(told: Explanation) -> list[str]:
-    scheduler = ["Scheduler"] if told.state == "waits" else []
-    claims = [f"Claim {cell.claim}" for cell in told.nodes[0].claims]
+def _headings(explanation: Explanation) -> list[str]:
+    scheduler = ["Scheduler"] if explanation.state == "waits" else []
+    claims = [f"Claim {cell.claim}" for cell in explanation.nodes[0].claims]
     return ["Nodes", "Verdict", "Asked", *scheduler, *claims]
 
 
-def _row(names: Sequence[str], row: NodeRow, links: Links, told: Explanation) -> list[Node]:
+def _row(names: Sequence[str], row: NodeRow, links: Links, explanation: Explanation) -> list[Node]:
     count = h("span", f" ({len(names)} nodes)", class_="count") if len(names) > 1 else None
     fit: list[Node] = []
-    if told.state == "waits":
+    if explanation.state == "waits":
         fit = [mark("doesNotFit", short(row.fit)) if row.fit else mark("viable", "fits")]
     return [
         [few(names, links.node), count],

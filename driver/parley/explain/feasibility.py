@@ -12,7 +12,7 @@ from parley.control.cluster import reference
 from parley.control.demand import Demand, demand_of
 from parley.control.gathering import gather
 from parley.control.podclaims import PodClaim
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import Amounts, requested
 from parley.negotiation.states import ClaimState
@@ -21,19 +21,19 @@ from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 
 
-class PodOutlook:
+class PodFeasibility:
     """About one pod. `claims` are its claims as the controller gathers them."""
 
-    def __init__(self, world: World, pod: Pod) -> None:
-        self._world = world
+    def __init__(self, snapshot: Snapshot, pod: Pod) -> None:
+        self._snapshot = snapshot
         self._pod = pod
-        self.claims: Sequence[PodClaim] = gather(world.state, pod)
+        self.claims: Sequence[PodClaim] = gather(snapshot.state, pod)
         self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
         self._by_node: dict[str, list[PodReference]] | None = None
         self.problem = ""
         """Why the drivers can't even be asked."""
         try:
-            self._demand = demand_of(world.state.drivers, reference(pod), self.pending)
+            self._demand = demand_of(snapshot.state.drivers, reference(pod), self.pending)
         except BadParameters as error:
             self._demand, self.problem = Demand({}, {}, (), {}), str(error)
 
@@ -57,7 +57,7 @@ class PodOutlook:
         found: dict[str, Answer] = {}
         for name, request in self._demand.requests.items():
             try:
-                found.update(self._world.state.drivers[name].viable(request, nodes))
+                found.update(self._snapshot.state.drivers[name].viable(request, nodes))
             except DriverFault as fault:
                 failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
                 found.update({claim.name: failed for claim in request.claims})
@@ -66,7 +66,7 @@ class PodOutlook:
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
         """Why nodes do not come into question before any driver is asked; those that do are left out."""
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
-        fitting = CandidateNodes(self._world.state.cluster, self._pod, classes, common_nodes(self.claims))
+        fitting = CandidateNodes(self._snapshot.state.cluster, self._pod, classes, common_nodes(self.claims))
         for node in nodes:
             fitting.fits(node)
         return fitting.misfits
@@ -90,7 +90,7 @@ class PodOutlook:
 
     def holders(self, node: str) -> list[PodReference]:
         """Other pods that are on the node, or hold something of the same drivers that is of use there."""
-        on_node = [reference(pod) for pod in self._world.on_node.get(node, ())]
+        on_node = [reference(pod) for pod in self._snapshot.on_node.get(node, ())]
         found = dict.fromkeys([*self._holding().get(node, ()), *on_node])
         return [pod for pod in found if pod.uid != self._pod.metadata.uid]
 
@@ -103,7 +103,7 @@ class PodOutlook:
         """Who holds something of the drivers, by the nodes where it is of use; "" is everywhere."""
         if self._by_node is None:
             self._by_node = {}
-            for holding in self._world.state.ledger:
+            for holding in self._snapshot.state.ledger:
                 if holding.driver in self.drivers:
                     for node in ("",) if holding.nodes is None else holding.nodes:
                         self._by_node.setdefault(node, []).extend(holding.pods.values())
@@ -116,26 +116,26 @@ class PodOutlook:
         freed = {
             holding.uid: holding
             for pod in pods
-            for holding in self._world.state.ledger.of_pod_name(pod.namespace, pod.name)
+            for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
             if set(holding.pods) <= uids and not holding.immediate and holding.driver in self.drivers
         }
         used = self._leave(pods)
         for holding in freed.values():
-            self._world.state.drivers[holding.driver].forget(holding.uid)
+            self._snapshot.state.drivers[holding.driver].forget(holding.uid)
         try:
             yield
         finally:
             for holding in freed.values():
                 held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
-                self._world.state.drivers[holding.driver].restore(held)
+                self._snapshot.state.drivers[holding.driver].restore(held)
             for uid, (node, amounts) in used.items():
-                self._world.state.cluster.usage.put(uid, node, amounts)
+                self._snapshot.state.cluster.usage.put(uid, node, amounts)
 
     def _leave(self, pods: Collection[PodReference]) -> dict[str, tuple[str, Amounts]]:
-        usage = self._world.state.cluster.usage
+        usage = self._snapshot.state.cluster.usage
         used: dict[str, tuple[str, Amounts]] = {}
         for reference_ in pods:
-            pod = self._world.pods.get((reference_.namespace, reference_.name))
+            pod = self._snapshot.pods.get((reference_.namespace, reference_.name))
             node = usage.node_of(reference_.uid)
             if pod is not None and node is not None:
                 used[reference_.uid] = (node, requested(pod))

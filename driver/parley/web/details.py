@@ -15,7 +15,7 @@ from parley.control.mirror import is_mirror
 from parley.explain import overview
 from parley.explain.explaining import state_of
 from parley.explain.overview import ClassRow, UseRow, WaitRow
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.sdk import Device
 
 STATES = ("waits", "gated", "deleting", "bound", "ended")
@@ -50,7 +50,7 @@ class DeviceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeDetails:
     """A node: whether pods may come to it, what drivers published for it, and who uses what there."""
 
     name: str
@@ -61,7 +61,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassFacts:
+class ClassDetails:
     """A class: its overview, who uses some of it, and who waits for it, the oldest first."""
 
     row: ClassRow
@@ -71,22 +71,22 @@ class ClassFacts:
     waiting: tuple[WaitRow, ...]
 
 
-def pods(world: World, line: list[WaitRow]) -> list[PodRow]:
+def pods(snapshot: Snapshot, line: list[WaitRow]) -> list[PodRow]:
     """All, those that wait first, the oldest of them first. `line` has those that wait, of all namespaces."""
     waiting = {(row.namespace, row.pod): row for row in line}
     rows = []
-    for key, pod in world.pods.items():
+    for key, pod in snapshot.pods.items():
         if not pod.spec.resource_claims:
             continue
-        wait, holdings = waiting.get(key), world.state.ledger.of_pod_name(*key)
-        if wait is None and not holdings and key not in world.schedulings and not _ours(world, pod):
+        wait, holdings = waiting.get(key), snapshot.state.ledger.of_pod_name(*key)
+        if wait is None and not holdings and key not in snapshot.schedulings and not _ours(snapshot, pod):
             continue
         rows.append(_row(pod, wait, holdings))
     return sorted(rows, key=_place)
 
 
-def _ours(world: World, pod: Pod) -> bool:
-    return bool(gather(world.state, pod))
+def _ours(snapshot: Snapshot, pod: Pod) -> bool:
+    return bool(gather(snapshot.state, pod))
 
 
 def _row(pod: Pod, wait: WaitRow | None, holdings: list[Holding]) -> PodRow:
@@ -109,15 +109,15 @@ def _place(row: PodRow) -> tuple[int, str, str, str]:
     return STATES.index(row.state), row.since if row.state == "waits" else "", row.namespace, row.name
 
 
-def class_facts(world: World, name: str) -> ClassFacts | None:
+def class_details(snapshot: Snapshot, name: str) -> ClassDetails | None:
     """None if there is no class of that name."""
-    found = next((row for row in overview.classes(world) if row.name == name), None)
-    class_ = world.state.cluster.class_(name)
+    found = next((row for row in overview.classes(snapshot) if row.name == name), None)
+    class_ = snapshot.state.cluster.class_(name)
     if found is None or class_ is None:
         return None
-    uses = tuple(row for row in overview.uses(world, None) if row.class_name == name)
-    waiting = tuple(row for row in overview.line(world, None) if name in row.classes)
-    return ClassFacts(found, class_.shareable, tuple(_limits(class_)), uses, waiting)
+    uses = tuple(row for row in overview.uses(snapshot, None) if row.class_name == name)
+    waiting = tuple(row for row in overview.line(snapshot, None) if name in row.classes)
+    return ClassDetails(found, class_.shareable, tuple(_limits(class_)), uses, waiting)
 
 
 def _limits(class_: ResourceClass) -> Iterator[str]:
@@ -128,14 +128,14 @@ def _limits(class_: ResourceClass) -> Iterator[str]:
         yield f"{who}: at most {' and '.join(most) or 'nothing'}"
 
 
-def node_facts(world: World, name: str) -> NodeFacts | None:
+def node_details(snapshot: Snapshot, name: str) -> NodeDetails | None:
     """None if there is no node of that name."""
-    node = world.state.cluster.node(name)
+    node = snapshot.state.cluster.node(name)
     if node is None:
         return None
     taints = tuple(_taint(taint) for taint in node.spec.taints)
-    uses = tuple(row for row in overview.uses(world, None) if row.node == name)
-    return NodeFacts(name, node.spec.unschedulable, taints, tuple(_devices(world, name)), uses)
+    uses = tuple(row for row in overview.uses(snapshot, None) if row.node == name)
+    return NodeDetails(name, node.spec.unschedulable, taints, tuple(_devices(snapshot, name)), uses)
 
 
 def _taint(taint: Taint) -> str:
@@ -144,9 +144,9 @@ def _taint(taint: Taint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
-def _devices(world: World, node: str) -> Iterator[DeviceRow]:
-    holders = _holders(world)
-    for slice_ in world.slices:
+def _devices(snapshot: Snapshot, node: str) -> Iterator[DeviceRow]:
+    holders = _holders(snapshot)
+    for slice_ in snapshot.slices:
         if slice_.spec.node_name == node:
             for listed in slice_.spec.devices:
                 held = holders[slice_.spec.driver, Device(slice_.spec.pool.name, listed.name)]
@@ -154,15 +154,15 @@ def _devices(world: World, node: str) -> Iterator[DeviceRow]:
                 yield DeviceRow(slice_.spec.driver, slice_.spec.pool.name, listed.name, by, claims)
 
 
-def _holders(world: World) -> Mapping[tuple[str, Device], list[tuple[str, str]]]:
+def _holders(snapshot: Snapshot) -> Mapping[tuple[str, Device], list[tuple[str, str]]]:
     """Pods (or "" if nobody uses it now) and claims, by driver and device; claims of ordinary DRA, too."""
     found: defaultdict[tuple[str, Device], list[tuple[str, str]]] = defaultdict(list)
-    for holding in world.state.ledger:
+    for holding in snapshot.state.ledger:
         claim = f"{holding.namespace}/{holding.claim}"
         for device in holding.allocation.devices:
             users = [f"{pod.namespace}/{pod.name}" for pod in holding.pods.values()] or [""]
             found[holding.driver, device] += [(user, claim) for user in users]
-    for (namespace, name), mirror in world.mirrors.items():
+    for (namespace, name), mirror in snapshot.mirrors.items():
         if not is_mirror(mirror) and mirror.status.allocation is not None:
             users = [f"{namespace}/{user.name}" for user in mirror.status.reserved_for] or [""]
             for result in mirror.status.allocation.devices.results:

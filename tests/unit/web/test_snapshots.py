@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 from tests.unit.scheduler.conftest import World
-from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, worlds
+from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, snapshots
 from tests.unit.web.refusing import Refusing, forbidden
 
 from parley.api.resources import NODES
 from parley.explain.explaining import explain
 from parley.kube.client import Call, NotFound, OutcomeUnknown, Unauthorized
 from parley.web.pages import page
-from parley.web.worlds import IDLE, Worlds
+from parley.web.snapshots import IDLE, Snapshots
 
 KINDS = 10
 
@@ -20,17 +20,17 @@ def test_nothing_is_read_before_somebody_looks_and_nothing_watched_long_after(pl
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
         client = Refusing(world.server.client())
-        made = worlds(world, client)
+        made = snapshots(world, client)
         await asyncio.sleep(60)
         assert not client.asked
 
-        await made.world()
+        await made.snapshot()
         await asyncio.sleep(IDLE - 1)
         assert (client.watching, made.watching) == (KINDS, True)
         await asyncio.sleep(2)
         assert (client.watching, made.watching) == (0, False)
 
-        again = await made.world()
+        again = await made.snapshot()
         assert len(again.pods) == 2
         assert client.watching == KINDS
         await made.close()
@@ -43,9 +43,9 @@ def test_however_many_look_each_kind_is_listed_once(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
         client = Refusing(world.server.client())
-        made = worlds(world, client)
+        made = snapshots(world, client)
 
-        found = await asyncio.gather(*(made.world() for _ in range(20)))
+        found = await asyncio.gather(*(made.snapshot() for _ in range(20)))
 
         assert {len(one.pods) for one in found} == {2}
         assert len({id(one.state.cluster) for one in found}) == 1
@@ -58,17 +58,17 @@ def test_however_many_look_each_kind_is_listed_once(play: Play) -> None:
 def test_a_world_is_made_anew_only_after_a_change_and_at_most_once_a_second(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        loop, made = asyncio.get_running_loop(), worlds(world)
-        first = await made.world()
+        loop, made = asyncio.get_running_loop(), snapshots(world)
+        first = await made.snapshot()
         await asyncio.sleep(60)
-        assert (await made.world()).state.cluster is first.state.cluster
+        assert (await made.snapshot()).state.cluster is first.state.cluster
 
         clusters = []
         started = loop.time()
         for number in range(3):
             await world.add_node(f"new-{number}")
             await asyncio.sleep(0.01)
-            clusters.append((await made.world()).state.cluster)
+            clusters.append((await made.snapshot()).state.cluster)
 
         assert len({id(cluster) for cluster in (first.state.cluster, *clusters)}) == 4
         assert 2 <= loop.time() - started < 2.1
@@ -81,8 +81,8 @@ def test_a_world_is_made_anew_only_after_a_change_and_at_most_once_a_second(play
 def test_signs_of_life_of_nodes_are_no_changes(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
-        await made.world()
+        made = snapshots(world)
+        await made.snapshot()
         await asyncio.sleep(5)
         before = made.revision
 
@@ -103,8 +103,8 @@ def test_who_may_read_one_namespace_sees_that_and_what_is_missing(play: Play) ->
         await one_runs_and_one_waits(world)
         client = Refusing(world.server.client(), lambda call: forbidden(call) if call.namespace is None else None)
 
-        made = worlds(world, client)
-        found = await made.world()
+        made = snapshots(world, client)
+        found = await made.snapshot()
         told = await explain(client, world.clock(), "default", "wants")
 
         assert set(found.pods) == {("default", "runs"), ("default", "wants")}
@@ -112,7 +112,7 @@ def test_who_may_read_one_namespace_sees_that_and_what_is_missing(play: Play) ->
         assert "nodes is forbidden at the cluster scope" in found.unread
         await world.delete_pod("runs")
         await asyncio.sleep(5)
-        assert set((await made.world()).pods) == {("default", "wants")}
+        assert set((await made.snapshot()).pods) == {("default", "wants")}
         page_ = await page(made, at("/"))
         assert "<strong>Not read: </strong>nodes is forbidden at the cluster scope" in page_.main
         await made.close()
@@ -145,7 +145,7 @@ def test_a_server_that_does_not_answer(play: Play, error: Exception, words: str)
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
         client = Refusing(world.server.client(), lambda _: error)
-        made = worlds(world, client)
+        made = snapshots(world, client)
 
         before = await page(made, at("/"))
         assert (before.status, words in before.main) == (503, True)
@@ -162,7 +162,7 @@ def test_what_is_shown_may_be_old_while_watches_fail(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
         client = Refusing(world.server.client())
-        made = worlds(world, client)
+        made = snapshots(world, client)
         assert "May be old" not in (await page(made, at("/"))).main
 
         client.refuse = lambda call: OutcomeUnknown("GET nodes: connection lost") if call.verb == "watch" else None
@@ -193,7 +193,7 @@ def test_a_cluster_without_parley_until_it_is_installed(play: Play) -> None:
             )
 
         client = Refusing(world.server.client(), not_installed)
-        made = worlds(world, client)
+        made = snapshots(world, client)
         assert "Parley is not installed in this cluster, or not completely" in (await page(made, at("/"))).main
 
         client.refuse = lambda _: None
@@ -212,7 +212,7 @@ def test_a_large_cluster_is_still_being_read(play: Play) -> None:
 
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made: Worlds = worlds(world, Slow(world.server.client()))
+        made: Snapshots = snapshots(world, Slow(world.server.client()))
 
         early = await page(made, at("/"))
         assert (early.status, "the cluster is still being read" in early.main) == (503, True)

@@ -12,11 +12,11 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from parley.explain.faults import Unanswerable, as_sentences
-from parley.explain.reading import World, read
+from parley.explain.errors import Unanswerable, readable_errors
+from parley.explain.snapshot import Snapshot, read
 from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
-from parley.web.watching import Watched
+from parley.web.informers import WatchedKinds
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ async def here(make: Callable[[], Awaitable[T]]) -> T:
     return await make()
 
 
-class Worlds:
+class Snapshots:
     """The cluster as `client` sees it; `namespace` is read where it may not see all.
 
     `revision` rises with every change that may show on a page.
@@ -82,10 +82,10 @@ class Worlds:
         self._idle = idle
         self._changes = asyncio.Event()
         self._making = asyncio.Lock()
-        self._watched: Watched | None = None
+        self._watched: WatchedKinds | None = None
         self._watching: asyncio.Task[None] | None = None
         self._asked = 0.0
-        self._made: tuple[int, World] | None = None
+        self._made: tuple[int, Snapshot] | None = None
         self._next = 0.0
 
     @property
@@ -98,7 +98,7 @@ class Worlds:
         while self.revision == since:
             await self._changes.wait()
 
-    async def world(self) -> World:
+    async def snapshot(self) -> Snapshot:
         """The cluster as it is. Raises Unanswerable if it can't be read, StillReading for the first seconds."""
         watched = self._needed()
         try:
@@ -118,7 +118,7 @@ class Worlds:
         if self._watched is None or (error := self._watched.trouble) is None:
             return ""
         try:
-            with as_sentences():
+            with readable_errors():
                 raise error
         except Unanswerable as said:
             return str(said)
@@ -129,11 +129,11 @@ class Worlds:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
-    def _needed(self) -> Watched:
+    def _needed(self) -> WatchedKinds:
         loop = asyncio.get_running_loop()
         self._asked = loop.time()
         if self._watched is None:
-            self._watched = Watched(self.client, self._namespace, self._change)
+            self._watched = WatchedKinds(self.client, self._namespace, self._change)
             self._watching = loop.create_task(self._watch(self._watched))
         return self._watched
 
@@ -142,7 +142,7 @@ class Worlds:
         changes, self._changes = self._changes, asyncio.Event()
         changes.set()
 
-    async def _watch(self, watched: Watched) -> None:
+    async def _watch(self, watched: WatchedKinds) -> None:
         """Until nobody asked for a while. A failure shows on no page: the next one to ask begins anew."""
         loop = asyncio.get_running_loop()
         running = loop.create_task(watched.run())
@@ -156,12 +156,12 @@ class Worlds:
             await asyncio.gather(running, return_exceptions=True)
             self._watched = self._watching = self._made = None
 
-    async def _make(self, watched: Watched) -> tuple[int, World]:
+    async def _make(self, watched: WatchedKinds) -> tuple[int, Snapshot]:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._next - loop.time()))
-        revision, client, now = self.revision, watched.shown(self.client), self._clock()
+        revision, client, now = self.revision, watched.cached_client(self.client), self._clock()
         started = loop.time()
-        with as_sentences():
-            world = await self.aside(lambda: read(client, now, self._namespace))
+        with readable_errors():
+            snapshot = await self.aside(lambda: read(client, now, self._namespace))
         self._next = loop.time() + max(_LEAST, _SHARE * (loop.time() - started))
-        return revision, world
+        return revision, snapshot

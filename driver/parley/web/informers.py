@@ -15,7 +15,7 @@ from parley.api.builtin import Node, NodeStatus, Pod
 from parley.api.models import PodScheduling, PodSchedulingSpec, PodSchedulingStatus
 from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, Resource
 from parley.control import kept
-from parley.explain.reading import KINDS
+from parley.explain.snapshot import KINDS
 from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
 from parley.kube.informer import Informer, Selection
 
@@ -53,7 +53,7 @@ class _Denied(Exception):
     """Raised through an informer, which would otherwise ask again for ever."""
 
 
-class _Attentive(Client):
+class _ReportingClient(Client):
     """Tells whether lists and watches work."""
 
     def __init__(self, client: Client, works: Callable[[], None], failed: Callable[[Trouble], None]) -> None:
@@ -92,7 +92,7 @@ class WatchedKind(Generic[T]):
     """One kind: a copy of it, and what keeps it from being read."""
 
     def __init__(self, client: Client, resource: Resource[T], namespace: str, changed: Callable[[], None]) -> None:
-        self._client = _Attentive(client, self._works, self._failed)
+        self._client = _ReportingClient(client, self._works, self._failed)
         self._resource = resource
         self._namespace = namespace
         self._changed = changed
@@ -157,7 +157,7 @@ def _alike(old: Any, new: Any) -> bool:
     return bool(replace(new, metadata=meta) == old)
 
 
-class Watched:
+class WatchedKinds:
     """All kinds, watched while `run` runs. `changed` is called after each change."""
 
     def __init__(self, client: Client, namespace: str, changed: Callable[[], None]) -> None:
@@ -182,12 +182,12 @@ class Watched:
         troubles = (kind.trouble for kind in self._kinds.values())
         return next((trouble for trouble in troubles if not isinstance(trouble, NotFound | None)), None)
 
-    def shown(self, client: Client) -> Client:
+    def cached_client(self, client: Client) -> Client:
         """The copies of this moment, as a client that lists them."""
-        return _Shown(client, self._kinds)
+        return _CacheClient(client, self._kinds)
 
 
-class _Shown(Client):
+class _CacheClient(Client):
     """Lists what was there when it was made."""
 
     def __init__(self, client: Client, kinds: Mapping[Resource[Any], WatchedKind[Any]]) -> None:

@@ -34,7 +34,7 @@ from parley.control.ledger import Ledger
 from parley.control.restoring import restore
 from parley.control.state import State
 from parley.drivers import built_in
-from parley.explain.faults import Unanswerable
+from parley.explain.errors import Unanswerable
 from parley.explain.times import moment
 from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
 from parley.negotiation.fit import matches
@@ -63,7 +63,7 @@ KINDS = (*_EVERYWHERE, *_NAMESPACED)
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Snapshot:
     """A cluster at the time `now`. `drivers` are those that come with Parley, told of all that is held; `unread`
     says what could not be read, and `blind` are the kinds of which nothing was."""
 
@@ -95,7 +95,7 @@ class World:
         return [node.metadata.name for node in self.nodes if matches(wanted, node)]
 
 
-async def read(client: Client, now: datetime, namespace: str, *, everywhere: bool = True) -> World:
+async def read(client: Client, now: datetime, namespace: str, *, everywhere: bool = True) -> Snapshot:
     """The cluster as it is; of namespaced kinds only those in `namespace` unless `everywhere`.
 
     Raises Unanswerable if Parley's kinds do not exist, and what the client raises.
@@ -113,7 +113,7 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
                 driver.observe(None, slice_)
     state = State(cluster, ledger, drivers)
     restore(state)
-    return World(
+    return Snapshot(
         now,
         state,
         pods={_key(pod): pod for pod in reader.items(PODS)},

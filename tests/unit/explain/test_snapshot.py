@@ -9,8 +9,8 @@ from tests.unit.explain.conftest import Play, explained
 from tests.unit.scheduler.conftest import World
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
+from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
-from parley.explain.faults import Unanswerable, as_sentences
 from parley.kube.client import (
     ApiError,
     Call,
@@ -205,7 +205,7 @@ def test_a_node_that_does_not_exist_any_more_is_no_trouble(play: Play) -> None:
     ],
 )
 def test_what_a_client_raises_becomes_a_sentence(error: Exception, words: str) -> None:
-    with pytest.raises(Unanswerable) as raised, as_sentences():
+    with pytest.raises(Unanswerable) as raised, readable_errors():
         raise error
 
     assert words in str(raised.value)

@@ -11,12 +11,12 @@ class Unanswerable(Exception):
     """Raised when a question has no answer; the message is what a user reads."""
 
 
-class NothingToTell(Unanswerable):
+class NothingToExplain(Unanswerable):
     """Raised when there is no such pod, or none in which Parley has a part."""
 
 
 @contextmanager
-def as_sentences() -> Iterator[None]:
+def readable_errors() -> Iterator[None]:
     """Raise Unanswerable in place of what a client raises within."""
     try:
         yield
