@@ -1,6 +1,6 @@
-"""How much there is of what the drivers that come with Parley hand out, and how much of it is free. Pure.
+"""Total and free capacity of a class, for the drivers that come with Parley. Pure.
 
-Drivers of others have no place to say what they have: of those only the claims can be counted.
+Other drivers do not publish what they have: of those only the claims can be counted.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -28,7 +28,7 @@ class Capacity:
 
 
 def capacity(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Capacity | None:
-    """Of a class on its suitable nodes; None if its driver can't tell."""
+    """Of a class on its suitable nodes; None if its driver does not publish it."""
     count = _COUNTED.get(class_.driver_name)
     return count(snapshot, class_, nodes) if count is not None else None
 

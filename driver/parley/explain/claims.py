@@ -1,4 +1,4 @@
-"""What became of each of a pod's claims: what it holds, what stands in its way, how far it is. Pure."""
+"""The state of each of a pod's claims: what it holds, what it waits for, how far its allocation is. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -90,7 +90,7 @@ def _state(
 
 
 def _progress(snapshot: Snapshot, record: ResourceClaim | None) -> str:
-    """How far the driver says it is."""
+    """How far the driver has come, from its condition."""
     for condition in record.status.conditions if record is not None else ():
         if condition.type == CONDITION_ALLOCATING and condition.message:
             seconds = snapshot.seconds_since(condition.last_transition_time)

@@ -1,4 +1,4 @@
-"""What keeps a question from being answered, each as a sentence that names a remedy."""
+"""Why a question can't be answered: exceptions whose message is for the user and names a remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

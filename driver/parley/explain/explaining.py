@@ -1,7 +1,7 @@
 """Puts together what is known about a pod: the entry to this package.
 
-`explain` reads and explains one pod, `explain_waiting` all that wait; `explain_in` explains in a world that was
-read before. What can't be answered is raised as Unanswerable, in words.
+`explain` reads and explains one pod, `explain_waiting` all that wait; `explain_in` explains from a snapshot that
+was read before. What can't be answered is raised as Unanswerable, with a message for the user.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ from parley.kube.clock import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class PodObjects:
-    """What is read about a single pod, beside the `World`: the pod and its PodScheduling with every field (None if
-    there is none), and the events about it."""
+    """What is read about a single pod, besides the `Snapshot`: the pod and its PodScheduling with every field
+    (None if there is none), and the events about it."""
 
     raw: Mapping[str, Any]
     scheduling: Mapping[str, Any] | None
@@ -64,7 +64,7 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
         raise NothingToExplain(await _no_such_pod(client, namespace, name)) from None
     if not raw.get("spec", {}).get("resourceClaims"):
         raise NothingToExplain(
-            f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): Parley has no part"
+            f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
         )
     about = f"regarding.uid={raw['metadata']['uid']}"
     return PodObjects(raw, await _scheduling(client, namespace, name), await _events(client, namespace, about))
@@ -149,7 +149,7 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
     if not ours(snapshot, pod, feasibility.claims):
         raise NothingToExplain(
             f"pod {key[0]}/{key[1]} has no claims of Parley's: its claims are of other DRA drivers "
-            "(`kubectl describe pod` has what they say)"
+            "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)
     code, message = _why(snapshot, feasibility, scheduling) if state == "waits" else ("", "")
@@ -206,7 +206,7 @@ def _since(pod: Pod, state: str) -> str:
 
 
 def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
-    """In the controller's words, or, before it said anything, what stands in the way of a claim."""
+    """The reason and message that the controller recorded, or, before it has, the first claim's problem."""
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
     problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)

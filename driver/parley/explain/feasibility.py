@@ -1,7 +1,7 @@
-"""What the drivers that come with Parley would say about a pod now, on any node, and if other pods were gone.
+"""Which nodes are feasible for a pod now, or if other pods were gone, by the drivers that come with Parley.
 
-Asks the controller's own questions of the drivers in a `World`. Drivers of others can't be asked: of those there
-is only what they answered.
+Asks the controller's own questions of the drivers in a `Snapshot`. Drivers of others can't be asked: of those
+there is only what they answered.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -53,7 +53,8 @@ class PodFeasibility:
         return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.standalone}
 
     def answers(self, nodes: Sequence[str]) -> Answers:
-        """By claim entry, of the drivers that can be asked. One that fails has no node, and says why."""
+        """By claim entry, of the drivers that can be asked. One that fails has no node, and its error as the
+        reason."""
         found: dict[str, Answer] = {}
         for name, request in self._demand.requests.items():
             try:

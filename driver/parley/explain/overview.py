@@ -1,4 +1,4 @@
-"""What kubectl's columns have no place for: what each class has, who uses what, and who waits in line."""
+"""What kubectl's columns have no place for: what each class has, who uses what, and which pods wait."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from parley.negotiation.fit import matches
 @dataclass(frozen=True, slots=True)
 class ClassRow:
     """A class. `nodes` is how many are suitable; `total` and `free` are of what the driver hands out there
-    (`what`), to all of its classes together, None if it can't be told; `claims` hold something, `waiting` pods
+    (`what`), to all of its classes together, None if it is not known; `claims` hold something, `waiting` pods
     want some."""
 
     name: str

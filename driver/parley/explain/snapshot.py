@@ -1,8 +1,8 @@
-"""Reads a cluster once, and rebuilds from it what a controller would know at that moment.
+"""A snapshot of a cluster: read once, with the state that a controller would rebuild from it at that moment.
 
-The lists go into the controller's own caches, ledger and drivers, by its own code: so what is told about a pod is
-what the controller decides by, without asking it. Who may not list a kind in all namespaces sees his own namespace
-only, and is told what is missing.
+The lists go into the controller's own caches, ledger and drivers, by its own code: so a pod is explained
+by what the controller decides from, without asking it. A user who may not list a kind in all namespaces gets one
+namespace only, and a list of what is missing.
 """
 
 import asyncio
@@ -64,8 +64,8 @@ KINDS = (*_EVERYWHERE, *_NAMESPACED)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A cluster at the time `now`. `drivers` are those that come with Parley, told of all that is held; `unread`
-    says what could not be read, and `blind` are the kinds of which nothing was."""
+    """A cluster at the time `now`. `drivers` are those that come with Parley, with all that is held restored;
+    `unread` lists what could not be read, and `blind` are the kinds of which nothing was."""
 
     now: datetime
     state: State

@@ -1,4 +1,4 @@
-"""How an explanation reads on a terminal: tables that fit it, or wide lines where nobody's eyes set a limit.
+"""How an explanation reads on a terminal: tables that fit it, or long lines where the output is no terminal.
 
 Without a terminal nothing is wrapped and nothing is coloured, so that `grep` and `awk` find whole lines.
 """
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parley.api.reasons import NO_CANDIDATES
+from parley.api.wording import counted
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
 from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow
 from parley.explain.times import ago
@@ -73,8 +74,8 @@ def _parts(explanation: Explanation, *, narrow: bool) -> Iterator[RenderableType
         yield rounds(explanation)
         yield _matrix_as_list(explanation) if narrow else _matrix(explanation)
     yield from _section("What would help", [remedy.text for remedy in explanation.remedies])
-    yield from _section("Waits longer for the same", _shortened(explanation.ahead))
-    yield from _section("What was said", [_said(finding, explanation.now) for finding in explanation.findings])
+    yield from _section("Waiting longer for the same classes", _shortened(explanation.ahead))
+    yield from _section("Reports", [_report(finding, explanation.now) for finding in explanation.findings])
     yield from _section("Not read", explanation.unread)
 
 
@@ -84,19 +85,20 @@ def headline(explanation: Explanation) -> Text:
     text.append(f"Pod {explanation.title}", style="bold")
     since = ago(explanation.since, explanation.now)
     if explanation.state == "waits":
-        text.append(f" waits{f' for {since}' if since else ''}", style="yellow")
-        text.append(
-            f": {explanation.code}" if explanation.code else ": the controller has said nothing about it yet"
-        )
+        text.append(f" has been waiting for {since}" if since else " is waiting", style="yellow")
+        text.append(f": {explanation.code}" if explanation.code else ": the controller has not reported on it yet")
     elif explanation.state == "bound":
-        text.append(f" is bound to {explanation.node}{f' for {since}' if since else ''}", style="green")
+        bound = (
+            f" has been bound to {explanation.node} for {since}" if since else f" is bound to {explanation.node}"
+        )
+        text.append(bound, style="green")
         text.append(f", {explanation.phase.lower()}" if explanation.phase else "")
     elif explanation.state == "ended":
         text.append(
             f" has ended ({explanation.phase.lower()})" + (f" on {explanation.node}" if explanation.node else "")
         )
     elif explanation.state == "gated":
-        text.append(" has scheduling gates: nothing is done about it before they are removed")
+        text.append(" has scheduling gates: it is not negotiated before they are removed")
     else:
         text.append(" is being deleted")
     return text
@@ -125,16 +127,19 @@ def claim_state(claim: ClaimDetails, explanation: Explanation) -> str:
 
 
 def rounds(explanation: Explanation) -> Text:
-    """The heading of the table of nodes: how many there are, and how many were asked about."""
+    """The heading of the table of nodes: how many there are, and how many were candidates in the last round."""
     if explanation.state == "waits":
         asked = (
-            f"question {explanation.round} was about {explanation.candidates}"
+            f"round {explanation.round}: {counted(explanation.candidates, 'candidate')}"
             if explanation.round
-            else "none was asked about yet"
+            else "no driver has been asked yet"
         )
         return Text(f"Nodes ({len(explanation.nodes)}; {asked})", style="bold")
-    count = f"{explanation.round} rounds" if explanation.round != 1 else "1 round"
-    return Text(f"Nodes ({count}; {explanation.candidates} candidates, {explanation.viable} viable)", style="bold")
+    count = counted(explanation.round, "round")
+    return Text(
+        f"Nodes ({count}; {counted(explanation.candidates, 'candidate')}, {explanation.viable} viable)",
+        style="bold",
+    )
 
 
 def _matrix(explanation: Explanation) -> Table:
@@ -145,14 +150,14 @@ def _matrix(explanation: Explanation) -> Table:
         [
             Text(_names(names), style=_STYLES[row.verdict]),
             *([row.fit or "fits"] if fits else ()),
-            *(_words(cell) for cell in row.claims),
+            *(_answer(cell) for cell in row.claims),
             _mark(row),
         ]
         for names, row in groups[:_ROWS]
     ]
     if len(groups) > _ROWS:
         left = sum(len(names) for names, _ in groups[_ROWS:])
-        rows.append([f"and {left} more nodes (-o json has all)"])
+        rows.append([f"and {counted(left, 'more node')} (-o json has all)"])
     headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
     return table(headings, rows)
 
@@ -161,16 +166,16 @@ def _matrix_as_list(explanation: Explanation) -> Group:
     lines: list[RenderableType] = []
     groups = list(grouped(explanation.nodes))
     for names, row in groups[:_ROWS]:
-        said = [row.fit] if row.fit else [f"{cell.claim}: {_words(cell)}" for cell in row.claims]
+        answers = [row.fit] if row.fit else [f"{cell.claim}: {_answer(cell)}" for cell in row.claims]
         mark = f" ({_mark(row)})" if _mark(row) else ""
         lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
-        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in said]
+        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in answers]
     if len(groups) > _ROWS:
         lines.append(Text("  and more (-o json has all)"))
     return Group(*lines)
 
 
-def _words(cell: Cell) -> str:
+def _answer(cell: Cell) -> str:
     if cell.viable:
         return cell.why or "viable"
     return cell.why or "-"
@@ -189,7 +194,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
     return [_names(names)] if names else []
 
 
-def _said(finding: Finding, now: str) -> str:
+def _report(finding: Finding, now: str) -> str:
     since = ago(finding.at, now)
     if not finding.code:
         return f"{finding.by} {finding.text}"

@@ -1,6 +1,6 @@
-"""What only the page lists: all pods with claims, and what is on a node. Pure, and without any judgement.
+"""What only the page shows: all pods with claims, a class and a node in detail. Pure.
 
-The rest is what `parley explain` and `parley get` tell.
+The rest is what `parley explain` and `parley get` show.
 """
 
 from collections import defaultdict
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from parley.api.builtin import Pod, Taint
 from parley.api.models import ResourceClass
+from parley.api.wording import counted
 from parley.control.gathering import gather
 from parley.control.ledger import Holding
 from parley.control.mirror import is_mirror
@@ -105,7 +106,7 @@ def _row(pod: Pod, wait: WaitRow | None, holdings: list[Holding]) -> PodRow:
 
 
 def _place(row: PodRow) -> tuple[int, str, str, str]:
-    """Who waits is listed by age, others by name."""
+    """Waiting pods are listed by age, others by name."""
     return STATES.index(row.state), row.since if row.state == "waits" else "", row.namespace, row.name
 
 
@@ -122,8 +123,8 @@ def class_details(snapshot: Snapshot, name: str) -> ClassDetails | None:
 
 def _limits(class_: ResourceClass) -> Iterator[str]:
     for limit in class_.limits:
-        most = [f"{limit.claims} claims"] if limit.claims is not None else []
-        most += [f"{limit.units} units"] if limit.units is not None else []
+        most = [counted(limit.claims, "claim")] if limit.claims is not None else []
+        most += [counted(limit.units, "unit")] if limit.units is not None else []
         who = f"namespaces {', '.join(limit.namespaces)}" if limit.namespaces else "every other namespace"
         yield f"{who}: at most {' and '.join(most) or 'nothing'}"
 

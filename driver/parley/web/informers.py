@@ -1,7 +1,7 @@
-"""Copies of the kinds that explanations are made of, kept by watches as far as the reader's rights go.
+"""Informers for the kinds that explanations are made of, as far as the reader's rights go.
 
-A kind that may not be read everywhere is read in one namespace, or not at all. What keeps a kind from being read
-or watched is kept, for whoever explains to say so. Decides nothing about objects; only drops what no page shows.
+A kind that may not be read everywhere is read in one namespace, or not at all. Why a kind can't be read or watched
+is kept, so that the page can show it. Decides nothing about objects; only drops what no page shows.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from parley.kube.informer import Informer, Selection
 T = TypeVar("T")
 
 _WORKS = 2.0
-"""Seconds after which a watch that says nothing is taken to work."""
+"""Seconds after which a watch without events is taken to work."""
 
 Trouble = ApiError | OutcomeUnknown
 
@@ -54,7 +54,7 @@ class _Denied(Exception):
 
 
 class _ReportingClient(Client):
-    """Tells whether lists and watches work."""
+    """Reports whether lists and watches work."""
 
     def __init__(self, client: Client, works: Callable[[], None], failed: Callable[[Trouble], None]) -> None:
         super().__init__(client)
@@ -188,7 +188,7 @@ class WatchedKinds:
 
 
 class _CacheClient(Client):
-    """Lists what was there when it was made."""
+    """Lists what the caches had when it was made."""
 
     def __init__(self, client: Client, kinds: Mapping[Resource[Any], WatchedKind[Any]]) -> None:
         super().__init__(client)

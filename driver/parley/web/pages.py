@@ -1,4 +1,4 @@
-"""Makes the page, or the data, that an address asks for. What can't be answered becomes a page that says so."""
+"""Makes the page, or the data, for an address. What can't be answered becomes an error page."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its title, what is in <main>, and a version that tells these apart from others."""
+    """A page: its title, what is in <main>, and a version that changes with these."""
 
     title: str
     main: str
@@ -57,7 +57,7 @@ class _NoSuchPage(NothingToExplain):
 
 
 async def page(snapshots: Snapshots, address: Address) -> Page:
-    """The page at the address, whatever it has to say."""
+    """The page at the address, also if it is an error page."""
     links = Links(address)
 
     async def rendered() -> Page:
@@ -100,7 +100,7 @@ def _page(title: str, main: list[Node], status: int = 200) -> Page:
 
 
 async def _read(snapshots: Snapshots, address: Address) -> tuple[Snapshot, PodObjects | None]:
-    """The world, and what only a pod's page shows of that pod."""
+    """The snapshot, and what only a pod's page shows of that pod."""
     objects = None
     if not all(_NAME.fullmatch(part) for part in address.parts):
         raise _NoSuchPage("there is no such page")
@@ -148,7 +148,7 @@ def _pod(snapshot: Snapshot, objects: PodObjects, namespace: str, name: str) -> 
 
 
 def _with(snapshot: Snapshot, key: tuple[str, str], scheduling: PodScheduling) -> Snapshot:
-    """The world with this PodScheduling as a whole."""
+    """The snapshot with this PodScheduling as a whole."""
     return replace(snapshot, schedulings={**snapshot.schedulings, key: scheduling})
 
 

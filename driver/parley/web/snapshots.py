@@ -1,7 +1,8 @@
-"""Worlds to explain in: made of watched copies when somebody asks, in a thread beside, and not too often.
+"""Snapshots to explain from: made of the informers' caches on request, in a thread of their own, and not too
+often.
 
-Nothing is watched before somebody asks, nor `IDLE` seconds after the last one did. A world is made anew only when
-something changed, at most once a second, and so seldom that making worlds takes a tenth of a processor at most.
+Nothing is watched before the first request, nor `IDLE` seconds after the last. A snapshot is replaced only when
+something changed, at most once a second, and so seldom that making snapshots takes a tenth of a processor at most.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 IDLE = 600.0
 PATIENCE = 10.0
-"""Seconds that an asker waits for the first lists."""
+"""Seconds that a request waits for the first lists."""
 _LEAST = 1.0
 _SHARE = 10
 
@@ -42,7 +43,7 @@ class Aside(Protocol):
 
 
 class Thread:
-    """Works in a thread of its own, so that nobody else in this process waits for it."""
+    """Works in a thread of its own, so that the rest of this process does not wait for it."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "parley-web")
@@ -61,7 +62,7 @@ class Thread:
 
 
 async def here(make: Callable[[], Awaitable[T]]) -> T:
-    """Works in the event loop that asks."""
+    """Works in the caller's event loop."""
     return await make()
 
 
@@ -120,8 +121,8 @@ class Snapshots:
         try:
             with readable_errors():
                 raise error
-        except Unanswerable as said:
-            return str(said)
+        except Unanswerable as unanswerable:
+            return str(unanswerable)
 
     async def close(self) -> None:
         """Watch no more."""
@@ -143,7 +144,7 @@ class Snapshots:
         changes.set()
 
     async def _watch(self, watched: WatchedKinds) -> None:
-        """Until nobody asked for a while. A failure shows on no page: the next one to ask begins anew."""
+        """Until no request came for a while. A failure shows on no page: the next request starts over."""
         loop = asyncio.get_running_loop()
         running = loop.create_task(watched.run())
         try:

@@ -1,7 +1,7 @@
-"""Tells open pages of changes: one maker per address, however many look at it.
+"""Server-sent events for open pages: each address is rendered once, however many readers it has.
 
 A page is made again when something in the cluster changed, at most once a second, or after `TICK` seconds, for
-ages grow; it is sent only if it reads otherwise than before. Who is slow gets the latest, and misses what was
+ages grow; it is sent only if it differs from the last one. A slow reader gets the latest, and misses what was
 between.
 """
 
@@ -39,7 +39,7 @@ class Feed:
         self.followers = 0
 
     def show(self, made: Page) -> None:
-        """Tell the followers, if it reads otherwise than before."""
+        """Notify the followers, if the page differs from the last one."""
         if self._latest is None or self._latest.version != made.version:
             self._latest = made
             new, self._new = self._new, asyncio.Event()

@@ -127,7 +127,7 @@ def test_pods_that_are_not_there(play: Play) -> None:
             "pod other/gpu does not exist: see `kubectl get pods -n other`, or name another namespace with -n"
         )
         assert await refusal(world, "team", "far") == (
-            "pod team/far has no claims (spec.resourceClaims is empty): Parley has no part"
+            "pod team/far has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
         )
         assert await namespaces_of(world.client, "far") == ["team"]
 

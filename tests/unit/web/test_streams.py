@@ -55,8 +55,8 @@ def test_a_page_follows_the_cluster(play: Play) -> None:
             await world.publish("b", ["gpu-0"])
             got = await reading
 
-        assert "Pod default/wants is bound to b" in got[-1][1].main
-        first = next(at_ for at_, made_ in got if "is bound to b" in made_.main)
+        assert "Pod default/wants has been bound to b" in got[-1][1].main
+        first = next(at_ for at_, made_ in got if "has been bound to b" in made_.main)
         assert 3 < first < 8
         await made.close()
 

@@ -75,7 +75,7 @@ def _choice(name: str, options: Sequence[tuple[str, str]], links: Links) -> Elem
     return h(
         "select",
         h("option", "all", value=""),
-        (h("option", words, value=value, selected=value == chosen) for value, words in options),
+        (h("option", text, value=value, selected=value == chosen) for value, text in options),
         name=name,
         id=f"choose-{name}",
     )

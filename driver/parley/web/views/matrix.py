@@ -1,4 +1,4 @@
-"""The claims of a pod by nodes: nodes of which the same is said in one row, or each in its own; in pages."""
+"""The claims of a pod by nodes: nodes with equal answers in one row, or each in its own; in pages."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ GROUPS = 50
 NODES = 100
 """So many rows are on a page."""
 
-WORDS = {
+LABELS = {
     "selected": "selected",
     "viable": "viable",
     "unknown": "not known",
@@ -26,7 +26,7 @@ _Group = tuple[Sequence[str], NodeRow]
 
 
 def matrix(explanation: Explanation, links: Links) -> Element | None:
-    """The section; None for a pod of which nobody was asked about any node."""
+    """The section; None for a pod about which no driver was asked."""
     if not explanation.nodes:
         return None
     each = links.here.query.get("nodes") == "each"
@@ -47,14 +47,14 @@ def matrix(explanation: Explanation, links: Links) -> Element | None:
 
 def _other(links: Links, *, each: bool) -> Element:
     """To the same, arranged in the other way."""
-    words, nodes = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
-    return link(words, links.changed(nodes=nodes, page=""))
+    text, nodes = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
+    return link(text, links.changed(nodes=nodes, page=""))
 
 
 def _counts(nodes: Sequence[NodeRow]) -> Node:
     counted = Counter(row.verdict for row in nodes)
     return [
-        h("span", mark(verdict, f"{counted[verdict]} {WORDS[verdict]}"), " ")
+        h("span", mark(verdict, f"{counted[verdict]} {LABELS[verdict]}"), " ")
         for verdict in ORDER
         if counted[verdict]
     ]
@@ -73,7 +73,7 @@ def _row(names: Sequence[str], row: NodeRow, links: Links, explanation: Explanat
         fit = [mark("doesNotFit", short(row.fit)) if row.fit else mark("viable", "fits")]
     return [
         [few(names, links.node), count],
-        state(row.verdict, WORDS[row.verdict]),
+        state(row.verdict, LABELS[row.verdict]),
         "yes" if row.asked else "no",
         *fit,
         *(_cell(cell) for cell in row.claims),
@@ -82,4 +82,4 @@ def _row(names: Sequence[str], row: NodeRow, links: Links, explanation: Explanat
 
 def _cell(cell: Cell) -> Element:
     verdict = "unknown" if cell.viable is None else "viable" if cell.viable else "notViable"
-    return mark(verdict, short(cell.why or WORDS[verdict]))
+    return mark(verdict, short(cell.why or LABELS[verdict]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from parley.api.wording import counted
 from parley.explain.model import ClaimDetails, Explanation, Finding, Remedy
 from parley.explain.text import claim_state, headline
 from parley.web.links import Links
@@ -21,7 +22,7 @@ def pod(explanation: Explanation, moments: Sequence[Moment], links: Links) -> li
         section("claims", "Claims", _claims(explanation, links)),
         matrix(explanation, links),
         _help(explanation, links),
-        section("said", "What was said", _said(explanation.findings, explanation.now))
+        section("reports", "Reports", _reports(explanation.findings, explanation.now))
         if explanation.findings
         else None,
         section("timeline", "Timeline", _timeline(moments, explanation.now)),
@@ -65,7 +66,7 @@ def _help(explanation: Explanation, links: Links) -> Element | None:
     ahead = None
     if explanation.ahead:
         names = few(explanation.ahead, links.titled)
-        ahead = h("p", "Waits longer for the same: ", names)
+        ahead = h("p", "Waiting longer for the same classes: ", names)
     return section(
         "help", "What would help", h("ul", (_remedy(one, links) for one in explanation.remedies)), ahead
     )
@@ -82,9 +83,9 @@ def _remedy(remedy: Remedy, links: Links) -> Element:
     )
 
 
-def _said(findings: Sequence[Finding], now: str) -> Element:
+def _reports(findings: Sequence[Finding], now: str) -> Element:
     rows: list[list[Node]] = [[one.by, since(one.at, now), one.code or "-", one.text] for one in findings]
-    return table(("By", "Since", "Code", "Words"), rows, "What was said")
+    return table(("By", "Since", "Code", "Message"), rows, "Reports")
 
 
 def _timeline(moments: Sequence[Moment], now: str) -> Node:
@@ -92,5 +93,5 @@ def _timeline(moments: Sequence[Moment], now: str) -> Node:
     rows: list[list[Node]] = [
         [since(one.at, now), one.by, one.code or "-", one.text] for one in moments[-MOMENTS:]
     ]
-    earlier = h("p", f"{left} earlier moments are left out.") if left > 0 else None
+    earlier = h("p", f"{counted(left, 'earlier entry', 'earlier entries')} not shown.") if left > 0 else None
     return [earlier, table(("Ago", "By", "Code", "What"), rows, "Timeline")]

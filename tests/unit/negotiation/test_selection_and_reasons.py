@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.negotiation.answers import in_words
+from parley.negotiation.answers import by_reason
 from parley.negotiation.selection import select
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -32,8 +32,8 @@ def test_only_viable_nodes_are_selected(
 
 def test_nodes_with_the_same_reason_are_told_together() -> None:
     reasons = {"a": "is cordoned", "b": "has no devices", "c": "is cordoned"}
-    assert in_words(reasons) == "nodes a, c: is cordoned; node b: has no devices"
+    assert by_reason(reasons) == "nodes a, c: is cordoned; node b: has no devices"
 
 
 def test_many_nodes_are_counted_rather_than_listed() -> None:
-    assert in_words({f"n{i}": "is full" for i in range(6)}) == "nodes n0, n1, n2 and 3 more: is full"
+    assert by_reason({f"n{i}": "is full" for i in range(6)}) == "nodes n0, n1, n2 and 3 more: is full"
