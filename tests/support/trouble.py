@@ -70,7 +70,7 @@ class TroubleClient(Client):
         self._arriving: set[asyncio.Task[None]] = set()
 
     def blackout(self, seconds: float) -> None:
-        """For so long from now nothing gets through: calls fail, and watches break instead of telling more."""
+        """For so long from now nothing gets through: calls fail, and watches break instead of delivering more."""
         self._dark_until = asyncio.get_running_loop().time() + seconds
 
     async def request(self, call: Call) -> bytes:

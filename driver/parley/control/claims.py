@@ -6,7 +6,7 @@ claim's condition `Accepted` tells whether it can be negotiated at all, and what
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
@@ -112,15 +112,15 @@ class Claims:
         expected = self._ledger.expected_for(meta.namespace, meta.name)
         return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
 
-    def _said(self, claim: ResourceClaim, code: str, message: str) -> list[Said]:
+    def _said(self, claim: ResourceClaim, code: str, message: str) -> list[ConditionUpdate]:
         """The claim's conditions by the verdict about it."""
-        accepted = Said(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
+        accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         ours = class_ is not None and class_.driver_name in self._drivers
         immediate = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
         if accepted.holds or not ours or not immediate:
             return [accepted]
-        return [accepted, Said(reasons.ALLOCATED, False, code, message)]
+        return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
 
     def _verdict(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> tuple[str, str]:
         full = f"{claim.metadata.namespace}/{claim.metadata.name}"

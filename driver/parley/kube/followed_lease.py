@@ -4,9 +4,9 @@
     candidate --(it is not held here any more)------------------> waiting
     leader    --(it is held on another host)--------------------> LeaseLost
 
-A kube-scheduler that calls an extender on loopback reaches the controller of its own pod, whoever else leads. So
-the controller goes where the scheduler is: that one writes `<host name>_<UUID>` into its Lease, and the containers
-of a pod share the host name. A Lease that nobody holds, or none at all, moves no leader.
+A kube-scheduler that calls an extender on loopback reaches the controller of its own pod, whichever replica leads.
+So the controller goes where the scheduler is: that one writes `<host name>_<UUID>` into its Lease, and the
+containers of a pod share the host name. A Lease that nobody holds, or none at all, moves no leader.
 
 This decides who *should* lead. That only one does is the own lease's matter: what is known here may be old.
 """

@@ -16,7 +16,7 @@ class Answer:
     `viable` are those of the asked nodes where all claims of the request could be allocated now.
     `alternatives` are at most 32 other nodes worth asking about, or a selector of such nodes; None if the driver
     does not know, and an empty tuple if it knows that there is no other. `reasons` has for a node that is not
-    viable what is missing ("0 of 1 devices of model a100 free").
+    viable what is missing ("0 of 1 device of model a100 free").
     """
 
     viable: tuple[str, ...]
@@ -59,7 +59,7 @@ def nowhere_else(answers: Answers) -> bool:
 
 
 def refusals(answers: Answers) -> dict[str, str]:
-    """Why each node is not viable, over all claims: "claim gpu: 0 of 1 devices free"."""
+    """Why each node is not viable, over all claims: "claim gpu: 0 of 1 device free"."""
     by_node: defaultdict[str, list[str]] = defaultdict(list)
     for name, answer in answers.items():
         for node, reason in answer.reasons.items():

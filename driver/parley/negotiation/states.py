@@ -33,7 +33,7 @@ class ClaimState(Enum):
     """Allocated, recorded, and reserved for the pod."""
 
     CLEARED = "cleared"
-    """The API showed our allocation, and somebody cleared it."""
+    """The API showed our allocation, and another client cleared it."""
 
     MISPLACED = "misplaced"
     """Allocated for another node than the one that the pod is bound to, or may be bound to; or the pod can never

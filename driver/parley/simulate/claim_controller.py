@@ -109,7 +109,7 @@ class ClaimController:
         return made.metadata.name
 
     async def _reserve(self, pod: Pod) -> None:
-        """A bound pod has its allocated claims reserved, whoever bound it."""
+        """A bound pod has its allocated claims reserved, whichever component bound it."""
         mine = consumer(reference(pod))
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)

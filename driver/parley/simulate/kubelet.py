@@ -1,7 +1,7 @@
 """A model of the kubelets of all nodes: bound pods run, some for a given time, and deleted ones go.
 
 A pod whose claims are not all allocated and reserved for it does not start, as with a real kubelet; but it
-starts at the next change rather than at the next sync. A deleted pod is told to have ended before its object
+starts at the next change rather than at the next sync. A deleted pod is terminal before its object
 goes; one whose object goes by force is unprepared some seconds later. `prepared` is what the node plugins know
 (`simulate.node_plugins`). What it leaves out: containers, restarts, and admission by resources.
 """
@@ -40,7 +40,7 @@ UNPREPARE_SECONDS = 5.0
 
 
 class Kubelets:
-    """One for all nodes. `duration` says how long a pod runs; on nodes in `stopped` nothing is done.
+    """One for all nodes. `duration` is how long a pod runs; on nodes in `stopped` nothing is done.
 
     `prepared` has the pods that use a claim, by node and the claim's UID.
     """
@@ -161,4 +161,4 @@ class Kubelets:
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
         except NotFound:
-            pass  # somebody forced the deletion
+            pass  # the deletion was forced

@@ -1,7 +1,7 @@
-"""A model of all node plugins' receipts: what is not prepared on its node any more is said to be so.
+"""A model of all node plugins' receipts: they confirm what is no longer prepared on its node.
 
-As `parley_kubelet.claims.releases` does on one node, for every driver. What is prepared the simulated kubelets
-say; publishing devices is left out.
+As `parley_kubelet.claims.releases` does on one node, for every driver. The simulated kubelets know what
+is prepared; publishing devices is left out.
 """
 
 import asyncio

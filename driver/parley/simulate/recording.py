@@ -40,7 +40,7 @@ class ClaimRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod. `waits` says why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
+    """One pod. `waits` is why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
     negotiation in which drivers answered."""
 
     namespace: str
@@ -58,7 +58,7 @@ class PodRecord:
 
     @property
     def reason(self) -> str:
-        """Why the pod is not bound, in Parley's words or else the scheduler's."""
+        """Why the pod is not bound: Parley's message, or else the scheduler's."""
         if self.node:
             return ""
         conditions = [c for c in self.pod.status.conditions if c.type == "PodScheduled" and c.status == "False"]

@@ -19,7 +19,7 @@ class SchedulerCache:
     """The caches of one scheduler. `retry` hears of every pod that is worth an attempt.
 
     `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
-    pods that wait are worth an attempt at every event of pods and nodes: nobody can tell what matters to the
+    pods that wait are worth an attempt at every event of pods and nodes: it is not known what matters to the
     extender. Upstream also at events of claims, which Parley's door must not count on.
     """
 
@@ -122,7 +122,7 @@ class SchedulerCache:
                 self._by_claim[new.metadata.namespace, name][_key(new)] = None
 
     def _placed(self, old: Pod | None, new: Pod | None) -> None:
-        """The pod is bound, ended or gone, or somebody else's to place."""
+        """The pod is bound, ended or gone, or another scheduler's to place."""
         for pod in (old, new):
             if pod is not None:
                 self._await_claims(pod, None)
@@ -139,8 +139,8 @@ class SchedulerCache:
             self._table.put(new)
         elif old is not None:
             self._table.drop(old.metadata.name)
-        tells = _tells if self._extended else _offers
-        if old is None or new is None or tells(old) != tells(new):
+        relevant = _queueing_fields if self._extended else _offers
+        if old is None or new is None or relevant(old) != relevant(new):
             self.retry_all()
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
@@ -164,6 +164,6 @@ def _offers(node: Node) -> object:
     return node.metadata.labels, node.spec, node.status.allocatable
 
 
-def _tells(node: Node) -> object:
+def _queueing_fields(node: Node) -> object:
     """All that makes an event of a node's update; heartbeats do not."""
     return _offers(node), node.metadata.annotations, [(c.type, c.status) for c in node.status.conditions]

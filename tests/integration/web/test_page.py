@@ -37,7 +37,7 @@ async def test_the_matrix_of_a_pod_that_waits(chromium: Browser, url: str) -> No
         )
         assert cells == [
             ["Nodes", "Verdict", "Asked", "Scheduler", "Claim gpu-0"],
-            ["a", "✕ not viable", "yes", "✓ fits", "✕ 0 of 1 devices free, 1 wanted"],
+            ["a", "✕ not viable", "yes", "✓ fits", "✕ 0 of 1 device free, 1 wanted"],
             ["b", "✕ not viable", "yes", "✓ fits", "✕ has no devices"],
         ]
         assert "node a is free when pod default/runs ends" in await page.text("#help")

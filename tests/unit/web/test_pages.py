@@ -73,7 +73,7 @@ def test_a_pod_that_waits(play: Play) -> None:
         assert page.title == "Pod default/wants - Parley"
         assert "Pod default/wants has been waiting for 60 s: NothingViable" in told
         assert "✕ 2 not viable" in told
-        assert "a ✕ not viable yes ✓ fits ✕ 0 of 1 devices free, 1 wanted" in told
+        assert "a ✕ not viable yes ✓ fits ✕ 0 of 1 device free, 1 wanted" in told
         assert "b ✕ not viable yes ✓ fits ✕ has no devices" in told
         assert (
             "node a is free when pod default/runs ends (holds gpu-0, created 2 min ago) Pods: default/runs" in told
