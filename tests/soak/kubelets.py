@@ -1,5 +1,5 @@
 """Kubelets whose node plugins prepare no devices of other nodes, as the device driver's node part does not, and
-that tell when a pod's devices are unprepared."""
+that report when a pod's devices are unprepared."""
 
 from collections.abc import Callable
 

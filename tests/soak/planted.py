@@ -43,7 +43,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, bindings that their scheduler does not hear of or a hostile tenant."""
+    meddlers, pods for the extender door, lost responses to bindings or a hostile tenant."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -51,7 +51,7 @@ class Bug:
     trouble: bool = False
     meddling: bool = False
     extender: bool = False
-    unheard: bool = False
+    lost_bindings: bool = False
     tenant: bool = False
 
 
@@ -195,20 +195,22 @@ BUGS: Mapping[str, Bug] = {
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,
-        unheard=True,
+        lost_bindings=True,
     ),
-    "a scheduler is not told that it may ask again": Bug(
+    "a scheduler is not notified that it may retry": Bug(
         ((Rejections, "_nudge", _nothing),), ("waits in vain",), extender=True
     ),
     "a reservation that a scheduler dropped is not made again": Bug(
-        ((PodClaim, "is_reserved", lambda _self, _pod: True),), ("not reserved", "waits in vain"), unheard=True
+        ((PodClaim, "is_reserved", lambda _self, _pod: True),),
+        ("not reserved", "waits in vain"),
+        lost_bindings=True,
     ),
     "our own writes that are not seen yet are forgotten": Bug(
         ((OwnWrites, "unseen", lambda _self, _cached: False),),
         ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
         trouble=True,
         extender=True,
-        unheard=True,
+        lost_bindings=True,
     ),
     "mirrors are written blindly": Bug(
         ((Records, "_patch_mirror", _patch_blindly),),

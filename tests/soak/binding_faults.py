@@ -1,6 +1,7 @@
-"""Bindings that fail, or of which their scheduler does not hear: it takes them for failed and undoes what it did.
+"""Faults of bindings: they fail, or the response is lost and the scheduler undoes what it did, as after a failure.
 
-Of its own bindings the API server does not tell it, of those that the extender makes the extender.
+Lost are the API server's responses to a scheduler's own bindings, and the extender's to those that the extender
+makes.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ from parley.simulate.extender_calls import ExtenderUnavailable
 
 T = TypeVar("T")
 
-UNHEARD = Rates(conflict=0.02, failing=0.03, lost=0.2)
+LOST_BINDINGS = Rates(conflict=0.02, failing=0.03, lost=0.2)
 LONGEST = 3.0
 """Seconds until a scheduler gives up waiting for the answer."""
 
 
 class BindingClient(Client):
-    """A scheduler's client that has trouble with bindings alone, as the rates of `trouble` say."""
+    """A scheduler's client that has trouble with bindings alone, by the rates of `trouble`."""
 
     def __init__(self, client: Client, chance: random.Random, rates: Rates) -> None:
         super().__init__(client)

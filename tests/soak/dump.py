@@ -1,4 +1,4 @@
-"""The whole cluster in few lines, for the message of a failure: the API's pods and claims, Parley's memory."""
+"""A dump of the cluster in few lines, for the message of a failure: the API's pods and claims, Parley's memory."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.soak.world import World
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS
 
 
-def state(world: World) -> str:
+def dump(world: World) -> str:
     """Pods, nodes, claims, and each controller's ledger and devices."""
     return "\n".join([*_pods(world), *_nodes(world), *_claims(world), *_controllers(world)])
 

@@ -1,6 +1,7 @@
 """What users, administrators and meddlers do to the cluster, at random. Their requests take effect at once.
 
-Every action is small and may find nothing to work on. When to rest, and what must hold then, is `rests`.
+Every action is small and may find nothing to work on. When to rest is decided in `running`, what must hold then in
+`quiescence`.
 """
 
 import random
@@ -33,7 +34,7 @@ Json = dict[str, Any]
 MOST_PODS = 14
 
 
-class Life:
+class Actions:
     """Acts on a world."""
 
     def __init__(self, world: World) -> None:

@@ -1,6 +1,6 @@
 """Plays worlds in several processes of the machine, each in a Python whose hashes do not vary.
 
-Sets of strings have another order in every run of Python unless `PYTHONHASHSEED` says otherwise, and a world that
+Sets of strings have another order in every run of Python unless `PYTHONHASHSEED` is set, and a world that
 was seen to fail must fail again. So worlds are played in processes started with it, never in the caller's own.
 """
 
@@ -11,9 +11,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from itertools import count
 
+from tests.soak.binding_faults import LOST_BINDINGS
 from tests.soak.planted import planted
 from tests.soak.running import REMEMBERED, Failed, Played, play
-from tests.soak.unheard import UNHEARD
 from tests.soak.world import CALM, Plan
 from tests.support.trouble import Rates
 
@@ -36,7 +36,7 @@ def worlds(seed: int, steps: int, processes: int) -> Iterator[Outcome]:
 
 
 def outcome(seed: int, number: int, remembered: int = REMEMBERED) -> Outcome:
-    """Of one world; a failure tells that many steps."""
+    """Of one world; a failure's message has that many steps."""
     try:
         return play(seed, number, remembered=remembered)
     except Failed as failed:
@@ -52,7 +52,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             rates,
             meddling=broken.meddling,
             extender=1.0 if broken.extender else 0.0,
-            bindings=UNHEARD if broken.unheard else CALM,
+            bindings=LOST_BINDINGS if broken.lost_bindings else CALM,
             tenant=broken.tenant,
         )
         for number in range(most):

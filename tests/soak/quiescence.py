@@ -1,7 +1,7 @@
-"""What must hold when everything has come to rest: whoever can run does, and who is gone left nothing behind.
+"""What must hold at rest, when nothing changes any more: feasible pods run, and deleted pods left nothing behind.
 
-Whether a pod can run is judged anew from the API's state alone, by trying all ways: it shares no code with the
-negotiation but the filters of the simulated scheduler, which decide what a pod can run on.
+Whether a pod can run is decided independently, from the API's state alone, by trying all ways: it shares no code
+with the negotiation but the filters of the simulated scheduler, which decide what a pod can run on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ first back, again and again (PreBind and Unreserve in pkg/scheduler/framework/pl
 """
 
 
-async def whoever_can_runs(world: World) -> None:
-    """Wait until nothing is to be expected any more, then judge every pod."""
+async def feasible_pods_run(world: World) -> None:
+    """Wait until nothing is pending any more, then check every pod."""
     if not await world.settle(QUIET, LONGEST):
         waiting = sum(1 for pod in _pods(world) if not pod.spec.node_name)
         await world.let_pass(QUIET)
