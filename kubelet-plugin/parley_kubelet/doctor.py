@@ -1,4 +1,4 @@
-"""Looks at this node as the plugin will find it, and says what has to be mended.
+"""Looks at this node as the plugin will find it, and reports what has to be fixed.
 
     parley-kubelet doctor <the options of the plugin>
 
@@ -120,7 +120,7 @@ def _driver(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Iterator[
         try:
             entries = Checkpoint(Folder(state), driver.node).read()
         except (CheckpointError, OSError) as error:
-            yield Diagnosis("checkpoint", str(error), "follow what it says; until then nothing is prepared")
+            yield Diagnosis("checkpoint", str(error), "follow that message; until then nothing is prepared")
             return
         yield from _entries(state / FILE, entries)
     yield from _specifications(driver, settings, entries)

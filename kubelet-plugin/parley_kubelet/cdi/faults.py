@@ -1,4 +1,4 @@
-"""Says what a container runtime would refuse in a CDI specification. Decides nothing and changes nothing.
+"""Finds what a container runtime would refuse in a CDI specification. Decides nothing and changes nothing.
 
 Our own check, of the rules that the CDI specification 0.6.0 states and that its reference implementation, which
 containerd uses, enforces when it reads a file: unknown fields are refused, too. The JSON schema that the project

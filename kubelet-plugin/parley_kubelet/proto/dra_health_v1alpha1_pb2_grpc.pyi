@@ -19,7 +19,7 @@ GRPC_VERSION: str
 class DRAResourceHealthStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     NodeWatchResources: _aio.UnaryStreamMultiCallable[_dra_health_v1alpha1_pb2.NodeWatchResourcesRequest, _dra_health_v1alpha1_pb2.NodeWatchResourcesResponse]
-    """A message at once and whenever something changes. What was told expires: it has to be repeated."""
+    """A message at once and whenever something changes. A health expires and has to be repeated."""
 
 class DRAResourceHealthServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -28,6 +28,6 @@ class DRAResourceHealthServicer(metaclass=_abc_1.ABCMeta):
         request: _dra_health_v1alpha1_pb2.NodeWatchResourcesRequest,
         context: _aio.ServicerContext[_dra_health_v1alpha1_pb2.NodeWatchResourcesRequest, _abc.AsyncIterator[_dra_health_v1alpha1_pb2.NodeWatchResourcesResponse]],
     ) -> _abc.AsyncIterator[_dra_health_v1alpha1_pb2.NodeWatchResourcesResponse]:
-        """A message at once and whenever something changes. What was told expires: it has to be repeated."""
+        """A message at once and whenever something changes. A health expires and has to be repeated."""
 
 def add_DRAResourceHealthServicer_to_server(servicer: DRAResourceHealthServicer, server: _aio.Server) -> None: ...

@@ -119,7 +119,7 @@ async def test_the_health_of_each_driver_is_told_in_both_versions(
         told = await anext(kubelets["ports"].health(version))
         assert told == {"n1/port-1": ("UNHEALTHY", "base 7")}
         (devices,) = (await anext(kubelets["devices"].health(version))).values()
-        assert devices == ("UNKNOWN", "no device node and no check tell of it")
+        assert devices == ("UNKNOWN", "no device node or check reports its health")
 
 
 async def test_open_streams_of_health_end_with_the_plugin_and_do_not_hold_it_up(
