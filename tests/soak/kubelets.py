@@ -12,7 +12,7 @@ from parley.simulate.kubelet import Kubelets
 
 
 class DeviceKubelets(Kubelets):
-    """A pod starts where its devices are. `unprepared` hears of the UIDs of pods that have none any more."""
+    """A pod starts where its devices are. `unprepared` is called with the UIDs of pods that have none any more."""
 
     def __init__(
         self, client: Client, clock: Clock, unprepared: Callable[[str], None], unprepare_seconds: float

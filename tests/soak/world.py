@@ -3,7 +3,7 @@
 Where the plan has pods for the extender door, a second scheduler asks whichever controller leads.
 
 The controllers are processes that can be killed, stopped, cut off and troubled; what ends by losing its lease is
-started again, as a Deployment would do. What users and meddlers do to this cluster is `life`.
+started again, as a Deployment would do. What users and meddlers do to this cluster is in `actions`.
 """
 
 import asyncio

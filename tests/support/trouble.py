@@ -133,7 +133,7 @@ class TroubleClient(Client):
         task.add_done_callback(self._arrived)
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
-        """Nobody hears the answer, whatever it is."""
+        """The response is lost, whatever it is."""
         self._arriving.discard(task)
         if not task.cancelled():
             task.exception()

@@ -24,7 +24,7 @@ MOST = 5
 """So many remedies of a kind are shown."""
 
 _TRIED = 64
-"""So many nodes are looked into closely: the search asks once for each pod on a node."""
+"""So many nodes are searched closely: with one call for each pod on a node."""
 
 ADVICE: Mapping[str, str] = {
     reasons.CLASS_NOT_FOUND: "create the ResourceClass, or recreate the claim or template with the right name",

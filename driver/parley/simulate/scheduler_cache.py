@@ -16,7 +16,7 @@ from parley.simulate.pod_claims import claim_names
 
 
 class SchedulerCache:
-    """The caches of one scheduler. `retry` hears of every pod that is worth an attempt.
+    """The caches of one scheduler. `retry` is called for every pod that is worth an attempt.
 
     `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
     pods that wait are worth an attempt at every event of pods and nodes: it is not known what matters to the

@@ -1,6 +1,6 @@
 """How the devices of one driver are, for the kubelet, which shows it in the status of the pods that use them.
 
-The driver is asked every few seconds; that is how a device that vanished is noticed. The kubelet hears the whole
+The driver is polled every few seconds; that is how a device that vanished is noticed. The kubelet gets the whole
 list when it connects, at every change, and again before what it knows expires; when a plugin of a rolling update
 leaves, it forgets everything, and the other plugin's next list puts that right. A driver whose health call fails
 makes its devices' health unknown.
