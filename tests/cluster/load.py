@@ -17,7 +17,7 @@ from tests.cluster.watching import LIMIT, TooLate
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
-from parley.control.mirror import owner_pod_uid
+from parley.control.objects.mirror import owner_pod_uid
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client
 from parley.kube.informer import Informer, Selection

@@ -51,7 +51,7 @@ def _controllers(world: World) -> Iterator[str]:
         for holding in process.controller.ledger if process.controller is not None else ():
             users = " ".join(pod.name for pod in holding.pods.values())
             devices = " ".join(f"{d.pool}/{d.device}" for d in holding.allocation.devices)
-            where = f"on {holding.node} for <{users}>, recorded {holding.recorded}"
+            where = f"on {holding.node} for <{users}>, written: {holding.written.value}"
             yield f"    holding {holding.claim}: <{devices}> {where}"
         for uid, devices_held in process.driver.held().items():
             yield f"    driver: {' '.join(f'{d.pool}/{d.device}' for d in devices_held)} for {uid}"

@@ -4,7 +4,7 @@ that report when a pod's devices are unprepared."""
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
-from parley.control.mirror import allocated
+from parley.control.objects.mirror import allocated
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.clock import Clock

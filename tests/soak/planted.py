@@ -11,18 +11,20 @@ from unittest.mock import patch
 
 from tests.soak.processes import WHO
 
-from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
-from parley.control import mirror as mirrors
-from parley.control import named, podscheduling, restoring
-from parley.control.claims import Claims
-from parley.control.giving_back import GivingBack
+from parley.control import restoring
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims import gathering, named
+from parley.control.claims.podclaims import PodClaim
+from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.ledger import Holding, Ledger
-from parley.control.own_writes import OwnWrites
-from parley.control.podclaims import PodClaim
+from parley.control.objects import mirror as mirrors
+from parley.control.publishing import podscheduling
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases
+from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
 from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
@@ -68,11 +70,6 @@ def _leave_only(self: Ledger, holding: Holding) -> None:
         self.leave(holding, pod)
 
 
-def _free_for_all(*args: Any, **kwargs: Any) -> tuple[str, str] | None:
-    problem = _NAMED_PROBLEM(*args, **kwargs)
-    return None if problem is not None and problem[0] == reasons.CLAIM_IN_USE else problem
-
-
 def _for_parley_only(broken: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
     """Kubernetes' parts use the same code, and are in order."""
 
@@ -111,7 +108,7 @@ async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> Non
     await _BIND(self, pod, node, exactly=False)
 
 
-async def _patch_blindly(self: Records, mirror: Any, status: Any) -> Any:
+async def _patch_blindly(self: MirrorWrites, mirror: Any, status: Any) -> Any:
     meta, body = mirror.metadata, {"status": status}
     written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
     self._cluster.wrote(written)
@@ -125,7 +122,7 @@ def _owned_only(mirror: Any, driver: str) -> Any:
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
-_NAMED_PROBLEM = named._named_problem
+_FREE_FOR_ALL = [check for check in named.USABLE if check not in (named.in_use, named.allocating_for_another)]
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
 BUGS: Mapping[str, Bug] = {
@@ -163,14 +160,14 @@ BUGS: Mapping[str, Bug] = {
     ),
     "what nodes owe is not waited for": Bug(((Releases, "owe", _no_result),), ("handed out twice",)),
     "nodes are not asked": Bug(((Releases, "ask", _nothing),), ("left over", "waits in vain")),
-    "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
+    "finalizers stay": Bug(((ClaimReconciler, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice", "not reserved"),
         meddling=True,
     ),
     "exclusive claims are shared": Bug(
-        ((named, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over", "waits in vain")
+        ((gathering, "USABLE", _FREE_FOR_ALL),), ("exclusive, two pods", "left over", "waits in vain")
     ),
     "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
     "an offer looks like an allocation": Bug(
@@ -213,7 +210,7 @@ BUGS: Mapping[str, Bug] = {
         lost_bindings=True,
     ),
     "mirrors are written blindly": Bug(
-        ((Records, "_patch_mirror", _patch_blindly),),
+        ((MirrorWrites, "patch", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
     ),

@@ -10,7 +10,7 @@ controller, which allocate such claims by themselves.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,16 +18,16 @@ from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Key
-from parley.control.decide import Blocked, Search, admit, none_viable, survey
-from parley.control.demand import demand_of, scores
-from parley.control.eligible import SuitableNodes
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key
+from parley.control.claims.named import without_pod
+from parley.control.claims.podclaims import Topic
+from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
+from parley.control.decision.demand import scores
+from parley.control.decision.eligible import SuitableNodes
+from parley.control.decision.nowhere import where
 from parley.control.ledger import Holding
-from parley.control.mirror import ClassRequest
-from parley.control.nowhere import where
-from parley.control.podclaims import PodClaim, Topic
 from parley.control.records import Records
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
@@ -37,7 +37,6 @@ from parley.negotiation.selection import select
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
 from parley.sdk import PermanentError, PodReference, Request
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""
@@ -206,19 +205,8 @@ class ImmediateClaims:
             await self._failed(claim, holding.node, f"the API server refused the allocation: {error.message}")
 
 
-def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
-    """A named claim as it is before any pod names it."""
-    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)
-
-
 def _nobody(claim: ResourceClaim) -> PodReference:
     return PodReference(claim.metadata.namespace, "", "")
-
-
-def check_parameters(drivers: Mapping[str, EmbeddedDriver], claim: ResourceClaim, class_: ResourceClass) -> None:
-    """Raises BadParameters if the claim's driver does not understand them, DriverFault if it fails over them."""
-    demand_of(drivers, _nobody(claim), (without_pod(claim, class_),))
 
 
 def _key(claim: ResourceClaim) -> Key:

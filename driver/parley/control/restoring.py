@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
-from parley.control.cluster import Cluster, done, reference
-from parley.control.ledger import Holding, Phase, Prepared
-from parley.control.mirror import (
+from parley.control.caches.cluster import Cluster, done, reference
+from parley.control.ledger import Holding, Phase, Prepared, Written
+from parley.control.objects.mirror import (
     asked,
     counted,
     driver_of,
@@ -23,8 +23,8 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import prepared_by
-from parley.control.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.objects.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.release.receipts import prepared_by
 from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
@@ -90,7 +90,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
         standalone=driver not in state.drivers,
         node_part=bool(allocation.devices.results),
-        recorded=True,
+        written=Written.YES,
         offered=is_offer(allocation),
         shown_by={mirror.metadata.uid: mirror.metadata.name},
     )
@@ -153,7 +153,9 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         return None
     node, allocation = found
     class_ = state.cluster.class_(claim.spec.resource_class_name)
-    shown = mirror is not None and mirror.status.allocation is not None
+    written = Written.YES if mirror is not None and mirror.status.allocation is not None else Written.NO
+    if written is Written.NO and users and not is_stand_in(claim):
+        written = Written.MAYBE  # somebody may have cleared its mirror, or an earlier leader's write may be late
     holding = Holding(
         uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
         namespace=meta.namespace,
@@ -169,9 +171,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         immediate=claim.spec.allocation_mode == "Immediate",
         standalone=driver not in state.drivers,
         node_part=_node_part(mirror, class_),
-        recorded=shown,
-        # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
-        uncertain=bool(users) and not shown and not is_stand_in(claim),
+        written=written,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
     if not holding.standalone and not users and claim.status.state == "releasing":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from parley.api.models import ResourceClass
-from parley.control.mirror import is_mirror
+from parley.control.objects.mirror import is_mirror
 from parley.drivers.device import DeviceDriver
 from parley.drivers.device.inventory import Inventory
 from parley.drivers.tokens import Pool, TokensDriver

@@ -15,7 +15,7 @@ import orjson
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS, PODS
-from parley.control.cluster import done
+from parley.control.caches.cluster import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
 from parley.explain.errors import NothingToExplain, Unanswerable

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from parley.api.builtin import Pod
-from parley.control.cluster import reference
-from parley.control.demand import Demand, demand_of
-from parley.control.gathering import gather
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Demand, demand_of
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.fit import Amounts, requested

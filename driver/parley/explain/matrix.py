@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.nowhere import where
-from parley.control.podclaims import PodClaim
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.nowhere import where
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.model import Cell, NodeRow
 from parley.explain.snapshot import Snapshot

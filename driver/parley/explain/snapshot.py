@@ -29,7 +29,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.api.selectors import selector_of
-from parley.control.cluster import Cluster, Key, done
+from parley.control.caches.cluster import Cluster, Key, done
 from parley.control.ledger import Ledger
 from parley.control.restoring import restore
 from parley.control.state import State

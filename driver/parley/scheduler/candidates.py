@@ -8,9 +8,9 @@ from collections.abc import Hashable, Sequence, Set
 
 from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
-from parley.control.cluster import Cluster
-from parley.control.eligible import EligibleNodes, suitable_nodes
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import Cluster
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.eligible import EligibleNodes, suitable_nodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 

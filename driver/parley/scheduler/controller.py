@@ -17,10 +17,10 @@ from parley.api.models import PodScheduling
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
-from parley.control.measured import MeasuredDriver
-from parley.control.metrics import Metrics
-from parley.control.mirror import is_mirror, owner_pod
+from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.restoring import restore
+from parley.control.telemetry.measured import MeasuredDriver
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.clock import Clock, utc
 from parley.kube.informer import RELISTS, Informer

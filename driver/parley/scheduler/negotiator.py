@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import Key, reference
-from parley.control.decide import Blocked, Search, admit, best, class_topics, none_viable, survey
-from parley.control.demand import Demand, ask
-from parley.control.podclaims import NODES, PodClaim, Problem
+from parley.control.caches.cluster import Key, reference
+from parley.control.claims.podclaims import NODES, PodClaim, Problem
+from parley.control.decision.decide import Blocked, Search, admit, best, class_topics, none_viable, survey
+from parley.control.decision.demand import Demand, ask
 from parley.control.state import State
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import by_reason

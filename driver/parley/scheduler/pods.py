@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from parley.api.builtin import Pod
-from parley.control.cluster import Cluster, Key, reference
-from parley.control.podclaims import NODES, Topic
+from parley.control.caches.cluster import Cluster, Key, reference
+from parley.control.claims.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
 from parley.scheduler.attempts import Attempt

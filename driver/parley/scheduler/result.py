@@ -3,8 +3,8 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from parley.control.decide import Blocked
-from parley.control.podclaims import Problem, Topic
+from parley.control.claims.podclaims import Problem, Topic
+from parley.control.decision.decide import Blocked
 from parley.kube.queue import Requeue
 from parley.negotiation.waiting import Helps
 

@@ -20,7 +20,7 @@ from parley.api.names import (
     POD_CLAIM_NAME_ANNOTATION,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
-from parley.control.mirror import is_mirror, is_shareable, owner_pod_uid
+from parley.control.objects.mirror import is_mirror, is_shareable, owner_pod_uid
 
 Json = Mapping[str, Any]
 

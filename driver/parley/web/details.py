@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from parley.api.builtin import Pod, Taint
 from parley.api.models import ResourceClass
 from parley.api.wording import counted
-from parley.control.gathering import gather
+from parley.control.claims.gathering import gather
 from parley.control.ledger import Holding
-from parley.control.mirror import is_mirror
+from parley.control.objects.mirror import is_mirror
 from parley.explain import overview
 from parley.explain.explaining import state_of
 from parley.explain.overview import ClassRow, UseRow, WaitRow

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from parley.api.builtin import Node, NodeStatus, Pod
 from parley.api.models import PodScheduling, PodSchedulingSpec, PodSchedulingStatus
 from parley.api.resources import NODES, POD_SCHEDULINGS, PODS, RESOURCE_SLICES, Resource
-from parley.control import kept
+from parley.control.caches import kept
 from parley.explain.snapshot import KINDS
 from parley.kube.client import ApiError, Client, Expired, Forbidden, Listing, NotFound, OutcomeUnknown, WatchEvent
 from parley.kube.informer import Informer, Selection

@@ -8,7 +8,7 @@ import pytest
 
 from parley.api.resources import NODES, PODS
 from parley.cli.leading import unready
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Call, Client, Forbidden
 from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer

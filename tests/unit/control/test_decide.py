@@ -10,10 +10,10 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_class, a_hol
 
 from parley.api import reasons
 from parley.api.models import ResourceClass
-from parley.control.decide import Blocked, Search, admit, best, none_viable, soon, survey
-from parley.control.demand import Demand
-from parley.control.eligible import SuitableNodes
-from parley.control.podclaims import NODES, ROOM, PodClaim, Problem
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
+from parley.control.decision.decide import Blocked, Search, admit, best, none_viable, soon, survey
+from parley.control.decision.demand import Demand
+from parley.control.decision.eligible import SuitableNodes
 from parley.control.state import State
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.negotiation.answers import Answers

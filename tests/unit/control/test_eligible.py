@@ -11,7 +11,7 @@ from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
 from parley.api.resources import RESOURCE_SLICES
 from parley.api.selectors import node_selector, selector_of
-from parley.control.eligible import SuitableNodes, spread
+from parley.control.decision.eligible import SuitableNodes, spread
 
 
 def naming(*names: str) -> NodeSelector:

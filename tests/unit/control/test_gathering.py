@@ -17,11 +17,11 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
-from parley.control.cluster import reference
-from parley.control.gathering import gather
-from parley.control.mirror import ClassRequest, template_mirror
-from parley.control.podclaims import PodClaim, Topic
-from parley.control.standin import stand_in
+from parley.control.caches.cluster import reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.objects.mirror import ClassRequest, template_mirror
+from parley.control.objects.standin import stand_in
 
 Given = Callable[[World, Pod], Awaitable[None]]
 OTHERS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}

@@ -4,18 +4,17 @@ from collections.abc import Mapping
 
 import pytest
 from tests.support.faults import NumberedCall
-from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_claim, a_class, played
+from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_class, played
 
 from parley.api import reasons
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS, CLASSES
-from parley.control.cluster import Key
-from parley.control.immediate import PAUSES, check_parameters
+from parley.control.caches.cluster import Key
+from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import Invalid
 from parley.sdk import Allocation, Held, PermanentError, Request
-from parley.sdk.checks import BadParameters
 
 KEY: Key = (NAMESPACE, "c")
 
@@ -213,14 +212,5 @@ def test_claims_of_drivers_outside_and_those_not_ready_are_left_alone(driver: st
         await Acting(world).immediate.keep(claim, a_class(driver=driver) if driver else None)
         assert world.writes == []
         assert len(world.ledger) == 0
-
-    played(story)
-
-
-def test_parameters_are_checked_before_any_node_is_looked_for() -> None:
-    async def story(world: World) -> None:
-        check_parameters(world.state.drivers, a_claim(parameters={"count": 1}), a_class())
-        with pytest.raises(BadParameters, match="count=0"):
-            check_parameters(world.state.drivers, a_claim(parameters={"count": 0}), a_class())
 
     played(story)

@@ -9,8 +9,8 @@ from tests.support.faults import FaultClient, kill_at
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.ledger import Holding, Ledger
-from parley.control.measured import MeasuredClient, MeasuredDriver
-from parley.control.metrics import Metrics, label
+from parley.control.telemetry.measured import MeasuredClient, MeasuredDriver
+from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Conflict, NotFound, OutcomeUnknown
 from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from parley.api import reasons
-from parley.control.nowhere import nowhere, where
+from parley.control.decision.nowhere import nowhere, where
 
 
 @pytest.mark.parametrize(

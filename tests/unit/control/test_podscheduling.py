@@ -10,8 +10,8 @@ from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
-from parley.control.cluster import reference
-from parley.control.podscheduling import REWRITES, Publisher, Report, StandaloneClaim, body
+from parley.control.caches.cluster import reference
+from parley.control.publishing.podscheduling import REWRITES, Publisher, Report, StandaloneClaim, body
 from parley.kube.client import NotFound, ServerError
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import Answer

@@ -11,10 +11,10 @@ from parley.api.builtin import Pod
 from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
-from parley.control.cluster import reference
-from parley.control.ledger import Holding
-from parley.control.mirror import ClassRequest, consumer, nodes_of
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding, Written
+from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
 from parley.control.records import together
 from parley.kube.client import Conflict, OutcomeUnknown
 from parley.sdk import Allocation
@@ -60,7 +60,7 @@ def test_a_named_claim_and_its_mirror_show_allocation_and_users() -> None:
         assert record.allocation is not None
         assert (record.driver_name, record.state) == (TOKENS, "allocated,reserved")
         assert users(shown) == users(record) == ["p"]
-        assert holding.recorded
+        assert holding.written is Written.YES
 
     played(story)
 
@@ -101,7 +101,7 @@ def test_a_mirror_that_somebody_changed_since_is_not_written() -> None:
         await world.admin.patch(BUILTIN_CLAIMS, claim.name, {"metadata": {"labels": {"a": "b"}}}, NAMESPACE)
         with pytest.raises(Conflict):
             await world.records.write([claim])
-        assert (holding.recorded, holding.uncertain) == (False, False)
+        assert holding.written is Written.NO
 
     played(story)
 
@@ -122,7 +122,7 @@ def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived:
             world.before = unheard
         with pytest.raises(OutcomeUnknown):
             await world.records.write([claim])
-        assert holding.uncertain
+        assert not holding.written.is_settled
         world.before = world.after = lambda call: None
         assert claim.mirror is not None
         late = {
@@ -130,7 +130,7 @@ def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived:
             "status": {"allocation": {}},
         }
         await world.records.clear_mirror(holding)
-        assert not holding.uncertain
+        assert holding.written.is_settled
         assert (await world.the_mirror(claim.name)).status.allocation is None
         with pytest.raises(Conflict):  # the lost write, if it came now
             await world.admin.patch(BUILTIN_CLAIMS, claim.name, late, NAMESPACE, subresource="status")
@@ -149,10 +149,10 @@ def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None
         world.after = lose
         with pytest.raises(OutcomeUnknown):
             await world.records.write([claim])
-        assert (holding.record_uncertain, holding.recorded) == (True, False)
+        assert (holding.record_written, holding.written) == (Written.MAYBE, Written.NO)
         world.after = lambda call: None
         await world.records.write([await fresh(world, claim)])
-        assert (holding.record_uncertain, holding.recorded) == (False, True)
+        assert (holding.record_written, holding.written) == (Written.NO, Written.YES)
 
     played(story)
 

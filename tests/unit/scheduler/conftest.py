@@ -28,7 +28,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.control.ledger import Ledger
-from parley.control.mirror import allocated, driver_of
+from parley.control.objects.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.informer import Informer

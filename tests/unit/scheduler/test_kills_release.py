@@ -16,7 +16,7 @@ from tests.unit.scheduler.killed import Play
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.control.mirror import allocated, driver_of
+from parley.control.objects.mirror import allocated, driver_of
 from parley.kube.informer import Informer
 from parley.sdk import Device
 

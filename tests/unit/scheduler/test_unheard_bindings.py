@@ -11,7 +11,7 @@ from tests.support.faults import FaultClient, Hook
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.mirror import allocated, driver_of
+from parley.control.objects.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client, OutcomeUnknown, RawEvent, ServerError
 from parley.kube.informer import Informer

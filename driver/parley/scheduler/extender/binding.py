@@ -11,10 +11,10 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.cluster import Key, over, reference
-from parley.control.decide import Blocked, admit
-from parley.control.gathering import gather
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import Key, over, reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import Blocked, admit
 from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.states import ClaimState

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.cluster import Key, over
-from parley.control.decide import Blocked
-from parley.control.demand import have_preferences, scores
-from parley.control.metrics import Metrics
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, over
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.decision.decide import Blocked
+from parley.control.decision.demand import have_preferences, scores
 from parley.control.state import State
+from parley.control.telemetry.metrics import Metrics
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import reference
-from parley.control.decide import Blocked, Search, admit, best, class_topics, none_viable, soon, survey
-from parley.control.demand import Demand, ask, demand_of, units
-from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.decision.decide import Blocked, Search, admit, best, class_topics, none_viable, soon, survey
+from parley.control.decision.demand import Demand, ask, demand_of, units
 from parley.control.state import State
 from parley.negotiation.rounds import Ask, Outcome, negotiate
 from parley.negotiation.states import ClaimState

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import Pod
-from parley.control.cluster import Key, reference
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, reference
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.extender.filtering import unusable

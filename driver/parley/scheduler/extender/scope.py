@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from parley.api.builtin import DeviceClass, Pod
-from parley.control.podclaims import PodClaim, Topic
+from parley.control.claims.podclaims import PodClaim, Topic
 
 _CORE = ("kubernetes.io/", "requests.")
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"

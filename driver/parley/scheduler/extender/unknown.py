@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
-from parley.control.cluster import Cluster, reference
+from parley.control.caches.cluster import Cluster, reference
 from parley.sdk import PodReference
 
 FORGET_SECONDS = 30.0

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.cluster import Key, done, reference
-from parley.control.decide import Blocked
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, done, reference
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.decision.decide import Blocked
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State
@@ -103,7 +103,7 @@ class NativeDoor:
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 return await self._take_back(pod, claims)
             case Step.WRITE:
-                if any(claim.holding is not None and claim.holding.recorded for claim in claims):
+                if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
                     await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
                 return await self._placement.write(pod, claims)
             case Step.ADOPT:

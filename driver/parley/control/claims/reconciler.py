@@ -7,26 +7,24 @@ claim's condition `Accepted` tells whether it can be negotiated at all, and what
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
-from parley.api.models import ResourceClaim
+from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
-from parley.control.cluster import Key
-from parley.control.giving_back import GivingBack
-from parley.control.immediate import ImmediateClaims, check_parameters
+from parley.control.caches.cluster import Key
+from parley.control.claims.checks import first_problem
+from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, mirrors
+from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
-from parley.control.mirror import claim_mirror, is_mirror, owned_by, owner_pod, parameters_too_large
-from parley.control.named import is_outdated, mirror_follows
+from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
+from parley.control.objects.standin import driver_of_record, is_stand_in
 from parley.control.records import Records
-from parley.control.sentences import class_not_found, mirror_refused, name_taken, too_large
-from parley.control.standin import driver_of_record, is_stand_in
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
-from parley.kube.cache import identity
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
-from parley.sdk.checks import BadParameters, DriverFault
 
 
-class Claims:
+class ClaimReconciler:
     """Keeps named claims in order."""
 
     def __init__(
@@ -38,6 +36,7 @@ class Claims:
         immediate: ImmediateClaims,
     ) -> None:
         self._client = client
+        self._state = state
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._drivers = state.drivers
@@ -92,16 +91,16 @@ class Claims:
         return claim is None or claim.metadata.uid != holding.uid or bool(claim.metadata.deletion_timestamp)
 
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
-        code, message = self._verdict(claim, mirror)
-        if await self._records.tell(claim, *self._said(claim, code, message)):
-            return  # the change comes back and calls again
         class_ = self._cluster.class_(claim.spec.resource_class_name)
-        if mirror is None and class_ is not None and mirror_follows(self._cluster, claim):
+        code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
+        if await self._records.tell(claim, *self._said(claim, class_, code, message)):
+            return  # the change comes back and calls again
+        if mirror is None and class_ is not None and has_mirror(claim, class_):
             await self._create(claim, shareable=class_.shareable)
-        elif mirror is not None and mirror.metadata.deletion_timestamp and self._mine(claim, mirror):
+        elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
             holding = self._ledger.get(claim.metadata.uid)
             await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
-        elif mirror is not None and is_outdated(self._cluster, claim, mirror) and self._unused(claim):
+        elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):
             await self._delete_mirror(mirror)
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
@@ -112,39 +111,25 @@ class Claims:
         expected = self._ledger.expected_for(meta.namespace, meta.name)
         return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
 
-    def _said(self, claim: ResourceClaim, code: str, message: str) -> list[ConditionUpdate]:
+    def _said(
+        self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
+    ) -> list[ConditionUpdate]:
         """The claim's conditions by the verdict about it."""
         accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
-        class_ = self._cluster.class_(claim.spec.resource_class_name)
         ours = class_ is not None and class_.driver_name in self._drivers
         immediate = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
         if accepted.holds or not ours or not immediate:
             return [accepted]
         return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
 
-    def _verdict(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> tuple[str, str]:
-        full = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        class_ = self._cluster.class_(claim.spec.resource_class_name)
-        if size := parameters_too_large(claim.spec):
-            return reasons.PARAMETERS_INVALID, too_large(f"claim {full}", size)
-        if class_ is None:
-            return reasons.CLASS_NOT_FOUND, class_not_found(claim.spec.resource_class_name, full)
-        if mirror is not None and not self._mine(claim, mirror):
-            return reasons.NAME_TAKEN, name_taken("ResourceClaim", claim.metadata.namespace, claim.metadata.name)
-        if mirror is None and (words := self._cluster.refusals.of("ResourceClaim", identity(claim).key)):
-            return reasons.WRITE_REFUSED, mirror_refused("ResourceClaim", *identity(claim).key, words)
-        if class_.driver_name not in self._drivers:
-            return reasons.ACCEPTED, f"class is known; driver {class_.driver_name} will judge the parameters"
-        try:
-            check_parameters(self._drivers, claim, class_)
-        except BadParameters as error:
-            return reasons.PARAMETERS_INVALID, str(error)
-        except DriverFault as fault:
-            return reasons.DRIVER_FAILED, str(fault)
+    def _verdict(self, facts: NamedClaim) -> tuple[str, str]:
+        if (problem := first_problem(ACCEPTED, facts)) is not None:
+            return problem.code, problem.message
+        assert facts.class_ is not None
+        driver = facts.class_.driver_name
+        if driver not in self._drivers:
+            return reasons.ACCEPTED, f"class is known; driver {driver} will judge the parameters"
         return reasons.ACCEPTED, "class, driver and parameters are known"
-
-    def _mine(self, claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
-        return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
 
     async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:
         meta = claim.metadata
@@ -187,7 +172,7 @@ class Claims:
     async def _delete(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         if self._ledger.get(claim.metadata.uid) is not None or claim.status.allocation is not None:
             return
-        if mirror is not None and self._mine(claim, mirror):
+        if mirror is not None and mirrors(claim, mirror):
             await self._delete_mirror(mirror)
         elif FINALIZER in claim.metadata.finalizers:
             await self._let_claim_go(claim)

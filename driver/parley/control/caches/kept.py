@@ -40,7 +40,7 @@ from parley.api.builtin import (
 )
 from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
 from parley.api.opaque import NOTHING
-from parley.control.mirror import is_mirror
+from parley.control.objects.mirror import is_mirror
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ import structlog
 
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
-from parley.control.cluster import Key, over, reference
-from parley.control.ledger import Holding, Phase
-from parley.control.mirror import MAX_USERS, is_shut_out, owner_pod_uid
+from parley.control.caches.cluster import Key, over, reference
+from parley.control.ledger import Holding, Phase, Written
+from parley.control.objects.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
@@ -106,7 +106,7 @@ class GivingBack:
         with holding.entering(Phase.LEAVING):
             await self._releases.note(holding)
             await self._records.clear_mirror(holding)
-            holding.recorded = holding.uncertain = False
+            holding.written = Written.NO
             await self._records.tell_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING

@@ -12,7 +12,7 @@ from zlib import crc32
 from parley.api.builtin import Node, NodeSelector
 from parley.api.models import ResourceClass
 from parley.api.selectors import selector_of
-from parley.control.cluster import Cluster
+from parley.control.caches.cluster import Cluster
 from parley.negotiation.fit import matches
 
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")

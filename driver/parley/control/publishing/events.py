@@ -15,7 +15,7 @@ import structlog
 from parley.api import reasons
 from parley.api.names import GROUP
 from parley.api.resources import EVENTS
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.clock import Clock, rfc3339_micro
 

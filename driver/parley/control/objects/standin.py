@@ -9,7 +9,7 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL
-from parley.control.mirror import ClassRequest
+from parley.control.objects.mirror import ClassRequest
 
 
 def is_stand_in(claim: ResourceClaim) -> bool:

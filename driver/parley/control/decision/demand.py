@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parley.control.podclaims import PodClaim
+from parley.control.claims.podclaims import PodClaim
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.rounds import Ask
 from parley.sdk import PodReference, Request

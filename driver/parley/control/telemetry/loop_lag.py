@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 

@@ -25,13 +25,13 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.control import kept
-from parley.control.mirror import owner_pod_uid
-from parley.control.own_writes import OwnWrites
-from parley.control.plugins import Plugins
-from parley.control.refusals import Mirrored, Refusals
-from parley.control.standin import owner_uid
-from parley.control.usage import Usage
+from parley.control.caches import kept
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.caches.plugins import Plugins
+from parley.control.caches.refusals import Mirrored, Refusals
+from parley.control.caches.usage import Usage
+from parley.control.objects.mirror import owner_pod_uid
+from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
 from parley.negotiation.fit import Amounts, amounts, requested

@@ -11,7 +11,7 @@ from typing import Any
 
 from parley.api import reasons
 from parley.api.resources import Resource
-from parley.control.events import Recorder
+from parley.control.publishing.events import Recorder
 from parley.kube.client import Tombstone
 
 PAUSE = 1.0

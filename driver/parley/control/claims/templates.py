@@ -5,14 +5,14 @@ from parley.api.builtin import BuiltinTemplate
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES
-from parley.control.cluster import Cluster, Key
-from parley.control.events import Recorder
-from parley.control.mirror import owned_by, parameters_too_large, template_mirror
-from parley.control.sentences import mirror_refused, name_taken
+from parley.control.caches.cluster import Cluster, Key
+from parley.control.claims.messages import refused, taken
+from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
+from parley.control.publishing.events import Recorder
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
 
 
-class Templates:
+class TemplateReconciler:
     """Mirrors templates. A mirror goes with its template by ownership, and is made anew if somebody deletes it."""
 
     def __init__(self, client: Client, cluster: Cluster, recorder: Recorder) -> None:
@@ -40,7 +40,7 @@ class Templates:
             pass  # not in the cache yet; its arrival calls again
         except (BadRequest, Forbidden, Invalid) as error:
             self._cluster.mirror_refused(template, error.message)
-            note = mirror_refused("ResourceClaimTemplate", *key, error.message)
+            note = refused("ResourceClaimTemplate", *key, error.message)
             await self._warn(template, reasons.WRITE_REFUSED, note)
             raise  # it is tried again, after a growing pause
 
@@ -50,7 +50,7 @@ class Templates:
         if any(owner.api_version == API_VERSION for owner in mirror.metadata.owner_references):
             await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=mirror.metadata.uid)
             return
-        note = name_taken("ResourceClaimTemplate", meta.namespace, meta.name)
+        note = taken("ResourceClaimTemplate", meta.namespace, meta.name)
         await self._warn(template, reasons.NAME_TAKEN, note)
 
     async def _warn(self, template: ResourceClaimTemplate, code: str, note: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from parley.control.metrics import Metrics, label
+from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Call, Client
 from parley.kube.transport import Transport
 from parley.negotiation.answers import Answer

@@ -6,12 +6,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATED
+from parley.control.caches.own_writes import OwnWrites
 from parley.control.ledger import Holding
-from parley.control.mirror import (
+from parley.control.objects.mirror import (
     ClassRequest,
     driver_of,
     is_offer,
@@ -20,7 +20,6 @@ from parley.control.mirror import (
     offer_ended,
     offer_stands,
 )
-from parley.control.own_writes import OwnWrites
 from parley.negotiation.states import ClaimState
 
 Topic = tuple[str, ...]
@@ -101,7 +100,7 @@ class PodClaim:
         if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
             return ClaimState.MISPLACED
         if allocation is None:
-            return ClaimState.CLEARED if holding.recorded else ClaimState.UNWRITTEN
+            return ClaimState.CLEARED if holding.written.is_known else ClaimState.UNWRITTEN
         return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
 
     def _is_made_anew(self, holding: Holding) -> bool:
@@ -116,7 +115,7 @@ class PodClaim:
 
     def _recorded(self, pod: Pod, holding: Holding) -> bool:
         assert self.mirror is not None
-        if holding.uncertain or holding.record_uncertain:
+        if not (holding.written.is_settled and holding.record_written.is_settled):
             return False  # what is shown may be cleared by a write that is still on its way
         if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
             return False
@@ -142,13 +141,3 @@ class PodClaim:
     def is_reserved(self, pod: Pod) -> bool:
         """Whether the API shows that the pod may use the claim."""
         return self.mirror is not None and pod.metadata.uid in {u.uid for u in self.mirror.status.reserved_for}
-
-
-def blocked(entry: str, name: str, code: str, message: str, *topics: Topic) -> PodClaim:
-    """A claim that can't be negotiated before one of the topics changes."""
-    return PodClaim(entry, name, problem=Problem(code, message, topics))
-
-
-def soon(entry: str, message: str, *topics: Topic) -> PodClaim:
-    """A claim that can be negotiated in a moment, without anybody's doing."""
-    return PodClaim(entry, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True))

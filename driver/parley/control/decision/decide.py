@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
-from parley.control.demand import Demand, ask, demand_of, have_preferences, scores, units
-from parley.control.eligible import EligibleNodes
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
+from parley.control.decision.demand import Demand, ask, demand_of, have_preferences, scores, units
+from parley.control.decision.eligible import EligibleNodes
+from parley.control.decision.nowhere import nowhere, where
 from parley.control.limits import topic as limit_topic
-from parley.control.nowhere import nowhere, where
-from parley.control.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.control.state import State
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import select

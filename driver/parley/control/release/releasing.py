@@ -29,10 +29,10 @@ from parley.api.builtin import Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.cluster import Cluster
-from parley.control.ledger import Holding, Ledger, Prepared
-from parley.control.receipts import prepared_by, record, record_name
+from parley.control.caches.cluster import Cluster
+from parley.control.ledger import Holding, Ledger, Prepared, Written
 from parley.control.records import Records
+from parley.control.release.receipts import prepared_by, record, record_name
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
 
@@ -62,7 +62,7 @@ class Releases:
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """A pod that used the holding on one of the nodes is gone, and no kubelet has said that it ended."""
-        if holding.standalone or not holding.node_part or not (holding.recorded or holding.uncertain):
+        if holding.standalone or not holding.node_part or holding.written is Written.NO:
             return
         uids = holding.claim_uids
         holding.owed |= {Prepared(uid, node) for node in nodes if not self._lost(node) for uid in uids}
