@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
+from parley.api.wording import counted
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
 from parley_kubelet.cdi import containerd, faults
@@ -148,7 +149,7 @@ def _entries(path: Path, entries: Entries) -> Iterator[Diagnosis]:
             f"{path}: {', '.join(half)} only half prepared or unprepared",
             "see the plugin's log for the driver's error; the kubelet tries again",
         )
-    yield Diagnosis("checkpoint", f"{path}: {len(entries)} claims")
+    yield Diagnosis("checkpoint", f"{path}: {counted(len(entries), 'claim')}")
 
 
 def _specifications(
@@ -166,7 +167,7 @@ def _specifications(
             wrong = (str(error),)
         for fault in wrong:
             yield Diagnosis("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
-    yield Diagnosis("CDI", f"{len(files)} files of {driver.name} in {settings.cdi}")
+    yield Diagnosis("CDI", f"{counted(len(files), 'file')} of {driver.name} in {settings.cdi}")
 
 
 async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[Diagnosis]:
