@@ -46,8 +46,8 @@ PAUSES = Backoff(first=0.1, longest=300.0)
 class _Attempt:
     """What is remembered of one claim. Lost with the process, at no harm.
 
-    `failed` are nodes where the driver could not allocate, `excluded` those where it said that it never will, with
-    its words. Until `paused_until` (the event loop's clock) nothing is tried. A change of the class, whose
+    `failed` are nodes where the driver could not allocate, `excluded` those where it never will, with
+    its message. Until `paused_until` (the event loop's clock) nothing is tried. A change of the class, whose
     resourceVersion was `class_version`, voids what failed before.
     """
 
@@ -85,7 +85,7 @@ class ImmediateClaims:
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Something changed, on these nodes alone if they are given: look again at the first of each line that it
-        may help. What the others are told may be otherwise now, too, but not so soon."""
+        may help. The others are looked at later: their reasons may have changed, too."""
         helped, others = self._lines.sort_out(topic, nodes)
         for key in helped:
             self._queue.add(key)

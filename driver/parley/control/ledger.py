@@ -31,7 +31,7 @@ class Phase(Enum):
     HELD = "held"
     """Pods use it, or may come to."""
     LEAVING = "leaving"
-    """The API is being told that no pod uses it; none may come to."""
+    """Its users are being removed from the API; none may come to use it."""
     RELEASING = "releasing"
     """No pod uses it, none may come to, and nodes may still have it prepared."""
 
@@ -203,7 +203,7 @@ class Ledger:
                 del self._by_pod[key]
 
     def release(self, holding: Holding) -> None:
-        """Nobody uses the holding any more; it is gone when its driver says so."""
+        """Nobody uses the holding any more; it is gone when its driver has deallocated."""
         for pod in list(holding.pods.values()):
             self.leave(holding, pod)
 
@@ -225,7 +225,7 @@ class Ledger:
         return self._by_claim.get((namespace, name))
 
     def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
-        """A standalone driver was told to allocate the claim for the pod; nobody else may have it meanwhile."""
+        """A standalone driver was asked to allocate the claim for the pod; nobody else may have it meanwhile."""
         self._expected[pod.namespace, claim] = (pod, uid)
         self._expecting.setdefault(pod, {})[pod.namespace, claim] = None
         if uid not in self._by_uid:

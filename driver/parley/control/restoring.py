@@ -1,6 +1,6 @@
 """Rebuilds ledger and drivers from what the API records: at start, and when an unknown allocation turns up.
 
-Foreign allocations (ordinary DRA took a device of a driver that Parley runs) are told to the driver as devices
+Foreign allocations (ordinary DRA took a device of a driver that Parley runs) are reported to the driver as devices
 in use. Nothing is decided and nothing written here.
 """
 
@@ -95,7 +95,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         shown_by={mirror.metadata.uid: mirror.metadata.name},
     )
     if not users and holding.node_part and not holding.standalone:
-        # Whose it was nobody can tell, nor whether that pod was seen to end.
+        # Neither the pod that it was for nor that pod's end is known.
         holding.owed = {Prepared(mirror.metadata.uid, node) for node in holding.nodes or ()}
         holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(state, holding)
@@ -217,7 +217,7 @@ def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 
 def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    """Whether a plugin prepares the claim: as its mirror was written, or else as its class says now."""
+    """Whether a plugin prepares the claim: as its mirror was written, or else by its class as it is now."""
     if mirror is not None and mirror.status.allocation is not None:
         return bool(mirror.status.allocation.devices.results)
     return class_ is None or class_.node_part == "Required"
@@ -261,7 +261,7 @@ def _remember(state: State, holding: Holding) -> None:
 
 
 def count_again(state: State, class_name: str) -> None:
-    """A class is there that was not when its claims were taken over: only now their units can be told."""
+    """A class is there that was not when its claims were taken over: only now their units can be counted."""
     for holding in state.ledger:
         if holding.class_name == class_name:
             holding.units = _units(state.cluster, state.drivers, holding)

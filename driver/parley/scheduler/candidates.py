@@ -1,7 +1,7 @@
 """The nodes that are eligible for one pod, in an order that spreads pods over nodes.
 
 `CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
-has said that they pass the real ones.
+has confirmed that they pass the real ones.
 """
 
 from collections.abc import Hashable, Sequence, Set

@@ -110,7 +110,7 @@ class Placement:
         return None
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """Record the holdings. What the API will never accept is given back, and the user told."""
+        """Record the holdings. What the API will never accept is given back, and reported to the user."""
         attempt = self._pods.known(reference(pod))
         session = attempt.standalone.session if attempt is not None else None
         if session is not None and session.selection is not None:

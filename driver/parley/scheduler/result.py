@@ -1,4 +1,4 @@
-"""How a reconciliation of a pod ends: what is to happen next, told to the one place that arranges it."""
+"""How a reconciliation of a pod ends: what is to happen next, returned to the one place that arranges it."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

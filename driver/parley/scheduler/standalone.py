@@ -35,7 +35,7 @@ from parley.scheduler.result import Wait
 from parley.sdk import PodReference
 
 ANSWER_SECONDS = 30.0
-"""So long a standalone driver may take before the pod's user is told that it does not answer."""
+"""So long a standalone driver may take before it is reported that it does not answer."""
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""
@@ -312,16 +312,16 @@ class StandaloneSessions:
 
 def _answer(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
     """A driver's entry as an answer about the candidates; nodes that it was not asked about do not count."""
-    said = frozenset(entry.viable_nodes)
-    viable = tuple(node for node in candidates if node in said and node not in excluded)
-    unviable = [node for node in candidates if node not in said and node not in excluded]
+    given = frozenset(entry.viable_nodes)
+    viable = tuple(node for node in candidates if node in given and node not in excluded)
+    unviable = [node for node in candidates if node not in given and node not in excluded]
     reason = entry.reason or "not viable"
     reasons_ = {node: _about(node, reason) for node in unviable}
     return Answer(viable, _alternatives(entry.alternatives), {**reasons_, **_among(excluded, candidates)})
 
 
 def _about(node: str, reason: str) -> str:
-    """The part of a driver's reason that is about the node, if it tells them apart as "node: why; node: why"."""
+    """The part of a driver's reason that is about the node, if it lists them as "node: why; node: why"."""
     for part in reason.split("; "):
         if part.startswith(f"{node}: "):
             return part.removeprefix(f"{node}: ")
@@ -332,9 +332,9 @@ def _among(reasons_by_node: Mapping[str, str], nodes: Sequence[str]) -> dict[str
     return {node: reasons_by_node[node] for node in nodes if node in reasons_by_node}
 
 
-def _alternatives(said: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
-    if said is None:
+def _alternatives(given: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
+    if given is None:
         return None
-    if said.node_selector is not None:
-        return selector_of(said.node_selector)
-    return said.nodes
+    if given.node_selector is not None:
+        return selector_of(given.node_selector)
+    return given.nodes

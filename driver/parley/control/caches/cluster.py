@@ -68,7 +68,7 @@ def _named_claims(pod: Pod) -> Iterable[Key]:
 
 
 def _owners(claim: ResourceClaim) -> Iterable[Key]:
-    """The pod that the claim belongs to, which is of its namespace, whatever the UID says."""
+    """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
     uid = owner_uid(claim)
     return [(claim.metadata.namespace, uid)] if uid else []
 
@@ -201,7 +201,7 @@ class Cluster:
 
     @property
     def listing_pods(self) -> bool:
-        """Whether the change of pods that is told now was found by a list, not watched: a pod that is gone may
+        """Whether the pod event being delivered comes from a list, not watched: a pod that is gone may
         have been bound since it was seen."""
         return self._pods.listing
 
@@ -291,9 +291,9 @@ class Cluster:
     def templates(self) -> Iterable[ResourceClaimTemplate]:
         return self._templates.values()
 
-    def mirror_refused(self, item: Mirrored, words: str) -> None:
-        """The API server refused the mirror of a claim or template: whoever waits for it has to be told."""
-        if not self.refusals.note(item, words) or self._listener is None:
+    def mirror_refused(self, item: Mirrored, message: str) -> None:
+        """The API server refused the mirror of a claim or template: who waits for it has to learn why."""
+        if not self.refusals.note(item, message) or self._listener is None:
             return
         if isinstance(item, ResourceClaim):
             self._listener.claim_changed(item, item)

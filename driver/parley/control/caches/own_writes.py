@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Version(Protocol):
-    """An object's metadata, as far as they tell how new it is."""
+    """An object's metadata, as far as it shows how new it is."""
 
     @property
     def uid(self) -> str: ...

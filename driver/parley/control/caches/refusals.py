@@ -1,4 +1,4 @@
-"""Mirrors that the API server refused to have made, in its words: what pods wait for then is no matter of moments.
+"""Mirrors that the API server refused to create, with its message: pods that wait for one are told why.
 
 In memory: after a restart each is tried again, and refused again.
 """
@@ -13,19 +13,19 @@ class Refusals:
     """By kind and name of the object whose mirror was refused."""
 
     def __init__(self) -> None:
-        self._words: dict[tuple[str, Key], str] = {}
+        self._messages: dict[tuple[str, Key], str] = {}
 
-    def note(self, item: Mirrored, words: str) -> bool:
-        """The server refused the mirror; returns whether that is news."""
+    def note(self, item: Mirrored, message: str) -> bool:
+        """The server refused the mirror; returns whether that is a change."""
         place = (item.kind, (item.metadata.namespace, item.metadata.name))
-        known = self._words.get(place)
-        self._words[place] = words
-        return known != words
+        known = self._messages.get(place)
+        self._messages[place] = message
+        return known != message
 
     def clear(self, kind: str, key: Key) -> None:
         """The mirror was made, or is not wanted any more."""
-        self._words.pop((kind, key), None)
+        self._messages.pop((kind, key), None)
 
     def of(self, kind: str, key: Key) -> str:
         """Why there is no mirror, "" if none was refused."""
-        return self._words.get((kind, key), "")
+        return self._messages.get((kind, key), "")

@@ -22,7 +22,7 @@ _MOST = 1000
 
 
 class Tombstones:
-    """Hears of objects that can't be decoded, and tells their users."""
+    """Receives objects that can't be decoded, and reports them to their users."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

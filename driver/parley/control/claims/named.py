@@ -247,7 +247,7 @@ def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 
 def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:
-    """Whether a named claim gets a mirror: not before its class tells whether it is shareable."""
+    """Whether a named claim gets a mirror: not before its class, which decides about sharing, is there."""
     going = bool(claim.metadata.deletion_timestamp)
     return not going and class_ is not None and not parameters_too_large(claim.spec)
 

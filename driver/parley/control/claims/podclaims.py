@@ -40,7 +40,7 @@ class Problem:
     message: str
     topics: tuple[Topic, ...]
     transient: bool = False
-    """Whether it ends by itself within moments, so that nobody need be told."""
+    """Whether it ends by itself within moments, so that it is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PodClaim:
     """One of the pod's claims. `mirror` is None only if there is a problem.
 
     `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to
-    allocate: it writes into `written`, the named claim or the stand-in of a generated one. `own_writes` tells
+    allocate: it writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows
     whether the mirror is older than our latest write of it.
     """
 

@@ -45,7 +45,7 @@ class TemplateReconciler:
             raise  # it is tried again, after a growing pause
 
     async def _replace(self, template: ResourceClaimTemplate, mirror: BuiltinTemplate) -> None:
-        """A mirror of an earlier template of that name goes; what is not ours stays, and the user is told."""
+        """A mirror of an earlier template of that name goes; what is not ours stays, and an event reports it."""
         meta = template.metadata
         if any(owner.api_version == API_VERSION for owner in mirror.metadata.owner_references):
             await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=mirror.metadata.uid)

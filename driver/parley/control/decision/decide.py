@@ -27,7 +27,7 @@ from parley.sdk.checks import BadParameters
 class Blocked:
     """Nothing can be allocated now.
 
-    `line` is equal for all who wait for the same thing; `helps` tells which changes on nodes are of use to them,
+    `line` is equal for all who wait for the same thing; `helps` decides which changes on nodes are of use to them,
     None: all of them may be.
     """
 
@@ -153,6 +153,6 @@ def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:
 
 
 def soon(blocked: Blocked, *topics: Topic) -> Blocked:
-    """The same, but it may pass within moments: a change of the topics tells."""
+    """The same, but it may pass within moments, with a change of one of the topics."""
     problem = blocked.problem
     return replace(blocked, problem=replace(problem, topics=(*problem.topics, *topics), transient=True))

@@ -1,4 +1,4 @@
-"""Why no node will do, as a reason code and in words that name nodes and a remedy. Pure."""
+"""Why no node will do, as a reason code and a message that names nodes and a remedy. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,14 +9,14 @@ from parley.negotiation.answers import by_reason
 def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool) -> tuple[str, str]:
     """Code and message about a cluster of so many nodes.
 
-    `misfits` says for nodes why they did not come into question, `refused` what drivers said against others;
+    `misfits` has the reason for each node that was not eligible, `refused` the drivers' reasons against others;
     `asked` is whether any driver was asked about any.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
     none = "no node is where all of the pod's allocated claims are" if total else "the cluster has no nodes"
-    words = by_reason({**misfits, **refused}) or none
+    causes = by_reason({**misfits, **refused}) or none
     remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
-    return code, f"0 of {total} nodes will do: {words}. To help: {remedy}"
+    return code, f"0 of {total} nodes will do: {causes}. To help: {remedy}"
 
 
 def where(nodes: Sequence[str] | None) -> str:

@@ -1,7 +1,7 @@
 """The built-in objects that stand for Parley's: what they look like, and how to read them back. Pure.
 
 A mirror has one request, which names a DeviceClass that does not exist, so that only Parley allocates it. What
-is asked for travels in its opaque configuration: a generated claim tells everything about itself. The
+is asked for travels in its opaque configuration: a generated claim describes itself completely. The
 allocation holds one result per device (or a placeholder, if there is none to name) and the driver's handle.
 """
 
@@ -111,7 +111,7 @@ def _owner(kind: str, name: str, uid: str) -> dict[str, Any]:
 
 
 def is_mirror(claim: BuiltinClaim) -> bool:
-    """Whether only Parley may allocate the claim: its request says so, which nobody can change afterwards."""
+    """Whether only Parley may allocate the claim: its request shows it, which nobody can change afterwards."""
     requests = claim.spec.devices.requests
     return (
         len(requests) == 1
@@ -135,7 +135,7 @@ def asked(claim: BuiltinClaim) -> ClassRequest | None:
 
 
 def unreadable(claim: BuiltinClaim) -> str:
-    """Why nobody can tell what the mirror asks for, "" if that is not so."""
+    """Why it is not known what the mirror asks for, "" if that is not so."""
     return why_unreadable(_opaque(claim.spec.devices.config, GROUP))
 
 

@@ -1,8 +1,8 @@
 """Events on pods, templates and what can't be read: one for each phase of an object, not one for each attempt.
 
-A phase is a reason code. It is told when it begins; while it lasts, or when it comes back, its words (they name
-nodes and counts, which change as other pods come and go) are told again after `PAUSE` at the earliest. The present
-words are in the PodScheduling. Each event also makes one line in the log.
+A phase is a reason code. An event is written when it begins; while it lasts, or when it comes back, another one
+with a new message (messages name nodes and counts, which change as other pods come and go) follows after `PAUSE`
+at the earliest. The present message is in the PodScheduling. Each event also makes one line in the log.
 """
 
 import asyncio
@@ -65,20 +65,20 @@ class About:
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was told of one object: its present phase, and when and how (a hash of the words) each was told."""
+class _Written:
+    """The events of one object: its present phase, and when each was written, with a hash of its note."""
 
     phase: str = ""
     phases: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def is_news(self, now: float, code: str, words: int) -> bool:
-        """Whether to say it."""
+    def is_due(self, now: float, code: str, digest: int) -> bool:
+        """Whether another event is to be written."""
         if code not in self.phases:
             return True
-        at, said = self.phases[code]
+        at, written_digest = self.phases[code]
         if now - at >= PAUSE:
-            return words != said or code != self.phase
-        return words != said and code in _MISTAKES
+            return digest != written_digest or code != self.phase
+        return digest != written_digest and code in _MISTAKES
 
 
 class Recorder:
@@ -89,23 +89,23 @@ class Recorder:
         self._clock = clock
         self._instance = instance
         self._metrics = metrics or Metrics()
-        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._written: OrderedDict[str, _Written] = OrderedDict()
 
     async def warn(
         self, kind: str, api_version: str, namespace: str, name: str, uid: str, code: str, note: str
     ) -> None:
-        """Say that the object is in a phase that needs attention, unless the like was said a moment ago."""
-        told = self._told.setdefault(uid, _Told())
-        self._told.move_to_end(uid)
-        if len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
-        now, words = asyncio.get_running_loop().time(), hash(note)
-        news = told.is_news(now, code, words)
-        told.phase = code
-        if not news:
+        """The object is in a phase that needs attention: write an event, unless a like one is recent."""
+        series = self._written.setdefault(uid, _Written())
+        self._written.move_to_end(uid)
+        if len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+        now, digest = asyncio.get_running_loop().time(), hash(note)
+        due = series.is_due(now, code, digest)
+        series.phase = code
+        if not due:
             self._metrics.events_grouped.labels(code).inc()
             return
-        told.phases[code] = (now, words)
+        series.phases[code] = (now, digest)
         about = About(kind, api_version, namespace, name, uid)
         log.info("needs attention", **about.fields(), reason=code, message=note)
         await self._write(about, code, note)
@@ -133,4 +133,4 @@ class Recorder:
 
     def forget(self, uid: str) -> None:
         """The object is gone, or its phase is over."""
-        self._told.pop(uid, None)
+        self._written.pop(uid, None)

@@ -133,7 +133,7 @@ class Publisher:
         self._written[pod] = _FINAL
 
     def lost(self, pod: PodReference) -> None:
-        """Somebody deleted the pod's PodScheduling: it is written again with the next news, less and less soon.
+        """The pod's PodScheduling was deleted: it is written again with the next change, at growing intervals.
 
         That of a pod that is gone, which is not seen yet, is deleted as fast as it is written.
         """

@@ -1,9 +1,9 @@
 """Gives back what pods held: the API lets go of it first, then the driver, then the ledger.
 
 So nothing is handed to another pod while a record of it may stand. What a standalone driver allocated it takes
-back itself; until its record says so, the holding stays in the ledger without users, and nobody may join it. The
-same holds for what a pod used that was deleted by force, until its node says that it is not prepared there any
-more.
+back itself; until its record is cleared, the holding stays in the ledger without users, and nobody may join it.
+The same holds for what a pod used that was deleted by force, until its node confirms that it is not prepared there
+any more.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -60,7 +60,7 @@ class GivingBack:
         """The pod lets go of the holdings; what nobody else uses is free afterwards.
 
         `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
-        `prepared_on`: nodes where no kubelet has said that the pod ended; free is what these have unprepared.
+        `prepared_on`: nodes whose kubelet has not reported that the pod ended; free is what these have unprepared.
         `cleared`: what the pod lets go of because somebody cleared it. Raises Busy if it was reserved again since:
         the pod may be bound by now.
         """
@@ -113,7 +113,7 @@ class GivingBack:
         self._releases.look_again(holding)
 
     async def follow(self, uid: str) -> None:
-        """See which nodes have said what they owe for the holding; what is prepared nowhere any more is free."""
+        """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
         holding = self._ledger.get(uid)
         if holding is None:
             for release in self._cluster.releases_of(uid):

@@ -1,4 +1,4 @@
-"""ClaimReleases: what a controller writes while a node may still have a claim prepared, and tells people. Pure.
+"""ClaimReleases and the condition that users see, while a node may still have a claim prepared. Pure.
 
 There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. It
 belongs to no namespace and has no owner: whatever becomes of claim, pod and namespace, the device counts as taken
@@ -48,7 +48,7 @@ def record(holding: Holding, prepared: Prepared) -> Body:
 
 
 def prepared_by(record: ClaimRelease) -> Prepared:
-    """What the record says may be prepared, and where."""
+    """What may still be prepared by the record, and where."""
     return Prepared(record.spec.claim.uid, record.spec.node_name)
 
 

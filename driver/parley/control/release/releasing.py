@@ -1,6 +1,6 @@
 """Asks nodes for receipts: what a pod that was deleted by force used there may still be prepared.
 
-A kubelet unprepares a pod's claims before it says that the pod has ended. So only a pod that was bound and whose
+A kubelet unprepares a pod's claims before it reports the pod's end. So only a pod that was bound and whose
 object went before that leaves anything behind, and only then anything is written here. In this order; each step
 looks at what is there, so that whoever leads may repeat all of it:
 
@@ -61,7 +61,7 @@ class Releases:
         self._queue = queue
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
-        """A pod that used the holding on one of the nodes is gone, and no kubelet has said that it ended."""
+        """A pod that used the holding on one of the nodes is gone, and no kubelet has reported that it ended."""
         if holding.standalone or not holding.node_part or holding.written is Written.NO:
             return
         uids = holding.claim_uids

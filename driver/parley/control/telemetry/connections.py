@@ -26,7 +26,7 @@ _BACKLOG = 512
 say what it wants before it is closed for others. One beyond that is heard a second later at the earliest."""
 
 _MOST_FILES = 65_536
-_TOLD_EVERY = 10.0
+_LOG_EVERY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +204,10 @@ def _seldom() -> logging.Logger:
 
     def due(_: logging.LogRecord) -> bool:
         nonlocal next_one
-        told = clock() >= next_one
-        if told:
-            next_one = clock() + _TOLD_EVERY
-        return told
+        due = clock() >= next_one
+        if due:
+            next_one = clock() + _LOG_EVERY
+        return due
 
     made = logging.Logger("aiohttp.server")
     made.parent = logging.getLogger("aiohttp.server")

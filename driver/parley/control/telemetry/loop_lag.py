@@ -38,7 +38,7 @@ class LoopLag:
             self.saw(max(0.0, self._clock() - due))
 
     def saw(self, lag: float) -> None:
-        """The loop was so many seconds late; told in the log, but not again within 30 s."""
+        """The loop was so many seconds late; logged, at most once in 30 s."""
         self._observe(lag)
         if lag <= WORTH_A_WARNING:
             return

@@ -64,7 +64,7 @@ class Reading(Collector):
 
 @dataclass(slots=True)
 class _Way:
-    """One pod on its way: when it was first looked at, and what it waits for or was last told to wait for."""
+    """One pod on its way: when it was first looked at, and what it waits for or last waited for."""
 
     since: float
     code: str = ""
@@ -100,12 +100,12 @@ class PodFigures:
             self._ways[uid] = _Way(self._monotonic())
 
     def waits(self, uid: str, code: str) -> None:
-        """The pod waits for that reason until something else is said of it."""
+        """The pod waits for that reason until another reason is reported."""
         if (way := self._ways.get(uid)) is not None:
             way.code, way.waited = code, True
 
     def goes_on(self, uid: str, code: str = "") -> bool:
-        """The pod's turn came; `code` is what is left to happen. Returns whether that is news."""
+        """The pod's turn came; `code` is what is left to happen. Returns whether that is a change."""
         way = self._ways.get(uid)
         if way is None:
             return True
@@ -166,7 +166,7 @@ class Metrics:
         )
         self.events = self._counter("parley_events", "Events written.", ["reason"])
         self.events_grouped = self._counter(
-            "parley_events_grouped", "Events not written: the like was told a moment ago.", ["reason"]
+            "parley_events_grouped", "Events not written: a like one was written a moment ago.", ["reason"]
         )
         self.holdings = self._gauge("parley_holdings", "Claims for which a driver holds something.", ["driver"])
         self.queue_keys = self._gauge("parley_queue_keys", "Keys in a work queue.", ["queue", "state"])

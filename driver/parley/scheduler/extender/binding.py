@@ -33,7 +33,7 @@ BIND_SECONDS = 45.0
 """So long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
 
 _LOOK_SECONDS = 0.5
-"""At the latest after so long a bind that waits looks again, for what makes no news of its pod."""
+"""At the latest after so long a bind that waits looks again, for what causes no event of its pod."""
 
 
 class BindRefused(Exception):
@@ -94,7 +94,7 @@ class Binder:
             if now() >= until:
                 raise BindRefused(f"not done within {BIND_SECONDS:g} s")
             await self._posting.bind(pod, node, exactly=bool(claims))
-        except Exception as error:  # a process that is told to end leaves it to the next one to find out
+        except Exception as error:  # a process that is asked to end leaves it to the next one to find out
             await self._undo(user)
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None

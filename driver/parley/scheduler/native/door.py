@@ -133,7 +133,7 @@ class NativeDoor:
         return wait(Blocked(problem, line))
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Everything is recorded; tell how it went once the binding is there."""
+        """Everything is recorded; report it once the binding is there."""
         if pod.spec.node_name and all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
             holdings = {c.entry: c.holding for c in claims if c.holding is not None}
             drivers = {entry: h.driver for entry, h in holdings.items() if not h.standalone}
