@@ -3,7 +3,7 @@
     parley-kubelet doctor <the options of the plugin>
 
 Each finding is a line, with the remedy where something is wrong. Nothing is changed: it can run beside the plugin.
-What is read of containerd is decided in `cdi.containerd`, what a CDI file may say in `cdi.faults`.
+What is read of containerd is decided in `cdi.containerd`, what a CDI file may have in `cdi.validation`.
 """
 
 import os
@@ -19,7 +19,7 @@ from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
 from parley.api.wording import counted
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
-from parley_kubelet.cdi import containerd, faults
+from parley_kubelet.cdi import containerd, validation
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import NameTaken, absent
@@ -162,7 +162,7 @@ def _specifications(
                 "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
             )
         try:
-            wrong = faults.faults(orjson.loads(path.read_bytes()))
+            wrong = validation.faults(orjson.loads(path.read_bytes()))
         except (OSError, orjson.JSONDecodeError) as error:
             wrong = (str(error),)
         for fault in wrong:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from parley_kubelet.cdi.faults import faults
 from parley_kubelet.cdi.specifications import specification
+from parley_kubelet.cdi.validation import faults
 from parley_kubelet.configuration import label
 from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Prepared
 from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, Result

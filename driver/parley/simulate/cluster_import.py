@@ -21,13 +21,13 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def pods_of(manifests: Iterable[Manifest]) -> int:
-    """How many pods are taken over or wait; those that have ended are not."""
+    """How many pods are imported; terminal ones are not."""
     return sum(1 for manifest in manifests if manifest.resource == PODS and not _ended(manifest.body))
 
 
-async def take_over(client: Client, manifests: Sequence[Manifest]) -> None:
+async def import_objects(client: Client, manifests: Sequence[Manifest]) -> None:
     """Create the objects, each with its status as far as that still holds."""
-    taking = _TakingOver(client)
+    taking = _Import(client)
     for manifest in manifests:
         if manifest.resource not in (PODS, CLAIMS, BUILTIN_CLAIMS):
             await taking.take(manifest)
@@ -48,7 +48,7 @@ def _labels(body: Body) -> Mapping[str, str]:
     return body["metadata"].get("labels") or {}
 
 
-class _TakingOver:
+class _Import:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._uids: dict[str, str] = {}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from parley_kubelet.cdi.faults import faults
+from parley_kubelet.cdi.validation import faults
 from parley_kubelet.edits import ContainerHook, DeviceNode, Edits, Mount
 
 EDITS = {"env": ["A=b"]}

@@ -53,7 +53,7 @@ _HEALTH: Sequence[tuple[Any, Any]] = (
 log = structlog.get_logger(__name__)
 
 
-class Served:
+class DriverServer:
     """One driver of this process. Raises SocketRefused or OSError if it cannot be."""
 
     def __init__(self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client) -> None:
