@@ -11,7 +11,7 @@ from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.caches.cluster import reference
 from parley.kube.client import Call, Client, Invalid, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 from parley.scheduler.extender.posting import Posting
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_everything_is_recorded_before_the_pod_is_bound(play: Any, claims: int) 
             if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):
                 at_binding.append(asyncio.ensure_future(recorded_for(world, new)))
 
-        watching = asyncio.create_task(Reflector(world.client, PODS, on_change=seen).run())
+        watching = asyncio.create_task(Informer(world.client, PODS, on_change=seen).run())
         await begin(world, other=4)
         await world.add_pod("p", *["shelf"] * claims)
         await world.settle()
