@@ -26,9 +26,9 @@ from parley.control.release.giving_back import GivingBack
 from parley.control.release.releasing import Releases
 from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import Reflector
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler.extender.binding import Binder
@@ -45,7 +45,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, bindings that their scheduler does not hear of or a hostile tenant."""
+    meddlers, pods for the extender door, lost responses to bindings or a hostile tenant."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -53,7 +53,7 @@ class Bug:
     trouble: bool = False
     meddling: bool = False
     extender: bool = False
-    unheard: bool = False
+    lost_bindings: bool = False
     tenant: bool = False
 
 
@@ -177,7 +177,7 @@ BUGS: Mapping[str, Bug] = {
         ((podscheduling, "body", _without("ownerReferences", podscheduling.body)),), ("left over",)
     ),
     "deletions go unseen": Bug(
-        ((Reflector, "_remove", _for_parley_only(_no_result, Reflector._remove)),), ("left over", "waits in vain")
+        ((Informer, "_remove", _for_parley_only(_no_result, Informer._remove)),), ("left over", "waits in vain")
     ),
     "failed work is not repeated": Bug(
         ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),
@@ -192,20 +192,22 @@ BUGS: Mapping[str, Bug] = {
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,
-        unheard=True,
+        lost_bindings=True,
     ),
-    "a scheduler is not told that it may ask again": Bug(
+    "a scheduler is not notified that it may retry": Bug(
         ((Rejections, "_nudge", _nothing),), ("waits in vain",), extender=True
     ),
     "a reservation that a scheduler dropped is not made again": Bug(
-        ((PodClaim, "is_reserved", lambda _self, _pod: True),), ("not reserved", "waits in vain"), unheard=True
+        ((PodClaim, "is_reserved", lambda _self, _pod: True),),
+        ("not reserved", "waits in vain"),
+        lost_bindings=True,
     ),
     "our own writes that are not seen yet are forgotten": Bug(
         ((OwnWrites, "unseen", lambda _self, _cached: False),),
         ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
         trouble=True,
         extender=True,
-        unheard=True,
+        lost_bindings=True,
     ),
     "mirrors are written blindly": Bug(
         ((MirrorWrites, "patch", _patch_blindly),),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api import reasons
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
 from parley.control.caches.cluster import Key
@@ -152,7 +152,7 @@ class ImmediateClaims:
         following = self._lines.wait(_key(claim), blocked.line, problem.topics, helps=blocked.helps)
         if following is not None:
             self._queue.add(following)
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, problem.code, problem.message))
+        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message))
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
@@ -180,7 +180,7 @@ class ImmediateClaims:
         attempt.paused_until = _now() + pause
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
+        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))
 
     async def _record(self, claim: ResourceClaim, class_: ResourceClass | None, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
@@ -190,7 +190,7 @@ class ImmediateClaims:
         """
         if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
             return
-        condition = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
+        condition = ConditionUpdate(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
             await self._records.record(claim, holding, condition)
         except Conflict:

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.conditions import Said, told
+from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
@@ -76,23 +76,23 @@ class Records:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
         await self._claims.write(holding, used if holding.standalone else {**allocation_status(holding), **used})
 
-    async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> None:
+    async def record(self, claim: ResourceClaim, holding: Holding, said: ConditionUpdate) -> None:
         """Record what a named claim holds, with a condition.
 
         Raises Conflict if the claim is not as given any more.
         """
         async with holding.lock:
             used = {"reservedFor": _users(holding), "state": _state(holding)}
-            conditions = told(claim.status.conditions, rfc3339(self._clock()), said)
+            conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), said)
             status = {**allocation_status(holding), **used}
             await self._claims.patch(claim, {**status, "conditions": conditions} if conditions else status)
 
-    async def tell(self, claim: ResourceClaim, *said: Said) -> bool:
+    async def tell(self, claim: ResourceClaim, *said: ConditionUpdate) -> bool:
         """Keep conditions of a named claim up to date; returns whether anything had to be written.
 
         Raises Conflict if the claim is not as given any more: its driver may write conditions, too.
         """
-        conditions = told(claim.status.conditions, rfc3339(self._clock()), *said)
+        conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), *said)
         if conditions is None:
             return False
         state = {} if claim.status.state else {"state": "pending"}
@@ -242,7 +242,7 @@ class Records:
         try:
             if self._cluster.own_writes.unseen(claim.metadata):
                 claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
-            conditions = told(claim.status.conditions, rfc3339(self._clock()), releasing(holding))
+            conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), releasing(holding))
             if conditions is not None or claim.status.state != "releasing":
                 shown = {"conditions": conditions} if conditions is not None else {}
                 await self._claims.patch(claim, {"reservedFor": None, "state": "releasing", **shown})

@@ -46,7 +46,8 @@ def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod asks of a node, apart from its claims. `excess` tells why that is too much to look at, or ""."""
+    """What a pod requests of a node, apart from its claims. `excess` is why that is too much to evaluate, or
+    ""."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from parley.api import reasons
-from parley.negotiation.answers import in_words
+from parley.negotiation.answers import by_reason
 
 
 def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool) -> tuple[str, str]:
@@ -13,7 +13,7 @@ def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], 
     `asked` is whether any driver was asked about any.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
-    causes = in_words({**misfits, **refused}) or _without_reasons(total, asked=asked)
+    causes = by_reason({**misfits, **refused}) or _without_reasons(total, asked=asked)
     remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
     return code, f"0 of {total} nodes will do: {causes}. To help: {remedy}"
 

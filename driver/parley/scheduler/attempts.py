@@ -12,6 +12,11 @@ FIRST_BLOCK = 0.1
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 
+UNPLACED_SECONDS = 300.0
+"""So long a pod that has all its claims may stay unbound before they are taken back; each time twice as long."""
+
+LONGEST_UNPLACED = 4800.0
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -60,7 +65,8 @@ class Attempt:
     `arrived` is its place among all pods, by the first look at each. `refused` are nodes that the scheduler
     refused or that a driver declined lately; `excluded` those where a driver will never allocate, with its
     message; `left` those that the pod had to leave, to be avoided. `offered` are the nodes that the scheduler may
-    choose from now; with `exact` it gets one only. `retry_at` and `blocked_until` are on the event loop's clock.
+    choose from now; with `exact` it gets one only. Since `complete_since` the pod has all its claims; `unplaced`
+    is how often they were taken back because it was not bound. Times are on the event loop's clock.
     """
 
     arrived: int = 0
@@ -76,6 +82,8 @@ class Attempt:
     blocks: int = 0
     blocked_until: float = 0.0
     retry_at: float = 0.0
+    complete_since: float | None = None
+    unplaced: int = 0
 
     def refuse(self, *nodes: str) -> None:
         """The scheduler did not place the pod on these nodes; it is asked exactly from now on."""
@@ -104,6 +112,17 @@ class Attempt:
         self.blocks += 1
         self.blocked_until = now + length
         return length
+
+    def patience(self, now: float) -> float:
+        """The pod has all its claims and no node: how many seconds its scheduler has left to bind it."""
+        if self.complete_since is None:
+            self.complete_since = now
+        return self.complete_since + float(min(UNPLACED_SECONDS * 2**self.unplaced, LONGEST_UNPLACED)) - now
+
+    def give_up_waiting(self) -> None:
+        """The scheduler did not bind the pod in time."""
+        self.complete_since = None
+        self.unplaced += 1
 
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""

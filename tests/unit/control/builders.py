@@ -30,9 +30,9 @@ from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.drivers.tokens import TokensDriver
+from parley.kube.informer import OnChange
 from parley.kube.memory import MemoryServer
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import OnChange
 from parley.sdk import Allocation, Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate.cluster import loop_clock

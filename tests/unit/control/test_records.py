@@ -8,7 +8,7 @@ from tests.support.faults import NumberedCall
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played
 
 from parley.api.builtin import Pod
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import reference
@@ -215,7 +215,7 @@ def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
 
 def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
     async def story(world: World) -> None:
-        claim, said = await world.claim(), Said("Accepted", True, "Accepted", "all is known")
+        claim, said = await world.claim(), ConditionUpdate("Accepted", True, "Accepted", "all is known")
         assert await world.records.tell(claim, said)
         now = await world.the_claim()
         assert [(c.type, c.status, c.message) for c in now.status.conditions] == [
@@ -224,7 +224,7 @@ def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
         assert now.status.state == "pending"
         assert not await world.records.tell(now, said)
         with pytest.raises(Conflict):
-            await world.records.tell(claim, Said("Accepted", False, "ClassNotFound", "older"))
+            await world.records.tell(claim, ConditionUpdate("Accepted", False, "ClassNotFound", "older"))
 
     played(story)
 

@@ -45,11 +45,11 @@ from parley.negotiation.nowhere import nowhere, where
         (
             2,
             {"a": "is cordoned"},
-            {"b": "claim gpu: 0 of 1 devices free"},
+            {"b": "claim gpu: 0 of 1 device free"},
             True,
             (
                 reasons.NOTHING_VIABLE,
-                "0 of 2 nodes will do: node a: is cordoned; node b: claim gpu: 0 of 1 devices free. "
+                "0 of 2 nodes will do: node a: is cordoned; node b: claim gpu: 0 of 1 device free. "
                 "To help: free devices or add nodes that have what is asked for",
             ),
         ),

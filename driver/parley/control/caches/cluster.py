@@ -1,4 +1,4 @@
-"""What the API server has, in memory: one reflector per kind, and the sums and indexes over them.
+"""What the API server has, in memory: one informer per kind, and the sums and indexes over them.
 
 Whoever wants to hear of changes is a `Listener`; it is called after the cache is up to date, so that it
 sees the new state everywhere. Nothing here decides or writes.
@@ -33,7 +33,7 @@ from parley.control.caches.usage import Usage
 from parley.control.objects.mirror import owner_pod_uid
 from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
-from parley.kube.reflector import OnChange, Reflector, Selection
+from parley.kube.informer import Informer, OnChange, Selection
 from parley.negotiation.fit import Amounts, amounts, requested
 from parley.sdk import PodReference
 
@@ -102,22 +102,22 @@ class Cluster:
         self._node_names: tuple[str, ...] = ()
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
         self._client = client
-        self._pods = self._reflector(PODS, self._pod, kept.pod)
-        self._nodes = self._reflector(NODES, self._node)
-        self._mirrors = self._reflector(BUILTIN_CLAIMS, self._mirror, kept.mirror)
-        self._template_mirrors = self._reflector(
+        self._pods = self._informer(PODS, self._pod, kept.pod)
+        self._nodes = self._informer(NODES, self._node)
+        self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)
+        self._template_mirrors = self._informer(
             BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
         )
-        self._classes = self._reflector(CLASSES, self._telling(lambda to: to.class_changed))
-        self._claims = self._reflector(CLAIMS, self._claim)
-        self._templates = self._reflector(TEMPLATES, self._telling(lambda to: to.template_changed))
-        self._schedulings = self._reflector(
+        self._classes = self._informer(CLASSES, self._telling(lambda to: to.class_changed))
+        self._claims = self._informer(CLAIMS, self._claim)
+        self._templates = self._informer(TEMPLATES, self._telling(lambda to: to.template_changed))
+        self._schedulings = self._informer(
             POD_SCHEDULINGS,
             self._telling(lambda to: to.scheduling_changed),
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
         )
-        self._releases = self._reflector(CLAIM_RELEASES, self._telling(lambda to: to.release_changed))
-        self._all: list[Reflector[Any]] = [
+        self._releases = self._informer(CLAIM_RELEASES, self._telling(lambda to: to.release_changed))
+        self._all: list[Informer[Any]] = [
             self._classes,
             self._templates,
             self._claims,
@@ -136,14 +136,14 @@ class Cluster:
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", _named_claims)
 
-    def _reflector(
+    def _informer(
         self,
         resource: Resource[T],
         on_change: OnChange[T],
         transform: Callable[[T], T] | None = None,
         label_selector: str = "",
-    ) -> Reflector[T]:
-        return Reflector(
+    ) -> Informer[T]:
+        return Informer(
             self._client,
             resource,
             Selection(label_selector=label_selector),
@@ -164,7 +164,7 @@ class Cluster:
         return changed
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]:
+    def caches(self) -> Sequence[Informer[Any]]:
         """One for each kind, those of drivers included."""
         return self._all
 
@@ -180,18 +180,18 @@ class Cluster:
                 listener(old, new)
 
         transform = kept.resource_slice if resource == RESOURCE_SLICES else None
-        self._all.append(self._reflector(resource, changed, transform))
+        self._all.append(self._informer(resource, changed, transform))
 
     async def run(self) -> None:
         """Keep the caches until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self._all:
-                tasks.create_task(reflector.run())
+            for informer in self._all:
+                tasks.create_task(informer.run())
 
     async def synced(self) -> None:
         """Return when every kind was listed once."""
-        for reflector in self._all:
-            await reflector.synced.wait()
+        for informer in self._all:
+            await informer.synced.wait()
 
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)

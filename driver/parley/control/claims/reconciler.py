@@ -6,7 +6,7 @@ claim's condition `Accepted` shows whether it can be negotiated at all, and what
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
@@ -113,13 +113,15 @@ class ClaimReconciler:
         expected = self._ledger.expected_for(meta.namespace, meta.name)
         return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
 
-    def _said(self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str) -> list[Said]:
+    def _said(
+        self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
+    ) -> list[ConditionUpdate]:
         """The claim's conditions by the verdict about it."""
-        accepted = Said(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
+        accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         ours = class_ is not None and class_.driver_name in self._drivers
         if accepted.holds or not ours or not is_pending(claim):
             return [accepted]
-        return [accepted, Said(reasons.ALLOCATED, False, code, message)]
+        return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
 
     def _verdict(self, facts: NamedClaim) -> tuple[str, str]:
         if (problem := first_problem(ACCEPTED, facts)) is not None:

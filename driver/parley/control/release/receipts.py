@@ -8,7 +8,7 @@ while it exists.
 import hashlib
 from collections.abc import Collection
 
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ClaimRelease
 from parley.api.names import API_VERSION, CONDITION_RELEASING, OUT_OF_SERVICE_TAINT
 from parley.control.ledger import Holding, Prepared
@@ -52,9 +52,9 @@ def prepared_by(record: ClaimRelease) -> Prepared:
     return Prepared(record.spec.claim.uid, record.spec.node_name)
 
 
-def said(holding: Holding) -> Said:
+def said(holding: Holding) -> ConditionUpdate:
     """The condition while nodes owe receipts; its age is the wait's."""
-    return Said(CONDITION_RELEASING, True, "ForcedDeletion", waits_for(holding.owing_nodes))
+    return ConditionUpdate(CONDITION_RELEASING, True, "ForcedDeletion", waits_for(holding.owing_nodes))
 
 
 def waits_for(nodes: Collection[str]) -> str:

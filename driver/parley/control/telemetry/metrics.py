@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from parley.api.resources import Resource
 from parley.control.ledger import Ledger
+from parley.kube.freshness import Outage
+from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import Reflector
-from parley.kube.upkeep import Outage
 
 Samples = Mapping[tuple[str, ...], float]
 """Values by the values of the labels."""
@@ -228,7 +228,7 @@ class Metrics:
         )
         self.queue_retries.of(lambda: {(name,): queue.retried for name, queue in queues.items()})
 
-    def read_caches(self, caches: Sequence[Reflector[Any]]) -> None:
+    def read_caches(self, caches: Sequence[Informer[Any]]) -> None:
         """Take the objects in memory, those that can't be decoded, and how watching them fares."""
         self.undecodable.of(lambda: {(label(cache.resource),): len(cache.tombstones) for cache in caches})
         self.outages.of(lambda: {(label(cache.resource),): _seconds(cache.outage()) for cache in caches})

@@ -148,7 +148,7 @@ class Binder:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
             await self._placement.write(pod, claims)
-        return self._recorded(claims)
+        return self._recorded(pod, claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
         return claim.holding is None or claim.holding.reaches(node)
@@ -166,7 +166,7 @@ class Binder:
             self._pause(pod)
             raise BindRefused(f"nothing could be allocated on node {node}")
         self._assumed.drop(pod.metadata.uid)
-        return self._recorded(claims)
+        return self._recorded(pod, claims)
 
     def _pause(self, pod: Pod) -> None:
         """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
@@ -174,8 +174,10 @@ class Binder:
         if attempt.left.issuperset(attempt.outcome.viable):
             attempt.block(now())
 
-    def _recorded(self, claims: Sequence[PodClaim]) -> str:
-        if any(self._ledger.get(claim.uid) is None for claim in claims):
+    def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
+        """Raises BindRefused if the pod was made to leave one of the claims, because a write was refused."""
+        holdings = [self._ledger.get(claim.uid) for claim in claims]
+        if any(holding is None or pod.metadata.uid not in holding.pods for holding in holdings):
             raise BindRefused("the API server refused the allocation")
         return ""
 

@@ -12,7 +12,7 @@ from parley.api import reasons
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
-from parley.negotiation.answers import in_words, refusals, viable_for_all
+from parley.negotiation.answers import by_reason, refusals, viable_for_all
 from parley.negotiation.nowhere import nowhere
 from parley.negotiation.selection import ranked, spread
 from parley.negotiation.waiting import Topic, WaitingLines
@@ -157,7 +157,7 @@ class ImmediateAllocations:
                 failed.add(node, str(failure), permanent=failure.permanent)
             if operation.stop.is_set():
                 return
-        (ref,), message = operation.refs, in_words(failures)
+        (ref,), message = operation.refs, by_reason(failures)
         self._leave_line(ref.key)
         await self._set_condition(ref, reasons.ALLOCATION_FAILED, message)
         raise Retry(message)

@@ -14,7 +14,7 @@ from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
-from parley.kube.reflector import OnChange, Reflector, Selection
+from parley.kube.informer import Informer, OnChange, Selection
 
 T = TypeVar("T")
 
@@ -32,27 +32,27 @@ class ChangeListener(Protocol):
 
 
 class Informers:
-    """The caches. Run `reflectors`; nothing may be decided before each is `synced`."""
+    """The caches. Run them `all`; nothing may be decided before each is `synced`."""
 
     def __init__(self, client: Client, driver: str, listener: ChangeListener) -> None:
         self.driver = driver
         selector = f"{DRIVERS_LABEL}={STANDALONE}"
         self._written: dict[tuple[type, Key], Any] = {}
         self._lost: set[str] = set()
-        self._schedulings = Reflector(
+        self._schedulings = Informer(
             client,
             POD_SCHEDULINGS,
             Selection(label_selector=selector),
             on_change=self._follow(listener.scheduling_changed),
         )
-        self._claims = Reflector(client, CLAIMS, on_change=self._follow(listener.claim_changed))
-        self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)
-        self._nodes = Reflector(client, NODES, on_change=listener.node_changed, transform=_without_status)
+        self._claims = Informer(client, CLAIMS, on_change=self._follow(listener.claim_changed))
+        self._classes = Informer(client, CLASSES, on_change=listener.class_changed)
+        self._nodes = Informer(client, NODES, on_change=listener.node_changed, transform=_without_status)
         self._schedulings.index(_BY_CLAIM, self.claim_keys)
         self._claims.index(_BY_CLASS, lambda claim: [claim.spec.resource_class_name])
 
     @property
-    def reflectors(self) -> Sequence[Reflector[Any]]:
+    def all(self) -> Sequence[Informer[Any]]:
         """One for each kind, to be run."""
         return (self._classes, self._nodes, self._claims, self._schedulings)
 
@@ -127,7 +127,7 @@ class Informers:
 
         return changed
 
-    def _cache(self, kind: type) -> Reflector[Any]:
+    def _cache(self, kind: type) -> Informer[Any]:
         return self._claims if kind is ResourceClaim else self._schedulings
 
     def _newest(self, cached: T) -> T:

@@ -336,9 +336,9 @@ class Listener:
 async def informed(client: Client) -> AsyncIterator[Informers]:
     """The informers of a driver, synced, within the block."""
     informers = Informers(client, DRIVER, Listener())
-    tasks = [asyncio.create_task(reflector.run()) for reflector in informers.reflectors]
-    for reflector in informers.reflectors:
-        await reflector.synced.wait()
+    tasks = [asyncio.create_task(informer.run()) for informer in informers.all]
+    for informer in informers.all:
+        await informer.synced.wait()
     yield informers
     for task in tasks:
         task.cancel()
