@@ -80,12 +80,12 @@ class SuitableNodes(EligibleNodes):
         if node is None:
             return "does not exist"
         if self._selector is not None and not matches(self._selector, node):
-            return f"is not among the suitableNodes of class {self._class.metadata.name}"
+            return f"not among the suitableNodes of class {self._class.metadata.name}"
         if node.spec.unschedulable:
-            return "is cordoned"
+            return "cordoned"
         taint = next((taint for taint in node.spec.taints if taint.effect in _KEEPS_PODS_AWAY), None)
         if taint is not None:
-            return f"has taint {taint.key}:{taint.effect}"
+            return f"taint {taint.key}:{taint.effect}"
         return self._cluster.plugins.missing(self._class, node.metadata.name)
 
 

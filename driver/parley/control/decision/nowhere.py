@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from parley.api import reasons
+from parley.api.wording import counted
 from parley.negotiation.answers import by_reason
 
 
@@ -16,7 +17,8 @@ def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], 
     none = "no node is where all of the pod's allocated claims are" if total else "the cluster has no nodes"
     causes = by_reason({**misfits, **refused}) or none
     remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
-    return code, f"0 of {total} nodes will do: {causes}. To help: {remedy}"
+    nodes = counted(total, "node")
+    return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
 
 
 def where(nodes: Sequence[str] | None) -> str:
