@@ -214,7 +214,7 @@ def _changed_nodes(feasibility: PodFeasibility, nodes: Sequence[str]) -> Iterato
             stays = feasibility.misfits([node])
         if stays:
             found += 1
-            yield Remedy("node", f"node {node} has what the claims ask for, but {why}", (), (node,))
+            yield Remedy("node", f"node {node} has what the claims ask for, but is not eligible: {why}", (), (node,))
 
 
 def _another_node(
