@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from parley.api import reasons
+from parley.api.wording import counted
 from parley.negotiation.answers import by_reason
 
 
@@ -15,7 +16,8 @@ def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], 
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
     causes = by_reason({**misfits, **refused}) or _without_reasons(total, asked=asked)
     remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
-    return code, f"0 of {total} nodes will do: {causes}. To help: {remedy}"
+    nodes = counted(total, "node")
+    return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
 
 
 def _without_reasons(total: int, *, asked: bool) -> str:

@@ -79,7 +79,7 @@ class CandidateNodes(EligibleNodes):
     def _unsuitable(self, node: Node) -> str:
         for class_name, selector in self._suitable:
             if not matches(selector, node):
-                return f"is not among the suitableNodes of class {class_name}"
+                return f"not among the suitableNodes of class {class_name}"
         return ""
 
 
@@ -104,7 +104,7 @@ class ProposedNodes(CandidateNodes):
         return [name for name in self._proposed if name in self.only]
 
     def _filtered(self, node: Node) -> str:
-        return "" if node.metadata.name in self._known else "does not pass the scheduler's own filters"
+        return "" if node.metadata.name in self._known else "refused by the scheduler's own filters"
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:

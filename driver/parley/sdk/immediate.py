@@ -43,11 +43,11 @@ class NodeRule:
     def misfit(self, node: Node) -> str:
         """Why the claim may not be allocated on the node; "" if it may."""
         if self._selector is not None and not matches(self._selector, node):
-            return f"is not among the suitableNodes of class {self._class_name}"
+            return f"not among the suitableNodes of class {self._class_name}"
         if node.spec.unschedulable:
-            return "is cordoned"
+            return "cordoned"
         taint = next((taint for taint in node.spec.taints if taint.effect in _KEEPS_PODS_AWAY), None)
-        return f"has taint {taint.key}:{taint.effect}" if taint is not None else ""
+        return f"taint {taint.key}:{taint.effect}" if taint is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ def test_only_viable_nodes_are_selected(
 
 
 def test_nodes_with_the_same_reason_are_told_together() -> None:
-    reasons = {"a": "is cordoned", "b": "has no devices", "c": "is cordoned"}
-    assert by_reason(reasons) == "nodes a, c: is cordoned; node b: has no devices"
+    reasons = {"a": "cordoned", "b": "has no devices", "c": "cordoned"}
+    assert by_reason(reasons) == "nodes a, c: cordoned; node b: has no devices"
 
 
 def test_many_nodes_are_counted_rather_than_listed() -> None:

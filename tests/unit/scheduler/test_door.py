@@ -276,7 +276,7 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
         await world.add_pod("q", "one")
         await world.settle()
         assert (await world.scheduling("q")).status.message == (
-            "0 of 3 nodes will do: node a: is not among the suitableNodes of class gpu; node b: is cordoned; "
+            "0 of 3 nodes will do: node a: not among the suitableNodes of class gpu; node b: cordoned; "
             "node c: claim gpu-0: 0 of 1 device free, 1 wanted. "
             "To help: free devices or add nodes that have what is asked for"
         )
