@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RawClaim:
-    """A pending claim before its parameters are typed."""
+    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim."""
 
     name: str
     uid: str
@@ -45,6 +45,7 @@ class RawClaim:
     class_name: str
     parameters: Mapping[str, Any] | None
     class_parameters: Mapping[str, Any] | None
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class EmbeddedDriver:
     def _typed(self, raw: RawClaim) -> ClaimRequest[Any, Any]:
         driver = self.driver
         of_class = parse_parameters(driver.class_parameters, raw.class_parameters, f"class {raw.class_name}")
-        of_claim = parse_parameters(driver.parameters, raw.parameters, f"claim {raw.namespace}/{raw.claim}")
+        subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
+        of_claim = parse_parameters(driver.parameters, raw.parameters, subject)
         return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class)
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:

@@ -152,7 +152,7 @@ def class_missing(facts: NamedClaim) -> Problem | None:
     if facts.class_ is not None or (facts.mirror is not None and facts.holding is not None):
         return None
     name = facts.claim.spec.resource_class_name
-    return facts.blocked(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.path), ("class", name))
+    return facts.blocked(reasons.CLASS_NOT_FOUND, class_not_found(name, f"claim {facts.path}"), ("class", name))
 
 
 def name_taken(facts: NamedClaim) -> Problem | None:
