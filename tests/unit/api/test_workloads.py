@@ -20,7 +20,8 @@ WORKLOADS = Path(__file__).parents[3] / "deploy" / "workloads"
 
 
 def pod_spec(file: str) -> dict[str, Any]:
-    workload = next(yaml.safe_load_all((WORKLOADS / file).read_text()))
+    documents = yaml.safe_load_all((WORKLOADS / file).read_text())
+    (workload,) = (it for it in documents if it["kind"] in ("Deployment", "DaemonSet"))
     spec: dict[str, Any] = workload["spec"]["template"]["spec"]
     return spec
 
