@@ -1,7 +1,7 @@
 """Renders from the Helm chart what kustomize builds below deploy/: `python -m parley_devcluster.manifests`.
 
 Each folder is the chart with certain values and without what only helm needs. A template becomes the file of its
-name. A ConfigMap becomes the files that it holds: kustomize makes one of them, with another name for another content.
+name. A ConfigMap becomes the files that it holds: kustomize makes it, with another name for another content.
 The kustomization.yaml files are written by hand.
 """
 
