@@ -22,6 +22,11 @@ FAILED = 1
 IN_USE = 11
 """Exit code: claims are in use, and nothing was changed."""
 
+_AFTER_FORCE = (
+    "warning: these claims were in use. Where the node plugin is gone, a pod that is deleted stays Terminating: "
+    "install Parley again, and it ends at once"
+)
+
 Check = Annotated[
     bool,
     typer.Option(
@@ -54,25 +59,26 @@ def uninstall(
         raise typer.BadParameter("give one of --check and --release-finalizers")
 
     async def act(client: Client) -> Sequence[Use]:
-        found = [] if force else await removal.uses(client)
-        if release_finalizers and not found:
+        found = await removal.uses(client)
+        if release_finalizers and (force or not found):
             await removal.wait_until_nobody_leads(client, namespace, Options.lease_name, wait)
             changed = await removal.release(client, typer.echo)
-            typer.echo(
-                f"{changed} object{'s' * (changed != 1)} changed; nothing has a finalizer of Parley's any more."
-            )
+            some = "1 object" if changed == 1 else f"{changed} objects"
+            typer.echo(f"{some} changed; nothing has a finalizer of Parley's any more.")
         return found
 
     used = _answered(kubeconfig, act)
     for use in used:
         typer.echo(use.sentence())
-    if used:
+    if used and force:
+        typer.echo(_AFTER_FORCE, err=True)
+    elif used:
         some = "1 claim is" if len(used) == 1 else f"{len(used)} claims are"
         typer.echo(
             f"error: {some} in use: Parley cannot be removed without harm to the pods named above", err=True
         )
         raise typer.Exit(IN_USE)
-    if check:
+    elif check:
         typer.echo("No claim is in use.")
 
 
