@@ -57,6 +57,8 @@ def uninstall(
     """See whether Parley can be removed, or clean up after it was. Removes neither programs nor kinds."""
     if check == release_finalizers:
         raise typer.BadParameter("give one of --check and --release-finalizers")
+    if force and check:
+        raise typer.BadParameter("--force goes with --release-finalizers: a check changes nothing")
 
     async def act(client: Client) -> Sequence[Use]:
         found = await removal.uses(client)

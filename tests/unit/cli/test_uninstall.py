@@ -76,5 +76,12 @@ def test_exactly_one_of_the_two_has_to_be_given(arguments: list[str]) -> None:
     assert "give one of --check and --release-finalizers" in " ".join(told.stderr.split())
 
 
+def test_a_check_cannot_be_forced() -> None:
+    told = CliRunner().invoke(app, ["uninstall", "--check", "--force"])
+
+    assert told.exit_code == 2
+    assert "--force goes with --release-finalizers" in told.stderr
+
+
 def test_kubectls_plugin_has_it_not() -> None:
     assert CliRunner().invoke(plugin, ["uninstall", "--check"]).exit_code == 2

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
+from typer.core import TyperGroup
 
+from parley.cli.main import app
 from parley.cli.permissions import permissions
 from parley_devcluster import binaries, manifests, versions
 from parley_kubelet.configuration import load
@@ -228,6 +231,45 @@ def test_the_kinds_are_kept_when_the_chart_goes_unless_they_shall_not() -> None:
     assert kept({}) == {"keep"}
     assert kept({"crds": {"keep": False}}) == {None}
     assert kept({"crds": {"enabled": False}}) == set()
+
+
+def jobs(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The specs of what runs before and after the chart is removed."""
+    return {
+        it["metadata"]["annotations"]["helm.sh/hook"]: it["spec"]
+        for (kind, _), it in objects(values).items()
+        if kind == "Job"
+    }
+
+
+def test_before_it_is_removed_the_chart_asks_what_is_in_use_and_afterwards_releases_finalizers() -> None:
+    made = jobs({})
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    for moment, option in (("pre-delete", "check"), ("post-delete", "release_finalizers")):
+        (container,) = made[moment]["template"]["spec"]["containers"]
+        program, subcommand = container["command"]
+        given = command.commands[subcommand].make_context(subcommand, list(container["args"])).params
+
+        assert (program, subcommand) == ("parley", "uninstall")
+        assert given[option] is True
+        assert given["force"] is False
+        assert given["namespace"] == manifests.NAMESPACE
+
+
+def test_by_force_nothing_is_asked_before() -> None:
+    made = jobs({"uninstall": {"force": True}})
+
+    assert list(made) == ["post-delete"]
+    assert "--force" in made["post-delete"]["template"]["spec"]["containers"][0]["args"]
+    assert jobs({"uninstall": {"hooks": False}}) == {}
+
+
+def test_a_long_lease_is_waited_for() -> None:
+    spec = jobs({"controller": {"options": {"leaseDuration": 300}}})["post-delete"]
+
+    assert spec["template"]["spec"]["containers"][0]["args"][-2:] == ["--wait", "345"]
+    assert spec["activeDeadlineSeconds"] == 375
 
 
 def test_the_chart_has_the_projects_version() -> None:

@@ -40,7 +40,7 @@ metadata:
     helm.sh/hook-output-log-policy: hook-failed
 spec:
   backoffLimit: 0
-  activeDeadlineSeconds: {{ .root.Values.uninstall.timeout }}
+  activeDeadlineSeconds: {{ max .root.Values.uninstall.timeout (add 30 (include "parley.leaseEnds" .root)) }}
   template:
     metadata:
       labels:
@@ -62,6 +62,11 @@ spec:
           args: {{ toJson .args }}
           securityContext:
             {{- include "parley.unprivileged" . | nindent 12 }}
+{{- end -}}
+
+{{/* Seconds after which a lease that nobody renews has surely ended. */}}
+{{- define "parley.leaseEnds" -}}
+{{ add 45 (.Values.controller.options.leaseDuration | default 15) }}
 {{- end -}}
 
 {{- define "parley.weighted" -}}
