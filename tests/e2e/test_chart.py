@@ -121,7 +121,8 @@ async def test_installed_upgraded_rolled_back_and_removed_while_a_pod_runs(chart
     with pytest.raises(HelmFailed) as refused:
         chart("uninstall", RELEASE, "--timeout=120s")
     assert "claim team/held is used by pod one: delete the pod" in str(refused.value)
-    chart("rollback", RELEASE, "--wait", "--timeout=180s")
+    assert chart("history", RELEASE).splitlines()[-1].split()[0] == "3"
+    chart("rollback", RELEASE, "3", "--wait", "--timeout=180s")
     await team.delete(PODS, "one")
     await team.runs("three")
     await team.delete(PODS, "three")

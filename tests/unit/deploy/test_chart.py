@@ -1,7 +1,6 @@
 """The Helm chart: deploy/ is what it renders, its values are checked, what it renders agrees with the programs."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from typer.core import TyperGroup
 
 from parley.cli.main import app
 from parley.cli.permissions import permissions
-from parley_devcluster import binaries, manifests, versions
+from parley_devcluster import manifests
 from parley_kubelet.configuration import load
 from parley_kubelet.settings import parse_arguments
 
@@ -23,18 +22,6 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / manifests.CHART
 VARIANTS = sorted((CHART / "ci").glob("*-values.yaml"))
 Objects = Mapping[tuple[str, str], dict[str, Any]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def helm() -> Path:
-    """Skips where it is not built: `make machine` does it. Under CI it is, or that is a failure."""
-    sources = versions.modules()
-    found = binaries.find(versions.INSTALLER, sources, os.environ).paths.get("helm")
-    if found is None and os.environ.get("CI") == "true":
-        pytest.fail("CI has to run the tests of the chart, and helm is not there: `make machine` builds it")
-    if found is None:
-        pytest.skip("helm is not there: `make machine` builds it")
-    return found
 
 
 def objects(values: Mapping[str, Any] | Path) -> Objects:
