@@ -24,6 +24,7 @@ from parley_devcluster.manifests import NAMESPACE, RELEASE
 pytestmark = pytest.mark.cluster
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, dict[str, Any])
+TOKENS = "tokens.parley.dev"
 FULL = {"glob": "/dev/fu[l]l", "model": "full"}
 ZERO = {"glob": "/dev/ze[r]o", "model": "zero"}
 
@@ -107,8 +108,12 @@ async def test_installed_upgraded_rolled_back_and_removed_while_a_pod_runs(chart
     await team.runs("one")
     before = await containers(team, "one")
 
-    chart("upgrade", RELEASE, str(CHART), "--wait", "--timeout=180s", values=chart.values(FULL, ZERO))
-    await team.create(pod("two", templates={"it": "zero"}))
+    standalone = {"embedded": [{"load": "device"}], "standalone": [{"name": TOKENS, "load": "tokens"}]}
+    wanted = chart.values(FULL, ZERO, drivers=standalone, web={"enabled": True})
+    chart("upgrade", RELEASE, str(CHART), "--wait", "--timeout=180s", values=wanted)
+    await team.create(resource_class("licences", TOKENS, parameters={"pool": 1}, nodePart="None"))
+    await team.create(template("licence", "licences"))
+    await team.create(pod("two", templates={"it": "zero", "licence": "licence"}))
     await team.runs("two")
     assert await team.devices("two") == {Device(NODE, "zero")}
     assert await containers(team, "one") == before
@@ -134,7 +139,8 @@ async def test_installed_upgraded_rolled_back_and_removed_while_a_pod_runs(chart
     found = await team.client.get(CLAIMS, "idle", team.name)
     assert found.metadata.finalizers == ()
     await team.delete(CLAIMS, "idle")
-    await team.client.delete(CLASSES, "dev")
+    for name in ("dev", "licences"):
+        await team.client.delete(CLASSES, name)
 
 
 def uninstall(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -244,6 +244,16 @@ def test_before_it_is_removed_the_chart_asks_what_is_in_use_and_afterwards_relea
         assert given["namespace"] == manifests.NAMESPACE
 
 
+def test_on_openshift_the_jobs_may_run_when_all_else_is_deleted() -> None:
+    made = objects(CHART / "ci" / "openshift-values.yaml")
+
+    for name in ("parley-uninstall-check", "parley-uninstall-release"):
+        binding = made["RoleBinding", name]
+        assert binding["roleRef"]["name"] == "system:openshift:scc:nonroot-v2"
+        assert [it["name"] for it in binding["subjects"]] == [name]
+        assert "helm.sh/hook" in binding["metadata"]["annotations"]
+
+
 def test_by_force_nothing_is_asked_before() -> None:
     made = jobs({"uninstall": {"force": True}})
 

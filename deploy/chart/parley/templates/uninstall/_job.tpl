@@ -27,6 +27,21 @@ subjects:
   - kind: ServiceAccount
     name: {{ .name }}
     namespace: {{ .root.Release.Namespace }}
+{{- if .root.Values.openshift.enabled }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- toYaml (include "parley.weighted" (dict "metadata" $here "weight" "-1") | fromYaml) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: system:openshift:scc:nonroot-v2
+subjects:
+  - kind: ServiceAccount
+    name: {{ .name }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}
 ---
 apiVersion: batch/v1
 kind: Job
