@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from parley.cli import logs
-from parley.explain.faults import Unanswerable, as_sentences
+from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.model import wire
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
@@ -47,7 +47,7 @@ def answered(kubeconfig: Path | None, context: str, ask: Callable[[Client], Awai
     logs.silence()
 
     async def main() -> T:
-        with as_sentences():
+        with readable_errors():
             async with HttpClient.from_kubeconfig(_path(kubeconfig), context or None) as client:
                 return await ask(client)
 

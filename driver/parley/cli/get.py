@@ -20,7 +20,7 @@ from parley.cli.asking import (
 )
 from parley.explain import overview
 from parley.explain.overview import ClassRow, UseRow, WaitRow
-from parley.explain.reading import World, read
+from parley.explain.snapshot import Snapshot, read
 from parley.explain.text import console, print_plain, table
 from parley.explain.times import ago
 from parley.kube.client import Client
@@ -34,7 +34,7 @@ _SHOWN = 100
 class _View:
     """One overview: its rows, of one namespace or all, and how a row is shown at a time."""
 
-    rows: Callable[[World, str | None], Sequence[Any]]
+    rows: Callable[[Snapshot, str | None], Sequence[Any]]
     headings: tuple[str, ...]
     cells: Callable[[Any, str], tuple[str, ...]]
     nothing: str
@@ -102,7 +102,7 @@ def get(
         raise typer.BadParameter(f"{what!r} is not one of {', '.join(_VIEWS)}")
     place = namespace or namespace_of(kubeconfig, context)
 
-    async def ask(client: Client) -> World:
+    async def ask(client: Client) -> Snapshot:
         return await read(client, utc(), place)
 
     world = answered(kubeconfig, context, ask)

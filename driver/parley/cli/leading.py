@@ -22,17 +22,17 @@ import typer
 
 from parley.cli.endpoints import application, process_figures, served
 from parley.cli.logs import LogFormat, LogLevel
-from parley.control import loop_lag
-from parley.control.connections import allow_many_files
-from parley.control.measured import MeasuredClient
-from parley.control.metrics import Metrics, label
+from parley.control.telemetry import loop_lag
+from parley.control.telemetry.connections import allow_many_files
+from parley.control.telemetry.measured import MeasuredClient
+from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.fencing import LeasedClient
-from parley.kube.following import Following
+from parley.kube.followed_lease import FollowedLease
 from parley.kube.http import HttpClient
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.reflector import Reflector
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class Leader(Protocol):
     ready: asyncio.Event
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]: ...
+    def caches(self) -> Sequence[Informer[Any]]: ...
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -222,7 +222,7 @@ async def serve(
             await stack.enter_async_context(context())
         log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
         if options.follow_lease:
-            followed = Following(client, options.namespace, options.follow_lease, socket.gethostname())
+            followed = FollowedLease(client, options.namespace, options.follow_lease, socket.gethostname())
             await followed.run(elector, lead)
         else:
             await elector.run(lead)

@@ -18,9 +18,9 @@ from parley.cli.extender import PARLEY
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
+from parley.simulate.cluster_import import import_objects, pods_of
 from parley.simulate.manifests import BadManifests, Manifest, read_dump
 from parley.simulate.recording import PodRecord, Recording
-from parley.simulate.taking_over import pods_of, take_over
 from parley.simulate.what_if import NoSuchObject, WhatIf, changed
 
 WRONG_INPUT = 2
@@ -93,7 +93,7 @@ def _tell_left_out(left_out: Mapping[str, int]) -> None:
 async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> list[PodRecord]:
     cluster = SimulatedCluster(settings=second_schedulers(manifests, scheduler_names))
     with _progress(cluster.recording, pods_of(manifests)):
-        await take_over(cluster.client, manifests)
+        await import_objects(cluster.client, manifests)
         async with cluster:
             await cluster.controller.ready.wait()
             if not await cluster.settle():

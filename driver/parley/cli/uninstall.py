@@ -9,11 +9,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from parley.api.wording import counted
 from parley.cli import logs
 from parley.cli.leading import NAMESPACE, Kubeconfig, Namespace, Options, api_client
 from parley.control import removal
 from parley.control.removal import StillLeads, Use
-from parley.explain.faults import Unanswerable, as_sentences
+from parley.explain.errors import Unanswerable, readable_errors
 from parley.kube.client import Client
 
 T = TypeVar("T")
@@ -65,8 +66,7 @@ def uninstall(
         if release_finalizers and (force or not found):
             await removal.wait_until_nobody_leads(client, namespace, Options.lease_name, wait)
             changed = await removal.release(client, typer.echo)
-            some = "1 object" if changed == 1 else f"{changed} objects"
-            typer.echo(f"{some} changed; nothing has a finalizer of Parley's any more.")
+            typer.echo(f"{counted(changed, 'object')} changed; nothing has a finalizer of Parley's any more.")
         return found
 
     used = _answered(kubeconfig, act)
@@ -75,7 +75,7 @@ def uninstall(
     if used and force:
         typer.echo(_AFTER_FORCE, err=True)
     elif used:
-        some = "1 claim is" if len(used) == 1 else f"{len(used)} claims are"
+        some = f"{counted(len(used), 'claim')} {'is' if len(used) == 1 else 'are'}"
         typer.echo(
             f"error: {some} in use: Parley cannot be removed without harm to the pods named above", err=True
         )
@@ -89,7 +89,7 @@ def _answered(kubeconfig: Kubeconfig, act: Callable[[Client], Awaitable[T]]) -> 
     logs.silence()
 
     async def main() -> T:
-        with as_sentences():
+        with readable_errors():
             async with api_client(kubeconfig) as client:
                 return await act(client)
 

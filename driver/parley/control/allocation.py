@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.control import mirror as mirrors
-from parley.control.cluster import reference
-from parley.control.demand import Requests, units
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Requests, units
 from parley.control.ledger import Holding, Ledger
-from parley.control.podclaims import PodClaim
+from parley.control.objects import mirror as mirrors
 from parley.sdk import Allocation, Request
 from parley.sdk.embedded import EmbeddedDriver
 

@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parley.api import reasons
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Key
-from parley.control.decide import Blocked, Search, admit, none_viable, survey
-from parley.control.demand import scores
-from parley.control.eligible import SuitableNodes
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key
+from parley.control.claims.named import without_pod
+from parley.control.claims.podclaims import Topic
+from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
+from parley.control.decision.demand import scores
+from parley.control.decision.eligible import SuitableNodes
+from parley.control.decision.nowhere import where
 from parley.control.ledger import Holding
-from parley.control.named import without_pod
-from parley.control.nowhere import where
-from parley.control.podclaims import Topic
 from parley.control.records import Records
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
@@ -46,8 +46,8 @@ PAUSES = Backoff(first=0.1, longest=300.0)
 class _Attempt:
     """What is remembered of one claim. Lost with the process, at no harm.
 
-    `failed` are nodes where the driver could not allocate, `excluded` those where it said that it never will, with
-    its words. Until `paused_until` (the event loop's clock) nothing is tried. A change of the class, whose
+    `failed` are nodes where the driver could not allocate, `excluded` those where it never will, with
+    its message. Until `paused_until` (the event loop's clock) nothing is tried. A change of the class, whose
     resourceVersion was `class_version`, voids what failed before.
     """
 
@@ -85,7 +85,7 @@ class ImmediateClaims:
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """Something changed, on these nodes alone if they are given: look again at the first of each line that it
-        may help. What the others are told may be otherwise now, too, but not so soon."""
+        may help. The others are looked at later: their reasons may have changed, too."""
         helped, others = self._lines.sort_out(topic, nodes)
         for key in helped:
             self._queue.add(key)
@@ -158,7 +158,7 @@ class ImmediateClaims:
         following = self._lines.wait(_key(claim), blocked.line, problem.topics, helps=blocked.helps)
         if following is not None:
             self._queue.add(following)
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, problem.code, problem.message))
+        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message))
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
@@ -185,7 +185,7 @@ class ImmediateClaims:
         attempt.paused_until = _now() + pause
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
+        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))
 
     async def _record(self, claim: ResourceClaim, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
@@ -195,7 +195,7 @@ class ImmediateClaims:
         """
         if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
             return
-        said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
+        said = ConditionUpdate(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
             await self._records.record(claim, holding, said)
         except Conflict:

@@ -20,6 +20,7 @@ from parley.api.resources import (
     LEASES,
     Resource,
 )
+from parley.api.wording import noun_for
 from parley.kube.client import Client, Conflict, NotFound
 
 Json = Mapping[str, Any]
@@ -58,8 +59,8 @@ class Use:
         """What is in use by whom, and what ends it."""
         claim = f"claim {self.namespace}/{self.name}"
         if self.pods:
-            several = "s" if len(self.pods) > 1 else ""
-            return f"{claim} is used by pod{several} {', '.join(self.pods)}: delete the pod{several}"
+            pods = noun_for(len(self.pods), "pod")
+            return f"{claim} is used by {pods} {', '.join(self.pods)}: delete the {pods}"
         if self.nodes:
             places = ", ".join(self.nodes)
             return f"{claim} may still be prepared on {places}: wait until the node plugin says that it is not"

@@ -1,4 +1,4 @@
-"""How an explanation reads on a terminal: tables that fit it, or wide lines where nobody's eyes set a limit.
+"""How an explanation reads on a terminal: tables that fit it, or long lines where the output is no terminal.
 
 Without a terminal nothing is wrapped and nothing is coloured, so that `grep` and `awk` find whole lines.
 """
@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from parley.api.reasons import NO_CANDIDATES
+from parley.api.wording import counted
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
-from parley.explain.model import Cell, ClaimFacts, Explanation, Finding, NodeRow
+from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow
 from parley.explain.times import ago
 
 NARROW = 80
@@ -40,9 +41,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
     return made
 
 
-def show(out: Console, told: Explanation) -> None:
+def show(out: Console, explanation: Explanation) -> None:
     """Print it."""
-    for part in _parts(told, narrow=out.width < NARROW):
+    for part in _parts(explanation, narrow=out.width < NARROW):
         print_plain(out, part)
 
 
@@ -59,102 +60,122 @@ def _stripped(line: Text) -> Text:
     return line
 
 
-def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
-    yield headline(told)
-    if told.message:
-        yield Padding(Text(told.message), (0, 0, 0, 2))
+def _parts(explanation: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
+    yield headline(explanation)
+    if explanation.message:
+        yield Padding(Text(explanation.message), (0, 0, 0, 2))
     yield Text()
-    yield _claims(told, narrow=narrow)
-    if any(cell.viable is not None for row in told.nodes for cell in row.claims) or told.code == NO_CANDIDATES:
+    yield _claims(explanation, narrow=narrow)
+    if (
+        any(cell.viable is not None for row in explanation.nodes for cell in row.claims)
+        or explanation.code == NO_CANDIDATES
+    ):
         yield Text()
-        yield rounds(told)
-        yield _matrix_as_list(told) if narrow else _matrix(told)
-    yield from _section("What would help", [remedy.text for remedy in told.remedies])
-    yield from _section("Waits longer for the same", _shortened(told.ahead))
-    yield from _section("What was said", [_said(finding, told.now) for finding in told.findings])
-    yield from _section("Not read", told.unread)
+        yield rounds(explanation)
+        yield _matrix_as_list(explanation) if narrow else _matrix(explanation)
+    yield from _section("What would help", [remedy.text for remedy in explanation.remedies])
+    yield from _section("Waiting longer for the same classes", _shortened(explanation.ahead))
+    yield from _section("Reports", [_report(finding, explanation.now) for finding in explanation.findings])
+    yield from _section("Not read", explanation.unread)
 
 
-def headline(told: Explanation) -> Text:
+def headline(explanation: Explanation) -> Text:
     """What the pod does, since when, and the code of its wait."""
     text = Text()
-    text.append(f"Pod {told.title}", style="bold")
-    since = ago(told.since, told.now)
-    if told.state == "waits":
-        text.append(f" waits{f' for {since}' if since else ''}", style="yellow")
-        text.append(f": {told.code}" if told.code else ": the controller has said nothing about it yet")
-    elif told.state == "bound":
-        text.append(f" is bound to {told.node}{f' for {since}' if since else ''}", style="green")
-        text.append(f", {told.phase.lower()}" if told.phase else "")
-    elif told.state == "ended":
-        text.append(f" has ended ({told.phase.lower()})" + (f" on {told.node}" if told.node else ""))
-    elif told.state == "gated":
-        text.append(" has scheduling gates: nothing is done about it before they are removed")
+    text.append(f"Pod {explanation.title}", style="bold")
+    since = ago(explanation.since, explanation.now)
+    if explanation.state == "waits":
+        text.append(f" has been waiting for {since}" if since else " is waiting", style="yellow")
+        text.append(f": {explanation.code}" if explanation.code else ": the controller has not reported on it yet")
+    elif explanation.state == "bound":
+        bound = (
+            f" has been bound to {explanation.node} for {since}" if since else f" is bound to {explanation.node}"
+        )
+        text.append(bound, style="green")
+        text.append(f", {explanation.phase.lower()}" if explanation.phase else "")
+    elif explanation.state == "ended":
+        text.append(
+            f" has ended ({explanation.phase.lower()})" + (f" on {explanation.node}" if explanation.node else "")
+        )
+    elif explanation.state == "gated":
+        text.append(" has scheduling gates: it is not negotiated before they are removed")
     else:
         text.append(" is being deleted")
     return text
 
 
-def _claims(told: Explanation, *, narrow: bool) -> RenderableType:
+def _claims(explanation: Explanation, *, narrow: bool) -> RenderableType:
     if narrow:
-        lines = [Text(f"{c.entry}: class {c.class_name}, {claim_state(c, told)}") for c in told.claims]
+        lines = [
+            Text(f"{c.entry}: class {c.class_name}, {claim_state(c, explanation)}") for c in explanation.claims
+        ]
         return Group(Text("Claims", style="bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
-    rows = [(c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, told)) for c in told.claims]
+    rows = [
+        (c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, explanation))
+        for c in explanation.claims
+    ]
     return table(("CLAIM", "FROM", "CLASS", "DRIVER", "STATE"), rows)
 
 
-def claim_state(claim: ClaimFacts, told: Explanation) -> str:
+def claim_state(claim: ClaimDetails, explanation: Explanation) -> str:
     """What a claim holds and since when, or what stands in its way."""
     if claim.state == "allocated":
-        since = ago(claim.since, told.now)
+        since = ago(claim.since, explanation.now)
         what = f": {', '.join(claim.holds)}" if claim.holds else ""
-        return f"{claim.words or 'allocated'}{what}{f', for {since}' if since else ''}"
-    return f"{claim.state}: {claim.words}" if claim.words not in ("", told.message) else claim.state
+        return f"{claim.message or 'allocated'}{what}{f', for {since}' if since else ''}"
+    return f"{claim.state}: {claim.message}" if claim.message not in ("", explanation.message) else claim.state
 
 
-def rounds(told: Explanation) -> Text:
-    """The heading of the table of nodes: how many there are, and how many were asked about."""
-    if told.state == "waits":
-        asked = f"question {told.round} was about {told.candidates}" if told.round else "none was asked about yet"
-        return Text(f"Nodes ({len(told.nodes)}; {asked})", style="bold")
-    count = f"{told.round} rounds" if told.round != 1 else "1 round"
-    return Text(f"Nodes ({count}; {told.candidates} candidates, {told.viable} viable)", style="bold")
+def rounds(explanation: Explanation) -> Text:
+    """The heading of the table of nodes: how many there are, and how many were candidates in the last round."""
+    if explanation.state == "waits":
+        asked = (
+            f"round {explanation.round}: {counted(explanation.candidates, 'candidate')}"
+            if explanation.round
+            else "no driver has been asked yet"
+        )
+        return Text(f"Nodes ({len(explanation.nodes)}; {asked})", style="bold")
+    count = counted(explanation.round, "round")
+    return Text(
+        f"Nodes ({count}; {counted(explanation.candidates, 'candidate')}, {explanation.viable} viable)",
+        style="bold",
+    )
 
 
-def _matrix(told: Explanation) -> Table:
-    groups = list(grouped(told.nodes))
-    fits = any(row.fit for row in told.nodes) or told.state == "waits"
-    entries = [cell.claim for cell in told.nodes[0].claims]
+def _matrix(explanation: Explanation) -> Table:
+    groups = list(grouped(explanation.nodes))
+    fits = any(row.fit for row in explanation.nodes) or explanation.state == "waits"
+    entries = [cell.claim for cell in explanation.nodes[0].claims]
     rows = [
         [
             Text(_names(names), style=_STYLES[row.verdict]),
             *([row.fit or "fits"] if fits else ()),
-            *(_words(cell) for cell in row.claims),
+            *(_answer(cell) for cell in row.claims),
             _mark(row),
         ]
         for names, row in groups[:_ROWS]
     ]
     if len(groups) > _ROWS:
         left = sum(len(names) for names, _ in groups[_ROWS:])
-        rows.append([f"and {left} more nodes (-o json has all)"])
+        rows.append([f"and {counted(left, 'more node')} (-o json has all)"])
     headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
     return table(headings, rows)
 
 
-def _matrix_as_list(told: Explanation) -> Group:
+def _matrix_as_list(explanation: Explanation) -> Group:
     lines: list[RenderableType] = []
-    groups = list(grouped(told.nodes))
+    groups = list(grouped(explanation.nodes))
     for names, row in groups[:_ROWS]:
-        said = [row.fit] if row.fit else [f"{cell.claim}: {_words(cell)}" for cell in row.claims]
+        answers = [row.fit] if row.fit else [f"{cell.claim}: {_answer(cell)}" for cell in row.claims]
         mark = f" ({_mark(row)})" if _mark(row) else ""
         lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
-        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in said]
+        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in answers]
     if len(groups) > _ROWS:
         lines.append(Text("  and more (-o json has all)"))
     return Group(*lines)
 
 
-def _words(cell: Cell) -> str:
+def _answer(cell: Cell) -> str:
     if cell.viable:
         return cell.why or "viable"
     return cell.why or "-"
@@ -173,7 +194,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
     return [_names(names)] if names else []
 
 
-def _said(finding: Finding, now: str) -> str:
+def _report(finding: Finding, now: str) -> str:
     since = ago(finding.at, now)
     if not finding.code:
         return f"{finding.by} {finding.text}"

@@ -11,7 +11,7 @@ from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
 from parley.api.resources import RESOURCE_SLICES
 from parley.api.selectors import node_selector, selector_of
-from parley.control.eligible import SuitableNodes, spread
+from parley.control.decision.eligible import SuitableNodes, spread
 
 
 def naming(*names: str) -> NodeSelector:
@@ -30,10 +30,10 @@ def taint(key: str, effect: str) -> dict[str, Any]:
     [
         ({}, a_class(), ""),
         ({}, a_class(suitableNodes=node_selector(["node-1"])), ""),
-        ({}, a_class(suitableNodes=node_selector(["other"])), "is not among the suitableNodes of class licence"),
-        ({"unschedulable": True}, a_class(), "is cordoned"),
-        (taint("maintenance", "NoSchedule"), a_class(), "has taint maintenance:NoSchedule"),
-        (taint("maintenance", "NoExecute"), a_class(), "has taint maintenance:NoExecute"),
+        ({}, a_class(suitableNodes=node_selector(["other"])), "not among the suitableNodes of class licence"),
+        ({"unschedulable": True}, a_class(), "cordoned"),
+        (taint("maintenance", "NoSchedule"), a_class(), "taint maintenance:NoSchedule"),
+        (taint("maintenance", "NoExecute"), a_class(), "taint maintenance:NoExecute"),
         (taint("slow", "PreferNoSchedule"), a_class(), ""),
     ],
     ids=["any", "suitable", "unsuitable", "cordoned", "tainted", "evicting", "rather-not"],

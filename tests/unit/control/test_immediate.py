@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS, CLASSES
-from parley.control.cluster import Key
+from parley.control.caches.cluster import Key
 from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import Invalid
@@ -112,7 +112,7 @@ def test_where_no_node_will_do_the_condition_says_why_and_a_change_that_may_help
         condition = allocated(await keep(world, acting))
         assert (condition.status, condition.reason) == ("False", reasons.NOTHING_VIABLE)
         assert condition.message == (
-            "0 of 1 nodes will do: node node-1: claim c: 0 of 1 tokens of class licence free, 1 wanted. "
+            "0 of 1 node will do: node node-1: claim c: 0 of 1 token of class licence free, 1 wanted. "
             "To help: free devices or add nodes that have what is asked for"
         )
         acting.immediate.wake(("class", "other"))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from parley.control.loop_lag import LoopLag, watched
-from parley.control.metrics import Metrics
+from parley.control.telemetry.loop_lag import LoopLag, watched
+from parley.control.telemetry.metrics import Metrics
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley.control import messages
+from parley.control.claims import messages
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import DEVICE_CLASS, MIRROR_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, TEMPLATES
-from parley.control.mirror import (
+from parley.control.objects.mirror import (
     MAX_PARAMETERS_BYTES,
     ClassRequest,
     allocated,

@@ -11,11 +11,11 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
-from parley.control.gathering import gather
-from parley.control.mirror import MAX_USERS, ClassRequest, consumer
-from parley.control.named import NamedClaim, has_mirror, is_outdated, misunderstood
-from parley.control.podclaims import PodClaim, Problem, Topic
-from parley.control.standin import stand_in
+from parley.control.claims.gathering import gather
+from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, misunderstood
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.objects.mirror import MAX_USERS, ClassRequest, consumer
+from parley.control.objects.standin import stand_in
 from parley.sdk import PodReference
 
 Given = Callable[[World], Awaitable[None]]

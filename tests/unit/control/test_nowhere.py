@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from parley.api import reasons
-from parley.control.nowhere import nowhere, where
+from parley.control.decision.nowhere import nowhere, where
 
 
 @pytest.mark.parametrize(
@@ -34,22 +34,22 @@ from parley.control.nowhere import nowhere, where
         ),
         (
             2,
-            {"a": "is cordoned", "b": "is cordoned"},
+            {"a": "cordoned", "b": "cordoned"},
             {},
             False,
             (
                 reasons.NO_CANDIDATES,
-                "0 of 2 nodes will do: nodes a, b: is cordoned. To help: add or free a node",
+                "0 of 2 nodes will do: nodes a, b: cordoned. To help: add or free a node",
             ),
         ),
         (
             2,
-            {"a": "is cordoned"},
-            {"b": "claim gpu: 0 of 1 devices free"},
+            {"a": "cordoned"},
+            {"b": "claim gpu: 0 of 1 device free"},
             True,
             (
                 reasons.NOTHING_VIABLE,
-                "0 of 2 nodes will do: node a: is cordoned; node b: claim gpu: 0 of 1 devices free. "
+                "0 of 2 nodes will do: node a: cordoned; node b: claim gpu: 0 of 1 device free. "
                 "To help: free devices or add nodes that have what is asked for",
             ),
         ),

@@ -7,8 +7,8 @@ from tests.unit.control.builders import NOW, a_claim, a_pod, read
 
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS
-from parley.control.mirror import ClassRequest
-from parley.control.standin import (
+from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.standin import (
     being_given_back,
     driver_of_record,
     is_stand_in,

@@ -5,11 +5,11 @@ made is judged by its template; what counts in the end is the claim, which the b
 """
 
 from parley.api.builtin import BuiltinClaim, ObjectMeta, Pod
-from parley.control.checks import first_problem
-from parley.control.gathering import gather, with_class
-from parley.control.generated import GENERATED, GeneratedClaim
-from parley.control.mirror import asked
-from parley.control.podclaims import PodClaim
+from parley.control.claims.checks import first_problem
+from parley.control.claims.gathering import gather, with_class
+from parley.control.claims.generated import GENERATED, GeneratedClaim
+from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.mirror import asked
 from parley.control.state import State
 
 

@@ -12,7 +12,7 @@ from parley.api import reasons
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
-from parley.negotiation.answers import in_words, viable_for_all
+from parley.negotiation.answers import by_reason, viable_for_all
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
@@ -101,7 +101,7 @@ class ImmediateAllocations:
         if nodes:
             await self._try(job, asked, nodes)
             return
-        words = in_words(refused) or "no node is suitable and schedulable"
+        words = by_reason(refused) or "no node is suitable and schedulable"
         await self._wait(part, asked, changes, reasons.NOTHING_VIABLE, words)
 
     async def _begun_on(self, part: Part) -> list[str]:
@@ -140,7 +140,7 @@ class ImmediateAllocations:
                 failures[node] = str(failure)
             if job.stop.is_set():
                 return
-        (part,), words = job.parts, in_words(failures)
+        (part,), words = job.parts, by_reason(failures)
         self.leave(part.key)
         await self._tell(part, reasons.ALLOCATION_FAILED, words)
         raise Again(words)

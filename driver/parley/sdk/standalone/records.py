@@ -7,7 +7,7 @@ way can't happen any more once a later one did.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from parley.api.conditions import Said, told
+from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
@@ -139,7 +139,7 @@ class StandaloneRecords:
         self, known: Sequence[Condition], reason: str, message: str, *, in_progress: bool = False
     ) -> list[Body] | None:
         now = rfc3339(self._clock())
-        return told(known, now, Said(CONDITION_ALLOCATING, in_progress, reason, message))
+        return updated_conditions(known, now, ConditionUpdate(CONDITION_ALLOCATING, in_progress, reason, message))
 
     async def _write(
         self,

@@ -16,8 +16,8 @@ from parley.api.resources import Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
+from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.kube.reflector import Reflector
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.allocating import StandaloneAllocator
@@ -65,27 +65,27 @@ class StandaloneDriver:
         self._immediate = ImmediateAllocations(parts, self._claims)
         self._taking_back = TakingBack(self._view, self._holdings, self._records, self._jobs, self._immediate)
 
-    def _observing(self, client: Client, resource: Resource[Any]) -> Reflector[Any]:
+    def _observing(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         def changed(old: Any | None, new: Any | None) -> None:
             if self._embedded.observe(old, new):
                 self._changed()
 
-        return Reflector(client, resource, on_change=changed)
+        return Informer(client, resource, on_change=changed)
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]:
+    def caches(self) -> Sequence[Informer[Any]]:
         """One for each kind, those that the driver watches included."""
-        return [*self._view.reflectors, *self._watched]
+        return [*self._view.informers, *self._watched]
 
     async def run(self) -> None:
         """Work until cancelled. Nothing of the driver runs any more when this has ended."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._jobs.begin(tasks)
-                for reflector in self.caches:
-                    tasks.create_task(reflector.run())
-                for reflector in self.caches:
-                    await reflector.synced.wait()
+                for informer in self.caches:
+                    tasks.create_task(informer.run())
+                for informer in self.caches:
+                    await informer.synced.wait()
                 self._begin()
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))

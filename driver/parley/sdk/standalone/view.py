@@ -14,7 +14,7 @@ from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 
 T = TypeVar("T")
 
@@ -32,24 +32,24 @@ class ViewListener(Protocol):
 
 
 class View:
-    """The copies. Run `reflectors`; nothing may be decided before each is `synced`."""
+    """The copies. Run `informers`; nothing may be decided before each is `synced`."""
 
     def __init__(self, client: Client, driver: str, listener: ViewListener) -> None:
         self.driver = driver
         selector = f"{DRIVERS_LABEL}={STANDALONE}"
-        self._schedulings = Reflector(
+        self._schedulings = Informer(
             client, POD_SCHEDULINGS, Selection(label_selector=selector), on_change=listener.scheduling_changed
         )
-        self._claims = Reflector(client, CLAIMS, on_change=listener.claim_changed)
-        self._classes = Reflector(client, CLASSES, on_change=listener.class_changed)
-        self._nodes = Reflector(client, NODES, on_change=listener.node_changed, transform=_without_status)
+        self._claims = Informer(client, CLAIMS, on_change=listener.claim_changed)
+        self._classes = Informer(client, CLASSES, on_change=listener.class_changed)
+        self._nodes = Informer(client, NODES, on_change=listener.node_changed, transform=_without_status)
         self._schedulings.index(_BY_CLAIM, self.claim_keys)
         self._claims.index(_BY_CLASS, lambda claim: [claim.spec.resource_class_name])
         self._written: dict[tuple[type, Key], Any] = {}
         self._lost: set[str] = set()
 
     @property
-    def reflectors(self) -> Sequence[Reflector[Any]]:
+    def informers(self) -> Sequence[Informer[Any]]:
         """To be run, all of them."""
         return (self._classes, self._nodes, self._claims, self._schedulings)
 
@@ -121,7 +121,7 @@ class View:
         self._lost.discard(item.metadata.uid)
         self._written.pop((type(item), identity(item).key), None)
 
-    def _copy(self, kind: type) -> Reflector[Any]:
+    def _copy(self, kind: type) -> Informer[Any]:
         return self._claims if kind is ResourceClaim else self._schedulings
 
     def _newest(self, cached: T) -> T:
