@@ -176,10 +176,7 @@ class _Step:
             body = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": left or None}}
             await client.patch(resource, meta["name"], body, meta["namespace"])
         if self.delete:
-            try:
-                await client.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
-            except NotFound:
-                pass  # it had been deleted before, and went with its last finalizer
+            await client.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
 
     def sentence(self) -> str:
         what = f"{self.resource.kind}.{self.resource.group} {'/'.join(_place(self.found))}"
@@ -194,9 +191,10 @@ def _steps(left: Left) -> Iterator[_Step]:
             yield _Step(CLAIMS, claim, goes, delete=False)
     for mirror in left.mirrors:
         unused = _place(mirror) not in used and not _of_a_pod(mirror)
+        delete = unused and not mirror["metadata"].get("deletionTimestamp")
         goes = _ours(mirror)
-        if goes or (unused and not mirror["metadata"].get("deletionTimestamp")):
-            yield _Step(BUILTIN_CLAIMS, mirror, goes, delete=unused)
+        if goes or delete:
+            yield _Step(BUILTIN_CLAIMS, mirror, goes, delete)
     for template in left.templates:
         yield _Step(BUILTIN_TEMPLATES, template, (), delete=True)
 
