@@ -51,8 +51,8 @@ def test_another_node_or_claim_has_another_name() -> None:
         ),
         (
             ["a", "b"],
-            "pods that used it on nodes a, b were deleted by force, and the node plugins there have yet to confirm "
-            "that it is not prepared any more: bring them back, or taint those that are shut down "
+            "pods that used it on nodes a, b were deleted by force, and the node plugins there have yet to "
+            "confirm that it is not prepared any more: bring them back, or taint those that are shut down "
             "node.kubernetes.io/out-of-service",
         ),
     ],

@@ -1,5 +1,7 @@
 """Nodes are asked for receipts: one ClaimRelease each, to be answered only when the allocation is cleared."""
 
+from typing import Any
+
 from tests.unit.control.builders import Acting, World, a_holding, played
 
 from parley.api.models import ClaimRelease
@@ -11,7 +13,7 @@ from parley.control.release.receipts import record_name
 HERE = Prepared("uid-mirror", "node-1")
 
 
-async def owing(world: World, **fields: object) -> Holding:
+async def owing(world: World, **fields: Any) -> Holding:
     """A holding of which node-1 may have something prepared."""
     await world.node("node-1")
     holding = a_holding("c", written=Written.YES, shown_by={"uid-mirror": "c"}, **fields)
@@ -40,7 +42,8 @@ def test_nothing_is_owed_for_what_no_node_can_have_prepared() -> None:
         holding = await owing(world)
         acting.releases.owe(holding, ["gone"])
         for without in ({"standalone": True}, {"node_part": False}, {"written": Written.NO}):
-            other = a_holding("other", shown_by={"u": "other"}, **{"written": Written.YES, **without})
+            fields: dict[str, Any] = {"written": Written.YES, **without}
+            other = a_holding("other", shown_by={"u": "other"}, **fields)
             acting.releases.owe(other, ["node-1"])
             assert not other.owed
         assert not holding.owed

@@ -183,6 +183,12 @@ class Metrics:
             registry=self.registry,
             buckets=_LAG_SECONDS,
         )
+        self.loop_blocked = Histogram(
+            "parley_event_loop_blocked_seconds",
+            "The part of the lag in which the process itself computed.",
+            registry=self.registry,
+            buckets=_LAG_SECONDS,
+        )
         self.undecodable = self._gauge(
             "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
         )

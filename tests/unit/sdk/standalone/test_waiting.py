@@ -1,4 +1,4 @@
-"""Pods that wait for a driver: who is judged again when something changed, and who is not."""
+"""Pods that wait for a driver: which are requeued when something changed, and which are not."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.support.faults import FaultClient
 from tests.unit.sdk.standalone.world import ShelfDriver, World
 
 from parley.api.resources import NODES
-from parley.sdk.standalone.lines import PATIENCE, Lines, Outlook
+from parley.sdk.standalone.waiting import TURN_SECONDS, Outlook, WaitingPods
 from parley.simulate.virtual_time import run
 
 Play = Callable[[Callable[[World], Any]], None]
@@ -32,22 +32,22 @@ async def wait_for_disks(world: World, pods: int, nodes: int = 8) -> ShelfDriver
     return driver
 
 
-def test_a_freed_disk_costs_a_thousand_waiting_pods_one_judgement_and_one_write(play: Play) -> None:
+def test_a_freed_disk_costs_a_thousand_waiting_pods_one_evaluation_and_one_write(play: Play) -> None:
     async def scenario(world: World) -> None:
         driver = await wait_for_disks(world, 1000)
-        driver.judged.clear()
+        driver.evaluated.clear()
         before = world.server.resource_version
         await world.set_disks("n3", 1)
         await asyncio.sleep(5)
 
-        assert driver.judged == ["pod-0"]
+        assert driver.evaluated == ["pod-0"]
         assert world.server.resource_version == before + 2
         assert (await world.answer("pod-0")).viable_nodes == ("n3",)
 
     play(scenario)
 
 
-def test_the_next_is_told_when_the_first_is_served_or_gone(play: Play) -> None:
+def test_the_next_is_requeued_when_the_first_is_served_or_gone(play: Play) -> None:
     async def scenario(world: World) -> None:
         await wait_for_disks(world, 3)
         await world.set_disks("n3", 2)
@@ -71,22 +71,22 @@ def test_who_cannot_use_what_is_free_is_passed_over_after_a_while(play: Play) ->
         await asyncio.sleep(1)
         for number in range(1, 4):
             assert (await world.answer(f"pod-{number}")).viable_nodes == ()
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(TURN_SECONDS)
             assert (await world.answer(f"pod-{number}")).viable_nodes == ("n3",)
         await world.settle()
 
     play(scenario)
 
 
-def test_when_nothing_is_left_nobody_else_is_judged(play: Play) -> None:
+def test_when_nothing_is_left_no_other_is_requeued(play: Play) -> None:
     async def scenario(world: World) -> None:
         driver = await wait_for_disks(world, 4)
-        driver.judged.clear()
+        driver.evaluated.clear()
         await world.set_disks("n3", 1)
         await world.set_disks("n3", 0)
         await world.settle()
 
-        assert set(driver.judged) == {"pod-0"}
+        assert set(driver.evaluated) == {"pod-0"}
 
     play(scenario)
 
@@ -132,7 +132,7 @@ def test_answers_with_viable_nodes_are_kept_up_to_date_too(play: Play) -> None:
     play(scenario)
 
 
-def test_pods_that_want_other_things_stand_in_other_lines(play: Play) -> None:
+def test_pods_that_want_other_things_wait_in_other_lines(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", 0)
         await world.add_class()
@@ -154,10 +154,10 @@ def test_pods_that_want_other_things_stand_in_other_lines(play: Play) -> None:
 def test_a_new_node_is_a_change_and_a_heartbeat_is_none(play: Play) -> None:
     async def scenario(world: World) -> None:
         driver = await wait_for_disks(world, 2)
-        driver.judged.clear()
+        driver.evaluated.clear()
         await world.client.patch(NODES, "n1", {"status": {"phase": "odd"}}, subresource="status")
         await asyncio.sleep(1)
-        assert driver.judged == []
+        assert driver.evaluated == []
         await world.add_node("new", 1)
         await asyncio.sleep(1)
 
@@ -187,7 +187,7 @@ def test_nothing_is_written_for_waiting_pods_when_nothing_changes(play: Play) ->
 
 
 actions = st.one_of(
-    st.tuples(st.just("judge"), st.integers(0, 5), st.sampled_from(Outlook)),
+    st.tuples(st.just("evaluate"), st.integers(0, 5), st.sampled_from(Outlook)),
     st.tuples(st.just("leave"), st.integers(0, 5), st.none()),
     st.tuples(st.just("change"), st.just(0), st.none()),
     st.tuples(st.just("pass"), st.integers(1, 30), st.none()),
@@ -195,36 +195,36 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=30))
-def test_after_a_change_everybody_is_judged_unless_nothing_is_left(history: list[Any]) -> None:
-    """Those who wait with an answer that is older than the last change are judged in the end, one by one."""
+def test_after_a_change_all_are_evaluated_unless_nothing_is_left(history: list[Any]) -> None:
+    """Those who wait with an answer that is older than the last change are evaluated in the end, one by one."""
 
     async def story() -> None:
-        judged: dict[str, int] = {}
+        evaluated: dict[str, int] = {}
 
-        def judge(key: tuple[str, str]) -> None:
-            if lines.has(key):
-                judged[key[1]] = lines.changes
-                lines.judged(key, "line", Outlook.ELSEWHERE, lines.changes)
+        def requeue(key: tuple[str, str]) -> None:
+            if waiting.has(key):
+                evaluated[key[1]] = waiting.changes
+                waiting.evaluated(key, "line", Outlook.ELSEWHERE, waiting.changes)
 
-        lines = Lines(judge)
+        waiting = WaitingPods(requeue)
         present: set[str] = set()
         for action, number, outlook in history:
             key = ("default", f"pod-{number}")
             match action:
-                case "judge":
+                case "evaluate":
                     present.add(key[1])
-                    judged[key[1]] = lines.changes
-                    lines.judged(key, "line", outlook, lines.changes)
+                    evaluated[key[1]] = waiting.changes
+                    waiting.evaluated(key, "line", outlook, waiting.changes)
                 case "leave":
                     present.discard(key[1])
-                    lines.leave(key)
+                    waiting.leave(key)
                 case "change":
-                    lines.changed()
+                    waiting.changed()
                 case "pass":
                     await asyncio.sleep(number)
-        lines.changed()
-        await asyncio.sleep(20 * PATIENCE)
-        assert {pod for pod in present if judged[pod] < lines.changes} == set()
-        lines.close()
+        waiting.changed()
+        await asyncio.sleep(20 * TURN_SECONDS)
+        assert {pod for pod in present if evaluated[pod] < waiting.changes} == set()
+        waiting.close()
 
     run(story())

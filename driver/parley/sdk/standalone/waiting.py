@@ -1,9 +1,9 @@
-"""Which of the pods that wait for a driver is judged again when something changed there.
+"""Which of the pods that wait for a driver is requeued when something changed there.
 
-Pods that want the same stand in line. A change has the first of each line judged again, and nobody else. When
-that pod is served, the next is judged. When it isn't within some seconds (the node may be none for this pod), it
-goes to the end and the next is judged, until each was judged since the change, or one learns that nothing is left
-anywhere. So a thousand waiting pods cost one judgement per change, and nobody waits for ever behind a pod that
+Pods that want the same wait in one line. A change requeues the first of each line, and no other. When that pod is
+served, the next is requeued. When it isn't within some seconds (the node may be none for this pod), it goes to the
+end and the next is requeued, until the driver was asked about each since the change, or answers that nothing is
+left anywhere. So a thousand waiting pods cost one evaluation per change, and none waits for ever behind a pod that
 can't go on.
 
 Pods whose answer has viable nodes and that are not selected all the same (they wait for something else) stand in
@@ -19,8 +19,8 @@ from itertools import count
 from parley.kube.cache import Key
 from parley.negotiation.waiting import Topic, WaitingLines
 
-PATIENCE = 10.0
-"""Seconds for the pod that was told to be served before the next one is told."""
+TURN_SECONDS = 10.0
+"""So long the pod whose turn it is has to be served, before the next one is requeued."""
 
 _CHANGE: Topic = ("change",)
 
@@ -38,25 +38,27 @@ class Outlook(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """Pods that want the same; `hopeful` if they have viable nodes and wait for something else."""
+
     signature: Hashable
     hopeful: bool
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Which line a pod stands in, and after how many changes it was last judged, or was to be."""
+    """The line that a pod waits in, and after how many changes the driver was last asked, or was to be."""
 
     line: _Line
-    told: int
+    changes: int
 
 
 @dataclass(slots=True)
-class Lines:
-    """All lines. `judge` has a pod judged again."""
+class WaitingPods:
+    """All pods that wait for one driver. `requeue` has the driver asked again about a pod."""
 
-    judge: Callable[[Key], None]
+    requeue: Callable[[Key], None]
     changes: int = 0
-    """How many there were so far: note it before a pod is judged."""
+    """How many there were so far: note it before the driver is asked."""
 
     _numbers: Iterator[int] = field(default_factory=count)
     _lines: WaitingLines[Key] = field(default_factory=WaitingLines)
@@ -65,21 +67,21 @@ class Lines:
     _timers: dict[_Line, asyncio.TimerHandle] = field(default_factory=dict)
 
     def has(self, key: Key) -> bool:
-        """Whether the pod stands in a line."""
+        """Whether the pod waits."""
         return key in self._pods
 
     def changed(self) -> None:
-        """Waiting pods may be better off now."""
+        """The driver may serve waiting pods now: the first of each line has its turn."""
         self.changes += 1
         for key in self._lines.wake(_CHANGE):
-            self._tell(key)
+            self._give_turn(key)
 
-    def judged(self, key: Key, signature: Hashable, outlook: Outlook, seen: int) -> None:
+    def evaluated(self, key: Key, signature: Hashable, outlook: Outlook, seen: int) -> None:
         """The pod waits, with that answer, found when `changes` was `seen`."""
         line = _Line(signature, outlook is Outlook.VIABLE)
         waiting = self._pods.get(key)
         if waiting is not None and waiting.line == _Line(signature, hopeful=False):
-            line = waiting.line  # told, but not served: it keeps its place
+            line = waiting.line  # it had its turn and was not served: it keeps its place
         elif waiting is not None and waiting.line != line:
             self.leave(key)
         self._pods[key] = _Waiting(line, seen)
@@ -89,7 +91,7 @@ class Lines:
         else:
             self._next_soon(line)
         if seen != self.changes:
-            self._tell(key)
+            self._give_turn(key)
 
     def leave(self, key: Key) -> None:
         """The pod is served, or gone."""
@@ -100,19 +102,19 @@ class Lines:
         if following is None:
             self._tidy(waiting.line)
         elif not waiting.line.hopeful:
-            self._tell(following)
+            self._give_turn(following)
         else:
             self._next_soon(waiting.line)
 
-    def _tell(self, key: Key) -> None:
+    def _give_turn(self, key: Key) -> None:
         """It is this pod's turn."""
         waiting = self._pods[key]
-        waiting.told = self.changes
+        waiting.changes = self.changes
         self._next_soon(waiting.line)
-        self.judge(key)
+        self.requeue(key)
 
     def _outdated(self, key: Key) -> bool:
-        return self._pods[key].told < self.changes
+        return self._pods[key].changes < self.changes
 
     def _stand(self, key: Key, line: _Line) -> None:
         topic = self._topics.setdefault(line, ("line", str(next(self._numbers))))
@@ -123,7 +125,7 @@ class Lines:
 
     def _next_soon(self, line: _Line) -> None:
         if line not in self._timers:
-            self._timers[line] = asyncio.get_running_loop().call_later(PATIENCE, self._pass_on, line)
+            self._timers[line] = asyncio.get_running_loop().call_later(TURN_SECONDS, self._pass_on, line)
 
     def _stop(self, line: _Line) -> None:
         if (timer := self._timers.pop(line, None)) is not None:
@@ -136,12 +138,12 @@ class Lines:
         if first is None:
             return
         if self._outdated(first):
-            self._tell(first)
+            self._give_turn(first)
             return
         following = self._lines.leave(first)
         self._stand(first, line)
         if following is not None and self._outdated(following):
-            self._tell(following)
+            self._give_turn(following)
 
     def _tidy(self, line: _Line) -> None:
         if self._first(line) is None:
@@ -149,6 +151,6 @@ class Lines:
             self._stop(line)
 
     def close(self) -> None:
-        """Nobody is to be judged any more."""
+        """No pod is to be requeued any more."""
         for line in list(self._timers):
             self._stop(line)

@@ -1,7 +1,7 @@
-"""Asks the driver which nodes will do, and makes sure that its answers keep the contract. Writes nothing.
+"""Asks the driver which nodes are viable for a pod's claims. Writes nothing.
 
 A driver that answers from memory and knows no alternatives is asked about all other nodes as well, when none of
-the candidates will do: it costs microseconds a node, and one good node among thousands is found in the next
+the candidates is viable: it costs microseconds a node, and one good node among thousands is found in the next
 round.
 """
 
@@ -9,33 +9,30 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
-from zlib import crc32
 
 from parley.negotiation.answers import Answer, Answers, viable_for_all
-from parley.sdk.checks import MAX_ALTERNATIVES, MAX_NODES, DriverFault
+from parley.negotiation.selection import spread
+from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.standalone.lines import Outlook
+from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.questions import Question, available
-from parley.sdk.standalone.view import View
-
-CONSIDER_SECONDS = 30.0
-"""So long an asynchronous driver may think; the controller waits no longer, either."""
+from parley.sdk.standalone.waiting import Outlook
 
 CHUNK = 256
 """So many nodes a driver in memory is asked about before others get their turn."""
 
 
-class Judge:
-    """One driver's answers."""
+class Evaluator:
+    """Asks one driver."""
 
-    def __init__(self, driver: EmbeddedDriver, view: View) -> None:
+    def __init__(self, driver: EmbeddedDriver, informers: Informers) -> None:
         self._driver = driver
-        self._view = view
+        self._informers = informers
 
     async def answers(self, question: Question) -> Answers:
         """For all claims of the question. Raises BadParameters, DriverFault, and what the driver raises."""
-        found = self._settled(question)
+        found = self._allocated(question)
         if question.pending:
             found.update(await self._pending(question))
         return found
@@ -46,10 +43,10 @@ class Judge:
         if not driver.asynchronous:
             return self._driver.viable(request, nodes)
         try:
-            async with asyncio.timeout(CONSIDER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._driver.consider(request, nodes)
         except TimeoutError as error:
-            raise DriverFault(f"driver {driver.name} did not answer within {CONSIDER_SECONDS:g} s") from error
+            raise DriverFault(f"driver {driver.name} did not answer within {ANSWER_SECONDS:g} s") from error
 
     def scores(self, question: Question, answers: Answers) -> Mapping[str, float]:
         """The driver's preferences among the nodes that are viable for all claims."""
@@ -58,10 +55,10 @@ class Judge:
             return {}
         return self._driver.score(question.request(self._driver), viable)
 
-    async def elsewhere(self, question: Question, asked: Sequence[str]) -> tuple[str, ...]:
+    async def alternatives(self, question: Question, asked: Sequence[str]) -> tuple[str, ...]:
         """At most 32 other nodes where all pending claims could be allocated now."""
         request, known = question.request(self._driver), frozenset(asked)
-        others = [node for node in in_own_order(question, self._view) if node not in known]
+        others = [node for node in in_own_order(question, self._informers) if node not in known]
         found: list[str] = []
         for start in range(0, len(others), CHUNK):
             chunk = others[start : start + CHUNK]
@@ -78,30 +75,27 @@ class Judge:
             return pending
         if all(answer.alternatives is not None for answer in pending.values()):
             return pending
-        others = await self.elsewhere(question, question.candidates)
+        others = await self.alternatives(question, question.candidates)
         return {
             name: answer if answer.alternatives is not None else Answer(answer.viable, others, answer.reasons)
             for name, answer in pending.items()
         }
 
-    def _settled(self, question: Question) -> dict[str, Answer]:
+    def _allocated(self, question: Question) -> dict[str, Answer]:
         """Claims that are allocated already can be used where they are."""
         found: dict[str, Answer] = {}
         for entry in question.entries:
             if entry.claim.status.allocation is not None:
                 nodes = question.candidates
-                viable = tuple(node for node in nodes if available(entry, node, self._view.node(node)))
+                viable = tuple(node for node in nodes if available(entry, node, self._informers.node(node)))
                 others = [node for node in nodes if node not in viable]
                 found[entry.name] = Answer(viable, None, dict.fromkeys(others, "the claim is allocated elsewhere"))
         return found
 
 
-def in_own_order(question: Question, view: View) -> list[str]:
-    """The suitable nodes, from a place that differs from pod to pod: not everybody is sent to the same ones."""
-    nodes = question.suitable(view.nodes())
-    own = question.pod.uid or question.entries[0].claim.metadata.uid
-    start = crc32(own.encode()) % len(nodes) if nodes else 0
-    return nodes[start:] + nodes[:start]
+def in_own_order(question: Question, informers: Informers) -> list[str]:
+    """The suitable nodes, from a place that differs from pod to pod, so that not all are sent to the same ones."""
+    return list(spread(question.suitable(informers.nodes()), question.uid))
 
 
 def outlook(question: Question, answers: Answers) -> Outlook:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from parley.api import reasons
-from parley.control.decision.nowhere import nowhere, where
+from parley.negotiation.nowhere import nowhere, where
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,18 @@ from parley.control.decision.nowhere import nowhere, where
                 "To help: free devices or add nodes that have what is asked for",
             ),
         ),
+        (
+            2,
+            {},
+            {},
+            True,
+            (
+                reasons.NOTHING_VIABLE,
+                "0 of 2 nodes will do: no driver gave a reason. To help: add or free a node",
+            ),
+        ),
     ],
-    ids=["no-nodes", "claims-apart", "misfits", "refused"],
+    ids=["no-nodes", "claims-apart", "misfits", "refused", "refused-without-reasons"],
 )
 def test_why_no_node_will_do(
     total: int, misfits: Mapping[str, str], refused: Mapping[str, str], asked: bool, expected: tuple[str, str]

@@ -14,7 +14,7 @@ from parley.sdk import Answer
 Play = Callable[[Callable[[World], Any]], None]
 
 
-def test_both_claims_of_a_pod_are_judged_together_and_answered_in_one_write(play: Play) -> None:
+def test_both_claims_of_a_pod_are_evaluated_together_and_answered_in_one_write(play: Play) -> None:
     async def scenario(world: World) -> None:
         for node, disks in (("a", 1), ("b", 2), ("c", 0)):
             await world.add_node(node, disks)
@@ -216,7 +216,7 @@ class Fickle(ShelfDriver):
 
     def viable(self, request: Any, nodes: Any) -> Any:
         answers = super().viable(request, nodes)
-        return answers if len(self.judged) > 3 else {name: Answer(("elsewhere",)) for name in answers}
+        return answers if len(self.evaluated) > 3 else {name: Answer(("elsewhere",)) for name in answers}
 
 
 def test_a_driver_at_fault_is_asked_again(play: Play) -> None:
@@ -240,7 +240,7 @@ class Choosy(ShelfDriver):
         return {node: self.free(node) / 4 for node in nodes}
 
 
-def test_preferences_are_told_from_0_to_100(play: Play) -> None:
+def test_preferences_are_given_from_0_to_100(play: Play) -> None:
     async def scenario(world: World) -> None:
         for node, disks in (("a", 1), ("b", 4), ("c", 0)):
             await world.add_node(node, disks)

@@ -14,11 +14,18 @@ def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], 
     `asked` is whether any driver was asked about any.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
-    none = "no node is where all of the pod's allocated claims are" if total else "the cluster has no nodes"
-    causes = by_reason({**misfits, **refused}) or none
+    causes = by_reason({**misfits, **refused}) or _without_reasons(total, asked=asked)
     remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
     nodes = counted(total, "node")
     return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
+
+
+def _without_reasons(total: int, *, asked: bool) -> str:
+    if not total:
+        return "the cluster has no nodes"
+    if asked:
+        return "no driver gave a reason"
+    return "no node is where all of the pod's allocated claims are"
 
 
 def where(nodes: Sequence[str] | None) -> str:

@@ -1,4 +1,4 @@
-"""A node is selected: what is allocated, recorded, told, aborted."""
+"""An allocation: the driver, the record, writes that fail or are lost, and how far it is."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,13 +15,14 @@ from tests.unit.sdk.standalone.world import (
     LaggingClient,
     ShelfDriver,
     World,
+    prepare,
 )
 
 from parley.api.meta import Condition
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
-from parley.api.resources import CLAIMS, CLASSES
+from parley.api.resources import CLAIMS
 from parley.kube.client import Invalid, OutcomeUnknown, ServerError
-from parley.sdk import Allocation, Device, PermanentError
+from parley.sdk import Allocation, Device
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -30,14 +31,6 @@ async def progress(world: World, claim: str) -> Condition | None:
     """The condition Allocating."""
     conditions = (await world.claim(claim)).status.conditions
     return next((c for c in conditions if c.type == CONDITION_ALLOCATING), None)
-
-
-async def prepare(world: World, *claims: str, **class_: Any) -> None:
-    for node in ("a", "b", "c"):
-        await world.add_node(node, 2)
-    await world.add_class(**class_)
-    for claim in claims:
-        await world.add_claim(claim)
 
 
 def test_all_claims_are_allocated_and_recorded(play: Play) -> None:
@@ -86,18 +79,6 @@ def test_what_was_written_is_known_before_the_watch_tells(play: Play) -> None:
     play(scenario)
 
 
-def test_a_pod_that_was_bound_by_others_needs_no_question(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await prepare(world, "disk")
-        world.start(ShelfDriver())
-        await world.ask("pod", "disk", selected="b")
-        await world.settle()
-
-        assert await world.node_of("disk") == "b"
-
-    play(scenario)
-
-
 class Everywhere(ShelfDriver):
     """Names what it allocated, and where else it may be used."""
 
@@ -130,7 +111,7 @@ def test_what_can_be_used_everywhere_or_on_several_nodes_says_so(play: Play) -> 
     play(scenario)
 
 
-def test_progress_is_told_every_five_seconds_and_ends_with_the_allocation(play: Play, array: Array) -> None:
+def test_progress_is_reported_every_five_seconds_and_ends_with_the_allocation(play: Play, array: Array) -> None:
     async def scenario(world: World) -> None:
         await prepare(world, "disk")
         client = FaultClient(world.server.client())
@@ -146,8 +127,8 @@ def test_progress_is_told_every_five_seconds_and_ends_with_the_allocation(play: 
         ended = await progress(world, "disk")
         assert ended is not None
         assert (ended.status, ended.reason, ended.message) == ("False", "Done", "")
-        told = [c for c in client.calls if c.subresource == "status" and "allocation" not in c.body["status"]]
-        assert len(told) in (4, 5)
+        reported = [c for c in client.calls if c.subresource == "status" and "allocation" not in c.body["status"]]
+        assert len(reported) in (4, 5)
         assert await world.node_of("disk") == "a"
 
     play(scenario)
@@ -173,93 +154,6 @@ def test_other_conditions_stay(play: Play, array: Array) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("array-1 is read-only"), PermanentError("no cable")])
-def test_a_failure_is_told_and_nothing_is_held(play: Play, array: Array, error: Exception) -> None:
-    array.broken["a"] = error
-
-    async def scenario(world: World) -> None:
-        await prepare(world, "one", "two")
-        array.stock["a"] = 2
-        world.start(ArrayDriver(array))
-        await world.ask("pod", "one", "two", nodes=["a", "b"])
-        await world.settle()
-        await world.select("pod", "a")
-        await world.settle()
-
-        for entry in (await world.answers("pod")).values():
-            assert entry.failure is not None
-            assert (entry.failure.node_name, entry.failure.message) == ("a", str(error))
-            assert entry.failure.permanent == isinstance(error, PermanentError)
-            assert (entry.round, entry.viable_nodes) == (1, ("a", "b"))
-        assert array.volumes == {}
-        assert array.calls["allocate"] == 1
-        seen = await progress(world, "one")
-        assert seen is not None
-        assert (seen.status, seen.message) == ("False", str(error))
-
-    play(scenario)
-
-
-def test_a_failure_is_cleared_when_the_node_is_and_the_next_node_is_tried(play: Play, array: Array) -> None:
-    array.broken["a"] = RuntimeError("read-only")
-
-    async def scenario(world: World) -> None:
-        await prepare(world, "disk")
-        world.start(ArrayDriver(array))
-        await world.ask("pod", "disk", nodes=["a", "b"], selected="a")
-        await world.settle()
-        assert (await world.answer("pod")).failure is not None
-        await world.select("pod", "")
-        await world.settle()
-        assert (await world.answer("pod")).failure is None
-        assert (await world.claim("disk")).metadata.finalizers == ()
-        await world.select("pod", "b")
-        await world.settle()
-
-        assert (await world.answer("pod")).failure is None
-        assert await world.node_of("disk") == "b"
-        assert array.faults == []
-
-    play(scenario)
-
-
-def test_a_node_that_is_cleared_and_selected_at_once_again_is_a_new_attempt(play: Play, array: Array) -> None:
-    array.broken["a"] = RuntimeError("read-only")
-
-    async def scenario(world: World) -> None:
-        await prepare(world, "disk")
-        world.start(ArrayDriver(array))
-        await world.ask("pod", "disk", nodes=["a"], selected="a")
-        await world.settle()
-        array.broken.clear()
-        await world.select("pod", "")
-        await world.select("pod", "a")
-        await world.settle()
-
-        assert (await world.answer("pod")).failure is None
-        assert await world.node_of("disk") == "a"
-
-    play(scenario)
-
-
-def test_a_failure_that_was_told_is_not_tried_again_after_a_restart(play: Play, array: Array) -> None:
-    array.broken["a"] = RuntimeError("read-only")
-
-    async def scenario(world: World) -> None:
-        await prepare(world, "disk")
-        await world.ask("pod", "disk", nodes=["a"], selected="a")
-        await world.kill_after_settling(ArrayDriver(array))
-        world.start(ArrayDriver(array))
-        await world.settle()
-        assert array.calls["allocate"] == 1
-        await world.ask("pod", "disk", nodes=["a"], round=2, selected="a")
-        await world.settle()
-
-        assert array.calls["allocate"] == 2
-
-    play(scenario)
-
-
 def test_an_allocation_that_takes_too_long_is_given_up(play: Play, array: Array) -> None:
     array.seconds = 1000
 
@@ -277,104 +171,6 @@ def test_an_allocation_that_takes_too_long_is_given_up(play: Play, array: Array)
         assert failure.message == "nothing was allocated within the 30 s of allocationTimeoutSeconds"
         assert not failure.permanent
         assert array.volumes == {}
-
-    play(scenario)
-
-
-def test_a_slow_allocation_keeps_nobody_waiting(play: Play, array: Array) -> None:
-    array.seconds = 300
-
-    async def scenario(world: World) -> None:
-        await prepare(world, "slow", "other")
-        world.start(ArrayDriver(array))
-        await world.ask("pod", "slow", selected="a")
-        await asyncio.sleep(5)
-        await world.ask("next", "other", nodes=["a", "b"])
-        await asyncio.sleep(5)
-
-        assert (await world.answer("next")).viable_nodes == ("b",)
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("how", ["clear", "reselect", "end", "delete", "unlabel"])
-def test_what_is_not_wanted_any_more_is_aborted(play: Play, array: Array, how: str) -> None:
-    async def scenario(world: World) -> None:
-        await prepare(world, "one", "two")
-        array.stock["b"] = 4
-        world.start(ArrayDriver(array))
-        await world.ask("pod", "one", "two", nodes=["b", "c"], selected="b")
-        await asyncio.sleep(5)
-        assert len(array.volumes) == 2
-        match how:
-            case "clear":
-                await world.select("pod", "")
-            case "reselect":
-                array.stock["c"] = 2
-                await world.select("pod", "c")
-            case "end":
-                await world.end("pod")
-            case "delete":
-                await world.delete("one")
-            case "unlabel":
-                await world.unlabel("pod")
-        await world.settle()
-
-        assert {uid: node for uid, (node, _) in array.volumes.items()} == await world.recorded()
-        assert set((await world.recorded()).values()) == ({"c"} if how == "reselect" else set())
-        assert array.faults == []
-        assert await world.exists("one") == (how != "delete")
-        assert (await world.claim("two")).metadata.finalizers == (
-            (driver_finalizer(DRIVER),) if how in ("reselect", "delete") else ()
-        )
-
-    play(scenario)
-
-
-def test_what_is_recorded_stays_whatever_becomes_of_the_podscheduling(play: Play, array: Array) -> None:
-    async def scenario(world: World) -> None:
-        await prepare(world, "disk")
-        world.start(ArrayDriver(array))
-        await world.ask("pod", "disk", selected="a")
-        await world.settle()
-        await world.select("pod", "b")
-        await world.settle()
-        await world.end("pod")
-        await world.settle()
-
-        assert await world.node_of("disk") == "a"
-        assert len(array.volumes) == 1
-
-    play(scenario)
-
-
-def test_two_pods_that_select_nodes_for_one_claim_get_it_allocated_once(play: Play, array: Array) -> None:
-    async def scenario(world: World) -> None:
-        await prepare(world, "shared")
-        world.start(ArrayDriver(array))
-        await world.ask("first", "shared", selected="a")
-        await world.ask("second", "shared", selected="b")
-        await world.settle()
-
-        assert await world.node_of("shared") == "a"
-        assert array.calls["allocate"] == 1
-
-    play(scenario)
-
-
-def test_if_the_first_pod_fails_the_second_has_its_turn(play: Play, array: Array) -> None:
-    array.broken["a"] = RuntimeError("read-only")
-
-    async def scenario(world: World) -> None:
-        await prepare(world, "shared")
-        world.start(ArrayDriver(array))
-        await world.ask("first", "shared", selected="a")
-        await world.ask("second", "shared", selected="b")
-        await world.settle()
-
-        assert (await world.answer("first")).failure is not None
-        assert await world.node_of("shared") == "b"
-        assert array.faults == []
 
     play(scenario)
 
@@ -496,20 +292,5 @@ def test_what_the_api_server_fails_at_is_tried_again(play: Play) -> None:
         pauses = [later - earlier for earlier, later in pairwise(refused)]
         assert all(pause > 0.05 for pause in pauses)
         assert max(pauses) > 3
-
-    play(scenario)
-
-
-def test_parameters_that_became_bad_fail_the_selection(play: Play) -> None:
-    async def scenario(world: World) -> None:
-        await prepare(world, "disk")
-        world.start(ShelfDriver())
-        await world.client.patch(CLASSES, "disk", {"parameters": {"odd": 1}})
-        await world.ask("pod", "disk", selected="a")
-        await world.settle()
-
-        failure = (await world.answer("pod")).failure
-        assert failure is not None
-        assert failure.message.startswith("parameters of class disk: odd=1 is not a parameter")
 
     play(scenario)
