@@ -49,8 +49,8 @@ class PodClaim:
 
     `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to allocate: it
     writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows whether the
-    mirror is older than our latest write of it. `subject` is what the user wrote if that is a template, as messages
-    name it.
+    mirror is older than our latest write of it. `subject` is what the user wrote if that is a template, as
+    messages name it.
     """
 
     entry: str
