@@ -7,25 +7,30 @@ a second is a fault of ours or of a driver inside, whatever anybody asked for.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 import structlog
-
-from parley.control.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
 EVERY = 0.1
 """Seconds between two looks."""
 
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""Seconds, for the histogram of lags."""
+
 WORTH_A_WARNING = 0.25
 _WARN_EVERY = 30.0
+
+Observe = Callable[[float], None]
+"""Takes one lag in seconds."""
 
 
 class LoopLag:
     """Looks every 100 ms how late it is to look: less than 10 µs of the processor's time for each look."""
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
-        self._observe = metrics.loop_lag.observe
+    def __init__(self, observe: Observe, clock: Callable[[], float]) -> None:
+        self._observe = observe
         self._clock = clock
         self._warned = -_WARN_EVERY
         self._late = 0
@@ -50,9 +55,9 @@ class LoopLag:
 
 
 @asynccontextmanager
-async def watched(metrics: Metrics) -> AsyncIterator[None]:
+async def watched(observe: Observe) -> AsyncIterator[None]:
     """The running loop's lag is measured within the block."""
-    measuring = asyncio.create_task(LoopLag(metrics, asyncio.get_running_loop().time).run())
+    measuring = asyncio.create_task(LoopLag(observe, asyncio.get_running_loop().time).run())
     try:
         yield
     finally:
