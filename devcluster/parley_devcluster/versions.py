@@ -12,9 +12,20 @@ from dataclasses import dataclass
 
 ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
+PROMETHEUS = "v0.316.0"
+"""Of the Go module; the release is 3.16.0."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
+ALERTS = ("promtool",)
+"""What tests of alerts need; no part of a cluster."""
+
+_SHORT_NAMES = {
+    "k8s.io/kubernetes": "kubernetes",
+    "go.etcd.io/etcd/server/v3": "etcd",
+    "github.com/containerd/containerd/v2": "containerd",
+    "github.com/prometheus/prometheus": "prometheus",
+}
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
@@ -33,12 +44,13 @@ class GoModule:
     """Pairs of a program's file name and the Go package it is built from."""
     variables: tuple[tuple[str, str], ...] = ()
     """Pairs of a Go variable and the string that the linker gives it."""
+    tags: tuple[str, ...] = ()
+    """Build tags."""
 
     @property
     def folder(self) -> str:
         """The name of this module's folder in the cache: its short name and version."""
-        name = {"k8s.io/kubernetes": "kubernetes", "go.etcd.io/etcd/server/v3": "etcd"}
-        return f"{name.get(self.path, 'containerd')}-{self.version}"
+        return f"{_SHORT_NAMES[self.path]}-{self.version}"
 
 
 def kubernetes_version(text: str) -> str:
@@ -61,8 +73,8 @@ KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0"
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
-    """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
-    return (_kubernetes(kubernetes), _etcd(), _containerd())
+    """The Go modules of a cluster of that Kubernetes version, as they are best built in order, and Prometheus'."""
+    return (_kubernetes(kubernetes), _etcd(), _containerd(), _prometheus())
 
 
 def _kubernetes(version: str) -> GoModule:
@@ -95,3 +107,9 @@ def _containerd() -> GoModule:
         tuple((name, f"{path}/cmd/{name}") for name in names),
         ((f"{path}/version.Version", CONTAINERD),),
     )
+
+
+def _prometheus() -> GoModule:
+    """Without service discovery, which rules need none of: it takes 90 modules of cloud vendors."""
+    path = "github.com/prometheus/prometheus"
+    return GoModule(path, PROMETHEUS, (("promtool", f"{path}/cmd/promtool"),), tags=("remove_all_sd",))

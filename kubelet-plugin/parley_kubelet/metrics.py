@@ -42,9 +42,9 @@ class Metrics:
         self._receipts = receipts
         self._counted = (calls, lag)
 
-    def text(self) -> str:
-        """Of now."""
-        return exposition([*self._counted, *self._of_claims(), *self._of_drivers(), *_of_process()])
+    def read(self) -> tuple[Metric, ...]:
+        """All of them, as of now."""
+        return (*self._counted, *self._of_claims(), *self._of_drivers(), *_of_process())
 
     def _of_claims(self) -> Iterator[Metric]:
         held: dict[tuple[str, ...], float] = {
@@ -153,6 +153,6 @@ def served(
         return Reply(f"{fault}\n", HTTPStatus.SERVICE_UNAVAILABLE) if fault else Reply("ok")
 
     async def scrape() -> Reply:
-        return Reply(metrics.text(), content_type=CONTENT_TYPE)
+        return Reply(exposition(metrics.read()), content_type=CONTENT_TYPE)
 
     return endpoint({"/healthz": healthz, "/metrics": scrape}, port, host)

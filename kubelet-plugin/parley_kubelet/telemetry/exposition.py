@@ -14,8 +14,26 @@ Values = tuple[str, ...]
 """The values of the labels, in the order of their names."""
 
 
+Kind = Literal["counter", "gauge", "histogram"]
+
+
 class Metric(Protocol):
     """What can be written."""
+
+    @property
+    def name(self) -> str:
+        """As in PromQL, a counter's with `_total`."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """The TYPE."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels' names."""
+        ...
 
     def lines(self) -> Iterator[str]:
         """HELP, TYPE, and a line for each sample."""
@@ -50,9 +68,10 @@ class Histogram:
     """Durations by labels. `buckets` are their upper bounds in seconds, ascending."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]) -> None:
-        self._name = name
+        self.name = name
+        self.kind: Final = "histogram"
+        self.labels = tuple(labels)
         self._text = text
-        self._labels = tuple(labels)
         self._buckets = tuple(buckets)
         self._series: dict[Values, _Series] = {}
 
@@ -66,15 +85,15 @@ class Histogram:
 
     def lines(self) -> Iterator[str]:
         """Cumulative buckets, sum and count of each series."""
-        yield from _head(self._name, "histogram", self._text)
+        yield from _head(self.name, self.kind, self._text)
         for values, series in self._series.items():
-            labels = list(zip(self._labels, values, strict=True))
+            labels = list(zip(self.labels, values, strict=True))
             count = 0
             for bound, own in zip((*map(str, map(float, self._buckets)), "+Inf"), series.counts, strict=True):
                 count += own
-                yield f"{self._name}_bucket{_labelled([*labels, ('le', bound)])} {float(count)}"
-            yield f"{self._name}_sum{_labelled(labels)} {series.sum}"
-            yield f"{self._name}_count{_labelled(labels)} {float(count)}"
+                yield f"{self.name}_bucket{_labelled([*labels, ('le', bound)])} {float(count)}"
+            yield f"{self.name}_sum{_labelled(labels)} {series.sum}"
+            yield f"{self.name}_count{_labelled(labels)} {float(count)}"
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
