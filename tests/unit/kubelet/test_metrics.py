@@ -24,7 +24,7 @@ from parley_kubelet.serving import self_check
 from parley_kubelet.serving.driver_server import UNREGISTERED
 from parley_kubelet.serving.registration import RegistrationService
 from parley_kubelet.serving.self_check import unanswered
-from parley_kubelet.serving.sockets import Sockets
+from parley_kubelet.serving.sockets import Sockets, is_served
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
 
@@ -105,7 +105,8 @@ async def test_a_plugin_that_answers_is_alive(observed: PluginSettings, port: in
 async def test_a_socket_that_nobody_serves_any_more_ends_liveness_and_is_named(
     observed: PluginSettings, port: int, client: Client
 ) -> None:
-    async with running(observed, client):
+    async with running(observed, client) as kubelet:
+        await kubelet.prepare()  # over a connection that stays open, and would be no proof
         path = observed.plugins / DRIVER / "dra.sock"
         path.rename(path.with_name("away"))
         with socket.socket(socket.AF_UNIX) as taken:
@@ -125,6 +126,20 @@ async def test_a_socket_that_never_answers_ends_liveness_before_the_probe_does(
         silent.bind(str(path))
         silent.listen()
         assert await unanswered(Sockets(path, path)) == "; ".join([f"socket {path}: no answer within 0.2 s"] * 2)
+
+
+async def test_after_its_socket_was_removed_and_made_again_the_kubelet_has_to_register_the_plugin_anew(
+    observed: PluginSettings, port: int, client: Client
+) -> None:
+    async with running(observed, client):
+        (path,) = registration_sockets(observed)
+        path.unlink()
+        await until(lambda: is_served(path))
+        forgotten = await scraped(port)
+        async with Kubelet(path):
+            known = await scraped(port)
+
+    assert (forgotten["parley_node_registered", DRIVER], known["parley_node_registered", DRIVER]) == (0, 1)
 
 
 class Clock:
@@ -205,7 +220,7 @@ async def test_a_plugin_whose_event_loop_is_stuck_does_not_answer_the_probe(
     settings: PluginSettings, port: int
 ) -> None:
     async with stuck_plugin(settings, port) as process:
-        await until(lambda: registration_sockets(settings) != [])
+        await until(lambda: any(map(is_served, registration_sockets(settings))))
         async with Kubelet(registration_sockets(settings)[0]):
             assert await asyncio.to_thread(get, port, "/healthz") == (200, "ok")
         process.send_signal(signal.SIGUSR1)
