@@ -20,7 +20,7 @@ from parley_kubelet.serving.sockets import Sockets
 LIMIT: Final = 3.0
 """Seconds for both calls: less than the probe's timeout, so that its answer names the socket."""
 
-_OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
+_OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
 
 
 async def unanswered(sockets: Sockets) -> str:
