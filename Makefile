@@ -11,7 +11,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock dashboard bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock manifests dashboard bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -67,6 +67,9 @@ test: machine ## everything, JOBS=2 parts at once
 
 crds: env ## generate crds/ from the models
 	$(BIN)/python -m parley.api.crd crds
+
+manifests: crds ## render what kustomize builds below deploy/ from the chart
+	$(BIN)/python -m parley_devcluster.manifests
 
 protos: env ## generate the node plugin's gRPC stubs from protos/
 	cd protos && PATH="$(CURDIR)/$(BIN):$$PATH" python -m grpc_tools.protoc -I parley_kubelet/proto=. \

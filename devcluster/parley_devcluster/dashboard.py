@@ -87,6 +87,7 @@ ROWS: Final = (
         (
             Panel("Leader", "max by (pod) (parley_leader)", "{{pod}}"),
             Panel("Event loop lag (p99)", _quantile("parley_event_loop_lag_seconds", "pod"), "{{pod}}", "s"),
+            Panel("Of it computed (p99)", _quantile("parley_event_loop_blocked_seconds", "pod"), "{{pod}}", "s"),
             Panel("Work queues", "sum by (queue, state) (parley_queue_keys) > 0", "{{queue}} {{state}}"),
             Panel("Requeued after a failure", _rate("parley_queue_retries_total", "queue"), "{{queue}}", "ops"),
             Panel("Writes, by result", _rate("parley_api_writes_total", "result"), "{{result}}", "ops"),

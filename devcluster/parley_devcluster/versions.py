@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
+HELM = "v4.3.1"
 PROMETHEUS = "v0.316.0"
 """Of the Go module; the release is 3.16.0."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
+INSTALLER = ("helm",)
 ALERTS = ("promtool",)
 """What tests of alerts need; no part of a cluster."""
 
@@ -25,6 +27,7 @@ _SHORT_NAMES = {
     "go.etcd.io/etcd/server/v3": "etcd",
     "github.com/containerd/containerd/v2": "containerd",
     "github.com/prometheus/prometheus": "prometheus",
+    "helm.sh/helm/v4": "helm",
 }
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
@@ -73,8 +76,8 @@ KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0"
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
-    """The Go modules of a cluster of that Kubernetes version, as they are best built in order, and Prometheus'."""
-    return (_kubernetes(kubernetes), _etcd(), _containerd(), _prometheus())
+    """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
+    return (_kubernetes(kubernetes), _etcd(), _containerd(), _helm(), _prometheus())
 
 
 def _kubernetes(version: str) -> GoModule:
@@ -107,6 +110,11 @@ def _containerd() -> GoModule:
         tuple((name, f"{path}/cmd/{name}") for name in names),
         ((f"{path}/version.Version", CONTAINERD),),
     )
+
+
+def _helm() -> GoModule:
+    path = "helm.sh/helm/v4"
+    return GoModule(path, HELM, (("helm", f"{path}/cmd/helm"),), ((f"{path}/internal/version.version", HELM),))
 
 
 def _prometheus() -> GoModule:

@@ -85,7 +85,10 @@ async def run_plugin(
         for one in servers:
             open_sockets.append(stack := AsyncExitStack())
             await stack.enter_async_context(one.sockets())
-        async with watched(lag.observe), _observed(metrics, Liveness(servers), settings.metrics_port):
+        async with (
+            watched(lambda late, _: lag.observe(late)),
+            _observed(metrics, Liveness(servers), settings.metrics_port),
+        ):
             await _until(stop, [*(one.run() for one in servers), receipts.run()])
     finally:
         await asyncio.gather(*(stack.aclose() for stack in open_sockets))

@@ -48,7 +48,7 @@ CONDITION_ALLOCATING: Final = "Allocating"
 """Condition of a ResourceClaim while a driver works on its allocation; the message is its progress."""
 
 CONDITION_RELEASING: Final = "Releasing"
-"""Condition of a ResourceClaim of which nodes have yet to say that it is not prepared there any more."""
+"""Condition of a ResourceClaim of which nodes have yet to confirm that it is not prepared there any more."""
 
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 """Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last reported."""

@@ -39,7 +39,7 @@ CLAIM_FULL: Final = "ClaimFull"
 """As many pods use the shareable claim as Kubernetes allows."""
 
 RELEASING: Final = "Releasing"
-"""A pod that used the claim was deleted by force; its node has yet to say that it is not prepared any more."""
+"""A pod that used the claim was deleted by force; its node has yet to confirm that it is not prepared any more."""
 
 CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
 """The claim is being deleted and can't be used any more."""

@@ -214,7 +214,7 @@ async def serve(
         return bool(leading) and all(leader.ready.is_set() for leader in leading) and elector.held()
 
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(loop_lag.watched(metrics.loop_lag.observe))
+        await stack.enter_async_context(loop_lag.watched(metrics.loop_was_late))
         if options.metrics_port is not None:
             routes = application(lambda: unready(leading), metrics.registry, leads)
             await stack.enter_async_context(served(routes, options.metrics_port))

@@ -140,7 +140,7 @@ class Holding:
 
     @property
     def owing_nodes(self) -> tuple[str, ...]:
-        """The nodes that have yet to say that it is not prepared there any more, by name."""
+        """The nodes that have yet to confirm that it is not prepared there any more, by name."""
         return tuple(sorted({one.node for one in self.owed}))
 
     @contextmanager

@@ -19,22 +19,16 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Ledger, Written
 from parley.control.objects import mirror as mirrors
 from parley.control.objects import standin
-from parley.control.release.receipts import said as releasing
+from parley.control.release.receipts import releasing_condition
 from parley.control.writes import ClaimWrites, MirrorWrites
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
-from parley.sdk.recorded import allocation_record
+from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record
 
 T = TypeVar("T")
 
-_NOTHING: Mapping[str, Any] = {
-    "driverName": None,
-    "allocation": None,
-    "reservedFor": None,
-    "deallocationRequested": None,
-    "state": "pending",
-}
+_NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None}
 """The status of a named claim that holds nothing."""
 
 
@@ -248,7 +242,9 @@ class Records:
         try:
             if self._cluster.own_writes.unseen(claim.metadata):
                 claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
-            conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), releasing(holding))
+            conditions = updated_conditions(
+                claim.status.conditions, rfc3339(self._clock()), releasing_condition(holding)
+            )
             if conditions is not None or claim.status.state != "releasing":
                 shown = {"conditions": conditions} if conditions is not None else {}
                 await self._claims.patch(claim, {"reservedFor": None, "state": "releasing", **shown})

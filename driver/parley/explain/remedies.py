@@ -214,7 +214,8 @@ def _changed_nodes(feasibility: PodFeasibility, nodes: Sequence[str]) -> Iterato
             stays = feasibility.misfits([node])
         if stays:
             found += 1
-            yield Remedy("node", f"node {node} has what the claims ask for, but {why}", (), (node,))
+            message = f"node {node} has what the claims ask for, but is not eligible: {why}"
+            yield Remedy("node", message, (), (node,))
 
 
 def _another_node(

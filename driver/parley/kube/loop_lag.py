@@ -1,10 +1,12 @@
 """How late the event loop is: one loop does all of a process's work, so what keeps it busy keeps all else waiting.
 
 Leases are renewed, probes answered and pods judged between two awaits of something else. A lag above a quarter of
-a second is a fault of ours or of a driver inside, whatever anybody asked for.
+a second is a fault of ours or of an embedded driver, whatever anybody asked for, unless the machine gave this
+process no processor: what the process computed itself meanwhile is counted apart.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -17,40 +19,45 @@ EVERY = 0.1
 """Seconds between two looks."""
 
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"""Seconds, for the histogram of lags."""
+"""Seconds, for histograms of lags."""
 
 WORTH_A_WARNING = 0.25
 _WARN_EVERY = 30.0
 
-Observe = Callable[[float], None]
-"""Takes one lag in seconds."""
+Observe = Callable[[float, float], None]
+"""Takes a lag, and the part of it in which the process itself computed; both in seconds."""
 
 
 class LoopLag:
     """Looks every 100 ms how late it is to look: less than 10 µs of the processor's time for each look."""
 
-    def __init__(self, observe: Observe, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, observe: Observe, clock: Callable[[], float], cpu: Callable[[], float] = time.thread_time
+    ) -> None:
         self._observe = observe
         self._clock = clock
+        self._cpu = cpu
         self._warned = -_WARN_EVERY
         self._late = 0
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            due = self._clock() + EVERY
+            due, used = self._clock() + EVERY, self._cpu()
             await asyncio.sleep(EVERY)
-            self.saw(max(0.0, self._clock() - due))
+            self.saw(max(0.0, self._clock() - due), self._cpu() - used)
 
-    def saw(self, lag: float) -> None:
-        """The loop was so many seconds late; logged, at most once in 30 s."""
-        self._observe(lag)
+    def saw(self, lag: float, used: float) -> None:
+        """The loop was so many seconds late, its thread computed for so many; logged, at most once in 30 s."""
+        blocked = min(lag, used)
+        self._observe(lag, blocked)
         if lag <= WORTH_A_WARNING:
             return
         self._late += 1
         now = self._clock()
         if now - self._warned >= _WARN_EVERY:
-            log.warning("the event loop was late", seconds=round(lag, 3), times=self._late)
+            seconds, busy = round(lag, 3), round(blocked, 3)
+            log.warning("the event loop was late", seconds=seconds, busy=busy, times=self._late)
             self._warned, self._late = now, 0
 
 

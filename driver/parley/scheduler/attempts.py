@@ -19,7 +19,7 @@ LONGEST_UNPLACED = 4800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedNode:
     """The node on which standalone drivers allocate, by the answers of which round, and since when (the event
     loop's clock)."""
 
@@ -40,7 +40,7 @@ class StandaloneSession:
     negotiation: Negotiation
     asked_at: float
     final_answers: Answers | None = None
-    selection: Selection | None = None
+    selection: SelectedNode | None = None
 
 
 @dataclass(slots=True)

@@ -8,9 +8,10 @@ from collections.abc import Hashable, Sequence, Set
 
 from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
+from parley.api.selectors import suitable_nodes
 from parley.control.caches.cluster import Cluster
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.eligible import EligibleNodes, suitable_nodes
+from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 
@@ -78,7 +79,7 @@ class CandidateNodes(EligibleNodes):
     def _unsuitable(self, node: Node) -> str:
         for class_name, selector in self._suitable:
             if not matches(selector, node):
-                return f"is not among the suitableNodes of class {class_name}"
+                return f"not among the suitableNodes of class {class_name}"
         return ""
 
 
@@ -103,7 +104,7 @@ class ProposedNodes(CandidateNodes):
         return [name for name in self._proposed if name in self.only]
 
     def _filtered(self, node: Node) -> str:
-        return "" if node.metadata.name in self._known else "does not pass the scheduler's own filters"
+        return "" if node.metadata.name in self._known else "refused by the scheduler's own filters"
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:

@@ -29,13 +29,11 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
-from parley.scheduler.attempts import Selection, StandaloneSession
+from parley.scheduler.attempts import SelectedNode, StandaloneSession
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.sdk import PodReference
-
-ANSWER_SECONDS = 30.0
-"""So long a standalone driver may take before it is reported that it does not answer."""
+from parley.sdk.checks import ANSWER_SECONDS
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""
@@ -252,14 +250,14 @@ class StandaloneSessions:
 
     def _selected(
         self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int
-    ) -> Selection:
-        session.selection = Selection(node, chosen_in, now())
+    ) -> SelectedNode:
+        session.selection = SelectedNode(node, chosen_in, now())
         for claim in demand.standalone:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
         return session.selection
 
-    def _follow(self, pod: Pod, selection: Selection, demand: Demand) -> Failure | Wait:
+    def _follow(self, pod: Pod, selection: SelectedNode, demand: Demand) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)

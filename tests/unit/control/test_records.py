@@ -4,19 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.faults import NumberedCall
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played
 
 from parley.api.builtin import Pod
 from parley.api.conditions import ConditionUpdate
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Written
 from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
 from parley.control.records import together
-from parley.kube.client import Conflict, OutcomeUnknown
+from parley.kube.client import Conflict
 from parley.sdk import Allocation
 
 
@@ -102,57 +101,6 @@ def test_a_mirror_that_somebody_changed_since_is_not_written() -> None:
         with pytest.raises(Conflict):
             await world.records.write([claim])
         assert holding.written is Written.NO
-
-    played(story)
-
-
-def unheard(call: NumberedCall) -> None:
-    """The answer of a write of a mirror is lost."""
-    if call.writes and call.resource == BUILTIN_CLAIMS:
-        raise OutcomeUnknown("no answer")
-
-
-@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost"])
-def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived: bool) -> None:
-    async def story(world: World) -> None:
-        claim, holding = await generated(world, await world.pod())
-        if arrived:
-            world.after = unheard
-        else:
-            world.before = unheard
-        with pytest.raises(OutcomeUnknown):
-            await world.records.write([claim])
-        assert not holding.written.is_settled
-        world.before = world.after = lambda call: None
-        assert claim.mirror is not None
-        late = {
-            "metadata": {"resourceVersion": claim.mirror.metadata.resource_version},
-            "status": {"allocation": {}},
-        }
-        await world.records.clear_mirror(holding)
-        assert holding.written.is_settled
-        assert (await world.the_mirror(claim.name)).status.allocation is None
-        with pytest.raises(Conflict):  # the lost write, if it came now
-            await world.admin.patch(BUILTIN_CLAIMS, claim.name, late, NAMESPACE, subresource="status")
-
-    played(story)
-
-
-def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None:
-    async def story(world: World) -> None:
-        claim, holding = await named(world, await world.pod())
-
-        def lose(call: NumberedCall) -> None:
-            if call.writes and call.resource == CLAIMS:
-                raise OutcomeUnknown("no answer")
-
-        world.after = lose
-        with pytest.raises(OutcomeUnknown):
-            await world.records.write([claim])
-        assert (holding.record_written, holding.written) == (Written.MAYBE, Written.NO)
-        world.after = lambda call: None
-        await world.records.write([await fresh(world, claim)])
-        assert (holding.record_written, holding.written) == (Written.NO, Written.YES)
 
     played(story)
 

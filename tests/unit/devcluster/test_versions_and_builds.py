@@ -51,7 +51,8 @@ def kubernetes() -> GoModule:
 def test_every_program_is_made_from_one_pinned_module() -> None:
     made = [name for module in modules() for name, _ in module.programs]
 
-    assert sorted(made) == sorted({*versions.CONTROL_PLANE, *versions.NODE, *versions.ALERTS})
+    everything = {*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER, *versions.ALERTS}
+    assert sorted(made) == sorted(everything)
 
 
 def test_promtool_is_built_without_the_service_discovery_of_cloud_vendors() -> None:

@@ -52,7 +52,7 @@ def prepared_by(record: ClaimRelease) -> Prepared:
     return Prepared(record.spec.claim.uid, record.spec.node_name)
 
 
-def said(holding: Holding) -> ConditionUpdate:
+def releasing_condition(holding: Holding) -> ConditionUpdate:
     """The condition while nodes owe receipts; its age is the wait's."""
     return ConditionUpdate(CONDITION_RELEASING, True, "ForcedDeletion", waits_for(holding.owing_nodes))
 
@@ -68,6 +68,6 @@ def waits_for(nodes: Collection[str]) -> str:
         else "them back, or taint those that are shut down"
     )
     return (
-        f"{who} deleted by force, and {plugin} yet to say that it is not prepared any more: "
+        f"{who} deleted by force, and {plugin} yet to confirm that it is not prepared any more: "
         f"bring {remedy} {OUT_OF_SERVICE_TAINT}"
     )

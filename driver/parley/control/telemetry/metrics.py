@@ -183,6 +183,12 @@ class Metrics:
             registry=self.registry,
             buckets=loop_lag.BUCKETS,
         )
+        self.loop_blocked = Histogram(
+            "parley_event_loop_blocked_seconds",
+            "The part of the lag in which the process itself computed.",
+            registry=self.registry,
+            buckets=loop_lag.BUCKETS,
+        )
         self.undecodable = self._gauge(
             "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
         )
@@ -212,6 +218,11 @@ class Metrics:
         made = Reading(family, name, text, labels)
         self.registry.register(made)
         return made
+
+    def loop_was_late(self, lag: float, blocked: float) -> None:
+        """By so many seconds, in `blocked` of which this process computed."""
+        self.loop_lag.observe(lag)
+        self.loop_blocked.observe(blocked)
 
     def read_ledger(self, ledger: Ledger) -> None:
         """Take the holdings from there."""
