@@ -11,7 +11,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock manifests bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock manifests dashboard bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -75,6 +75,9 @@ protos: env ## generate the node plugin's gRPC stubs from protos/
 	cd protos && PATH="$(CURDIR)/$(BIN):$$PATH" python -m grpc_tools.protoc -I parley_kubelet/proto=. \
 	  --python_out=../kubelet-plugin --grpc_python_out=../kubelet-plugin \
 	  --mypy_out=../kubelet-plugin --mypy_grpc_out=only_async:../kubelet-plugin *.proto
+
+dashboard: env ## generate Grafana's dashboard in deploy/monitoring
+	$(BIN)/python -m parley_devcluster.dashboard deploy/monitoring/dashboard.json
 
 cluster: env ## a real control plane and two real nodes on this machine, Parley running in it
 	@$(BIN)/parley cluster up

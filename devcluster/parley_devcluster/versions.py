@@ -13,15 +13,20 @@ from dataclasses import dataclass
 ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
 HELM = "v4.3.1"
+PROMETHEUS = "v0.316.0"
+"""Of the Go module; the release is 3.16.0."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
 INSTALLER = ("helm",)
+ALERTS = ("promtool",)
+"""What tests of alerts need; no part of a cluster."""
 
 _SHORT_NAMES = {
     "k8s.io/kubernetes": "kubernetes",
     "go.etcd.io/etcd/server/v3": "etcd",
     "github.com/containerd/containerd/v2": "containerd",
+    "github.com/prometheus/prometheus": "prometheus",
     "helm.sh/helm/v4": "helm",
 }
 
@@ -42,6 +47,8 @@ class GoModule:
     """Pairs of a program's file name and the Go package it is built from."""
     variables: tuple[tuple[str, str], ...] = ()
     """Pairs of a Go variable and the string that the linker gives it."""
+    tags: tuple[str, ...] = ()
+    """Build tags."""
 
     @property
     def folder(self) -> str:
@@ -69,8 +76,8 @@ KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0"
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
-    """The Go modules of a cluster of that Kubernetes version, as they are best built in order, and helm's."""
-    return (_kubernetes(kubernetes), _etcd(), _containerd(), _helm())
+    """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
+    return (_kubernetes(kubernetes), _etcd(), _containerd(), _helm(), _prometheus())
 
 
 def _kubernetes(version: str) -> GoModule:
@@ -108,3 +115,9 @@ def _containerd() -> GoModule:
 def _helm() -> GoModule:
     path = "helm.sh/helm/v4"
     return GoModule(path, HELM, (("helm", f"{path}/cmd/helm"),), ((f"{path}/internal/version.version", HELM),))
+
+
+def _prometheus() -> GoModule:
+    """Without service discovery, which rules need none of: it takes 90 modules of cloud vendors."""
+    path = "github.com/prometheus/prometheus"
+    return GoModule(path, PROMETHEUS, (("promtool", f"{path}/cmd/promtool"),), tags=("remove_all_sd",))

@@ -7,19 +7,22 @@ it all drivers: the pod is then started anew.
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from typing import Any
 
 import structlog
 
 from parley.kube.client import Client
+from parley.kube.loop_lag import watched
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
+from parley_kubelet.metrics import Liveness, Metrics, loop_lag, served
 from parley_kubelet.serving.driver_server import DriverServer
+from parley_kubelet.serving.service import call_seconds
 from parley_kubelet.settings import DEVICES, PluginSettings
 
 log = structlog.get_logger(__name__)
@@ -71,18 +74,28 @@ async def run_plugin(
     drivers = make_drivers(settings, configuration)
     for fault in absent(configuration):
         log.warning("device left out", device=fault)
-    served = [DriverServer(driver, settings, client) for driver in drivers]
-    for one in served:
+    calls, lag = call_seconds(), loop_lag()
+    servers = [DriverServer(driver, settings, client, calls) for driver in drivers]
+    for one in servers:
         one.restore()
-    receipts = Receipts(client, settings.node, {one.preparation.driver.name: one.preparation for one in served})
+    receipts = Receipts(client, settings.node, {one.preparation.driver.name: one.preparation for one in servers})
+    metrics = Metrics({one.preparation.driver.name: one for one in servers}, receipts, calls, lag)
     open_sockets: list[AsyncExitStack] = []
     try:
-        for one in served:
+        for one in servers:
             open_sockets.append(stack := AsyncExitStack())
             await stack.enter_async_context(one.sockets())
-        await _until(stop, [*(one.run() for one in served), receipts.run()])
+        async with (
+            watched(lambda late, _: lag.observe(late)),
+            _observed(metrics, Liveness(servers), settings.metrics_port),
+        ):
+            await _until(stop, [*(one.run() for one in servers), receipts.run()])
     finally:
         await asyncio.gather(*(stack.aclose() for stack in open_sockets))
+
+
+def _observed(metrics: Metrics, liveness: Liveness, port: int | None) -> AbstractAsyncContextManager[int | None]:
+    return nullcontext() if port is None else served(metrics, liveness, port)
 
 
 async def _until(stop: asyncio.Event, work: Sequence[Coroutine[Any, Any, None]]) -> None:

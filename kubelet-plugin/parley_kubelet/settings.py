@@ -15,6 +15,8 @@ from parley_kubelet.configuration import DEFAULT_DRIVER, driver_name
 DEVICES: Final = "devices"
 """In --driver: the plugin's own driver, of the devices in the configuration file."""
 
+LAST_PORT: Final = 65_535
+
 SERVE: Final = "serve"
 DOCTOR: Final = "doctor"
 
@@ -24,8 +26,8 @@ class PluginSettings:
     """How this plugin was started.
 
     `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` (the
-    name of the device driver) None if the configuration file may say it. `instance` is the pod's UID, or ""
-    outside of a pod. `drivers` are DEVICES or `module:Class`.
+    name of the device driver) None if the configuration file may say it, `metrics_port` None if nothing is served.
+    `instance` is the pod's UID, or "" outside of a pod. `drivers` are DEVICES or `module:Class`.
     """
 
     node: str
@@ -39,6 +41,7 @@ class PluginSettings:
     instance: str = ""
     drivers: tuple[str, ...] = (DEVICES,)
     containerd: Path = Path("/etc/containerd/config.toml")
+    metrics_port: int | None = None
     command: str = SERVE
 
     def state_of(self, driver: str, *, own: bool) -> Path:
@@ -93,8 +96,17 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         instance=environment.get("POD_UID", ""),
         drivers=tuple(given["driver"] or _listed(environment.get("DRIVER", ""))) or (DEVICES,),
         containerd=Path(given["containerd_config"]),
+        metrics_port=_port(parser, given["metrics_port"]),
         command=given["command"],
     )
+
+
+def _port(parser: argparse.ArgumentParser, text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) > LAST_PORT:
+        parser.error(f"--metrics-port={text!r}: use a number from 0, for any that is free, to {LAST_PORT}")
+    return int(text)
 
 
 def _listed(text: str) -> list[str]:
@@ -112,6 +124,7 @@ _OPTIONS = (
     ("cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI specifications"),
     ("state-dir", "", "where checkpoints are kept; without it, in PLUGINS_DIR/DRIVER_NAME"),
     ("driver-name", "", f"name of the driver 'devices'; without it, the one in the file, or {DEFAULT_DRIVER}"),
+    ("metrics-port", "", "serve /metrics and /healthz, for the liveness probe, on this port; without it, neither"),
     ("containerd-config", "/etc/containerd/config.toml", "containerd's configuration, which doctor reads"),
 )
 

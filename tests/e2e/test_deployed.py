@@ -1,7 +1,10 @@
 """What deploy/ installs, in containers on a real node: it serves, goes on when a leader goes, can go again."""
 
+import os
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +90,36 @@ def test_no_container_runs_as_root_but_the_node_plugin(deployed: Cluster) -> Non
     shown = deployed.kubectl("-n", NAMESPACE, "get", "pods", "-o", f"jsonpath={path}").split()
 
     assert sorted(shown) == [*["controller=65532"] * 2, "plugin=0", *["scheduler=65532"] * 2]
+
+
+def process_of(pod_uid: str, program: str) -> int:
+    """The process of a container that runs here, by its pod's cgroup."""
+    (found,) = (
+        int(place.name)
+        for place in Path("/proc").glob("[0-9]*")
+        if pod_uid.replace("-", "_") in _text(place / "cgroup").replace("-", "_")
+        and program in _text(place / "cmdline")
+    )
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # the process has ended
+        return ""
+
+
+def test_a_node_plugin_that_is_stuck_is_started_anew_within_a_minute(deployed: Cluster) -> None:
+    plugin = ("-n", NAMESPACE, "pods", "-l", f"app.kubernetes.io/name={NODE_PLUGIN}")
+    path = "{.items[0].metadata.uid} {.items[0].status.containerStatuses[0].restartCount}"
+    uid, restarts = deployed.kubectl("get", *plugin, "-o", f"jsonpath={path}").split()
+
+    os.kill(process_of(uid, NODE_PLUGIN), signal.SIGSTOP)
+
+    again = f"--for=jsonpath={{.status.containerStatuses[0].restartCount}}={int(restarts) + 1}"
+    deployed.kubectl("wait", *plugin, again, "--timeout=60s")
+    deployed.kubectl("-n", NAMESPACE, "rollout", "status", f"daemonset/{NODE_PLUGIN}", "--timeout=60s")
 
 
 def second(name: str, wanted: str) -> Manifest:

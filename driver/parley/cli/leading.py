@@ -22,10 +22,10 @@ import typer
 
 from parley.cli.endpoints import application, process_figures, served
 from parley.cli.logs import LogFormat, LogLevel
-from parley.control.telemetry import loop_lag
 from parley.control.telemetry.connections import allow_many_files
 from parley.control.telemetry.measured import MeasuredClient
 from parley.control.telemetry.metrics import Metrics, label
+from parley.kube import loop_lag
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.fencing import LeasedClient
@@ -214,7 +214,7 @@ async def serve(
         return bool(leading) and all(leader.ready.is_set() for leader in leading) and elector.held()
 
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(loop_lag.watched(metrics))
+        await stack.enter_async_context(loop_lag.watched(metrics.loop_was_late))
         if options.metrics_port is not None:
             routes = application(lambda: unready(leading), metrics.registry, leads)
             await stack.enter_async_context(served(routes, options.metrics_port))

@@ -96,6 +96,16 @@ class Preparation:
         self.released = asyncio.Event()
         """Set whenever something is no longer held; its waiter clears it."""
 
+    @property
+    def known(self) -> Entries:
+        """What is held as last read or written, without asking the disk."""
+        return self._records.known
+
+    @property
+    def checkpoint_errors(self) -> int:
+        """So often the checkpoint could not be read or written."""
+        return self._records.errors
+
     def restore(self) -> Entries:
         """Bring the CDI folder in line with the checkpoint, and return what is held. Blocks.
 

@@ -9,6 +9,7 @@ Only the plugin of the claim's driver answers: on the same node another plugin k
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -36,6 +37,8 @@ class Receipts:
         self._drivers = drivers
         self._asked = asyncio.Event()
         self._given: set[str] = set()
+        self.receipts: Counter[str] = Counter()
+        """So many were given, by driver."""
         self._watch: Informer[ClaimRelease] = Informer(
             client,
             CLAIM_RELEASES,
@@ -61,6 +64,15 @@ class Receipts:
                 await self._answer(release)
             except (ApiError, OutcomeUnknown, CheckpointError, OSError) as error:
                 log.warning("receipt not given yet", claim=_name(release), reason=str(error))
+
+    def waiting(self) -> Counter[str]:
+        """How many receipts are requested and not given yet, by driver."""
+        return Counter(release.spec.driver_name for release in self._waiting())
+
+    def outage_seconds(self) -> float:
+        """For how long requests for receipts were neither listed nor watched; 0 while they are."""
+        outage = self._watch.outage()
+        return outage.seconds if outage is not None else 0.0
 
     def _waiting(self) -> Sequence[ClaimRelease]:
         """The releases that these drivers may answer, and have not."""
@@ -97,6 +109,7 @@ class Receipts:
         except NotFound:
             return
         self._given.add(meta.uid)
+        self.receipts[spec.driver_name] += 1
         claim = _name(release)
         log.info("receipt given: not prepared on this node", claim=claim, uid=spec.claim.uid, node=spec.node_name)
 

@@ -35,14 +35,19 @@ from parley_kubelet.proto import (
 )
 from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
 from parley_kubelet.serving.registration import RegistrationService
+from parley_kubelet.serving.self_check import unanswered
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.durable import Folder
+from parley_kubelet.telemetry.exposition import Histogram
 
 GRACE = 10.0
 """Seconds that calls in progress have at the end; less than the 30 that a pod has."""
+
+UNREGISTERED = 60.0
+"""Seconds that the kubelet has to register the plugin: it looks each second, and again after its own restart."""
 
 _HEALTH: Sequence[tuple[Any, Any]] = (
     (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
@@ -56,8 +61,11 @@ log = structlog.get_logger(__name__)
 class DriverServer:
     """One driver of this process. Raises SocketRefused or OSError if it cannot be."""
 
-    def __init__(self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client) -> None:
+    def __init__(
+        self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client, calls: Histogram
+    ) -> None:
         self._client = client
+        self._calls = calls
         self._driver = driver
         self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
         self.preparation = Preparation(
@@ -67,9 +75,9 @@ class DriverServer:
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
         )
-        self._publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
-        self._monitor = HealthMonitor(self.preparation, self._publisher.look_again)
-        self._registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
+        self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
+        self._monitor = HealthMonitor(self.preparation, self.publisher.look_again)
+        self.registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
 
     def restore(self) -> None:
         """Raises CheckpointError or OSError."""
@@ -90,19 +98,28 @@ class DriverServer:
         finally:
             await self.preparation.close()
 
+    async def fault(self) -> str:
+        """Why the kubelet cannot use the driver, so that a new start is worth trying; "" if it can."""
+        missing = self.registration.missing_seconds()
+        if missing > UNREGISTERED:
+            return f"driver {self._driver.name}: not registered with the kubelet for {missing:.0f} s"
+        fault = await unanswered(self._paths)
+        return f"driver {self._driver.name}: {fault}" if fault else ""
+
     async def run(self) -> None:
         """Publish devices and health, and clean up, until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._driver.tells_health():
                 group.create_task(self._monitor.run())
-            await self._registration.registered.wait()
-            group.create_task(self._publisher.run())
+            await self.registration.registered.wait()
+            group.create_task(self.publisher.run())
             group.create_task(clean(self.preparation, self._client))
 
     def _add_services(self, server: grpc.aio.Server) -> None:
-        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation), server)
+        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation, self._calls), server)
         for messages, service in _HEALTH if self._driver.tells_health() else ():
             service.add_DRAResourceHealthServicer_to_server(HealthService(self._monitor, messages), server)
 
     def _add_registration(self, server: grpc.aio.Server) -> None:
-        add_RegistrationServicer_to_server(self._registration, server)
+        self.registration.socket_made()
+        add_RegistrationServicer_to_server(self.registration, server)

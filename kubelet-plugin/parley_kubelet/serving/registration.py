@@ -2,10 +2,13 @@
 """Answers the kubelet's registration calls: what this plugin is and where it serves.
 
 The kubelet sees the socket in its registration folder and comes by itself, again after each of its own
-restarts. Its refusal is logged and not acted on: it tries again while the socket is there.
+restarts. Its refusal is logged: it tries again while the socket is there. A
+plugin that the kubelet does not know for a minute is no use, and its liveness ends.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +29,28 @@ log = structlog.get_logger(__name__)
 class RegistrationService(RegistrationServicer):
     """Answers who serves what at `endpoint`. `registered` is set once the kubelet has taken the plugin."""
 
-    def __init__(self, driver: str, endpoint: Path, *, health: bool) -> None:
+    def __init__(
+        self, driver: str, endpoint: Path, *, health: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._driver = driver
         self._endpoint = endpoint
         self._versions = PREPARING + HEALTH if health else PREPARING
+        self._clock = clock
+        self._missing_since: float | None = clock()
         self.registered = asyncio.Event()
+
+    def socket_made(self) -> None:
+        """The kubelet forgot the plugin if it saw the socket go, and registers it again if it sees it come."""
+        self._missing_since = self._clock()
+
+    def missing_seconds(self) -> float:
+        """For how long the kubelet has not known the plugin; 0 while it does."""
+        return 0.0 if self._missing_since is None else self._clock() - self._missing_since
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the kubelet knows the plugin, as far as it said."""
+        return self._missing_since is None
 
     async def GetInfo(self, request: registration.InfoRequest, context: Any) -> registration.PluginInfo:
         """From memory: the kubelet waits a second at most."""
@@ -46,8 +66,10 @@ class RegistrationService(RegistrationServicer):
     ) -> registration.RegistrationStatusResponse:
         """Take note of it."""
         if request.plugin_registered:
+            self._missing_since = None
             self.registered.set()
             log.info("registered with the kubelet", driver=self._driver)
         else:
+            self._missing_since = self._clock() if self._missing_since is None else self._missing_since
             log.error("the kubelet refused the plugin", driver=self._driver, reason=request.error)
         return registration.RegistrationStatusResponse()

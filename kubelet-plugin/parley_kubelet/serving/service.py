@@ -6,8 +6,9 @@ kubelet treats a missing one as a failure of all.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -17,15 +18,26 @@ from parley_kubelet.hooks import Refused
 from parley_kubelet.proto import dra_v1_pb2 as dra
 from parley_kubelet.proto.dra_v1_pb2_grpc import DRAPluginServicer
 from parley_kubelet.state.checkpoint import CheckpointEntry, CheckpointError, HeldDevice
+from parley_kubelet.telemetry.exposition import Histogram
 
 log = structlog.get_logger(__name__)
 
 
-class DraService(DRAPluginServicer):
-    """Answers by claim UID."""
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 40)
 
-    def __init__(self, preparation: Preparation) -> None:
+
+def call_seconds() -> Histogram:
+    """How long claims took, by driver, call (`prepare`, `unprepare`) and outcome (`ok`, `refused`, `failed`)."""
+    text = "How long the kubelet waited for a claim."
+    return Histogram("parley_node_call_seconds", text, ("driver", "call", "outcome"), _SECONDS)
+
+
+class DraService(DRAPluginServicer):
+    """Answers by claim UID. Durations go to `calls`; without one nobody reads them."""
+
+    def __init__(self, preparation: Preparation, calls: Histogram | None = None) -> None:
         self._preparation = preparation
+        self._calls = calls if calls is not None else call_seconds()
 
     async def NodePrepareResources(
         self, request: dra.NodePrepareResourcesRequest, context: Any
@@ -74,10 +86,13 @@ class DraService(DRAPluginServicer):
         self, action: str, claim: ClaimName, work: Awaitable[CheckpointEntry | None]
     ) -> tuple[str, CheckpointEntry | None]:
         """The error for the kubelet, "" if there was none, and what the work returned."""
+        started, outcome = time.monotonic(), "failed"
         try:
-            return "", await work
+            entry = await work
+            outcome = "ok"
+            return "", entry
         except Refused as error:
-            message = _with_claim(claim, str(error))
+            message, outcome = _with_claim(claim, str(error)), "refused"
         except CheckpointError as error:
             message = f"claim {claim}: {error}"
         except OSError as error:
@@ -88,6 +103,8 @@ class DraService(DRAPluginServicer):
             message = (
                 f"claim {claim}: unexpected {type(error).__name__}: see the log of parley-kubelet on this node"
             )
+        finally:
+            self._calls.observe(time.monotonic() - started, self._driver, action, outcome)
         log.warning(
             "claim refused",
             driver=self._driver,

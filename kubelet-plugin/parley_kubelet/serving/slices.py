@@ -11,6 +11,7 @@ is the sign that the driver serves on this node, and the kubelet removes it when
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -67,6 +68,14 @@ class CannotTell(Exception):
     """Raised when the driver failed to say which devices there are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How many slices and devices of this node the API last had."""
+
+    slices: int = 0
+    devices: int = 0
+
+
 class SlicePublisher:
     """Keeps the slices of one driver and node.
 
@@ -82,6 +91,9 @@ class SlicePublisher:
         self._written: frozenset[tuple[str, str]] = frozenset()
         self._wanted: object = None
         self._changed = asyncio.Event()
+        self.failures = 0
+        """So often the devices could not be published."""
+        self.published = Published()
 
     async def run(self) -> None:
         """Publish, and publish again whenever it is needed, until cancelled."""
@@ -108,6 +120,7 @@ class SlicePublisher:
                 failures = 0
             except (ApiError, OutcomeUnknown, CannotTell) as error:
                 failures += 1
+                self.failures += 1
                 log.warning(
                     "devices are not published",
                     driver=self._driver,
@@ -135,10 +148,12 @@ class SlicePublisher:
         listing = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         present = sorted(listing.items, key=lambda item: item.metadata.name)
         if self._as_written(present, devices) or self._as_wanted(present, devices):
+            self.published = Published(len(present), len(devices))
             return False
         generation = 1 + max((item.spec.pool.generation for item in present), default=0)
         written = await self._write(present, slice_specs(self._driver, self._node, devices, generation))
         self._written, self._wanted = _versions(written), devices
+        self.published = Published(len(written), len(devices))
         log.info(
             "devices published", driver=self._driver, node=self._node, devices=len(devices), generation=generation
         )

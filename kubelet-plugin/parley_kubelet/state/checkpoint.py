@@ -167,6 +167,11 @@ class Checkpoint:
         self._path = folder.path / FILE
         self._known: tuple[bytes | None, Entries] = (None, MappingProxyType({}))
 
+    @property
+    def known(self) -> Entries:
+        """The entries as last read or written."""
+        return self._known[1]
+
     def read(self) -> Entries:
         """All entries. Raises CheckpointError, or OSError if the disk fails."""
         data = self._folder.read(FILE)

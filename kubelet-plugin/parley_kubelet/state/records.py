@@ -36,6 +36,13 @@ class SharedCheckpoint:
         self._checkpoint = Checkpoint(folder, node)
         self._waiting: list[_Change] = []
         self._writer: asyncio.Task[None] | None = None
+        self.errors = 0
+        """So often the checkpoint could not be read or written."""
+
+    @property
+    def known(self) -> Entries:
+        """The entries as last read or written by this process; the disk is not asked."""
+        return self._checkpoint.known
 
     def read_now(self) -> Entries:
         """All entries; blocks. Raises CheckpointError or OSError."""
@@ -75,6 +82,7 @@ class SharedCheckpoint:
             with self._folder.locked():
                 return self._applied(batch)
         except Exception as error:
+            self.errors += 1
             return [error] * len(batch)
 
     def _applied(self, batch: list[_Change]) -> list[Any]:
@@ -95,6 +103,7 @@ class SharedCheckpoint:
         try:
             return self._checkpoint.write(entries), None
         except OSError as error:
+            self.errors += 1
             return self._checkpoint.read(), error
 
 

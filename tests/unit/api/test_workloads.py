@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 from parley.cli.logs import LogFormat
 from parley.cli.main import app
 from parley_kubelet.configuration import DEFAULT_DRIVER, load
+from parley_kubelet.serving.driver_server import GRACE
+from parley_kubelet.serving.self_check import LIMIT
 from parley_kubelet.settings import parse_arguments
 
 WORKLOADS = Path(__file__).parents[3] / "deploy" / "workloads"
@@ -55,11 +57,25 @@ def test_the_node_plugin_takes_its_options() -> None:
     settings = parse_arguments(given["args"], dict.fromkeys(environment("node-plugin.yaml"), "value"))
 
     assert given["command"] == ["parley-kubelet"]
+    (port,) = given["ports"]
+    assert settings.metrics_port == port["containerPort"]
     assert (settings.node, settings.instance) == ("value", "value")
     mounted = {mount["mountPath"] for mount in given["volumeMounts"]}
     own = settings.plugins / DEFAULT_DRIVER
     folders = {own, settings.registry, settings.cdi, settings.config.parent}
     assert {str(folder) for folder in folders} <= mounted
+
+
+def test_a_node_plugin_that_is_stuck_is_started_anew_within_a_minute_and_calls_have_their_time_to_end() -> None:
+    given = container("node-plugin.yaml")
+    probe = given["livenessProbe"]
+    (port,) = given["ports"]
+
+    assert (probe["httpGet"]["path"], probe["httpGet"]["port"]) == ("/healthz", port["name"])
+    detected = probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"]
+    assert detected + probe["terminationGracePeriodSeconds"] <= 60
+    assert probe["terminationGracePeriodSeconds"] > GRACE
+    assert probe["timeoutSeconds"] > LIMIT
 
 
 def test_the_node_plugin_sees_no_other_vendors_sockets() -> None:

@@ -41,14 +41,27 @@ replace go.etcd.io/etcd/api/v3 => ../api
 """
 
 
+PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool"
+
+
 def kubernetes() -> GoModule:
     return modules("v1.37.0")[0]
 
 
-def test_every_program_of_a_cluster_is_made_from_one_pinned_module() -> None:
+def test_every_program_is_made_from_one_pinned_module() -> None:
     made = [name for module in modules() for name, _ in module.programs]
 
-    assert sorted(made) == sorted({*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER})
+    everything = {*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER, *versions.ALERTS}
+    assert sorted(made) == sorted(everything)
+
+
+def test_promtool_is_built_without_the_service_discovery_of_cloud_vendors() -> None:
+    (prometheus,) = (module for module in modules() if module.programs == (("promtool", PROMTOOL),))
+
+    command = build_command("go", prometheus, "promtool", Path("/cache/x"))
+
+    assert command[4:6] == ["-tags", "remove_all_sd"]
+    assert command[-1] == PROMTOOL
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_options() -> None:
         [
             *arguments.split(),
             *["--cdi-dir", "/cdi", "--state-dir", "/s", "--driver-name", "gpu.example.com"],
-            *["--driver", "devices", "--driver", "a:B", "--containerd-config", "/t"],
+            *["--driver", "devices", "--driver", "a:B", "--containerd-config", "/t", "--metrics-port", "8080"],
         ],
         {},
     ) == PluginSettings(
@@ -36,6 +36,7 @@ def test_options() -> None:
         driver="gpu.example.com",
         drivers=("devices", "a:B"),
         containerd=Path("/t"),
+        metrics_port=8080,
     )
 
 
@@ -78,6 +79,10 @@ def test_an_option_wins_over_the_environment() -> None:
             ["--node-name", "n1", "--config", "/c", "--driver-name", "GPU"],
             "--driver-name='GPU': use a lower-case DNS name of at most 63 characters that starts with a letter,"
             " such as device.parley.dev",
+        ),
+        (
+            ["--node-name", "n1", "--config", "/c", "--metrics-port", "http"],
+            "--metrics-port='http': use a number from 0, for any that is free, to 65535",
         ),
     ],
 )

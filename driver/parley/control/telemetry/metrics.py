@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from parley.api.resources import Resource
 from parley.control.ledger import Ledger
+from parley.kube import loop_lag
 from parley.kube.freshness import Outage
 from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue
@@ -29,7 +30,6 @@ Family = GaugeMetricFamily | CounterMetricFamily
 _BINDING_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALL_SECONDS = (0.0001, 0.001, 0.01, 0.1, 1, 10, 60, 600)
 _WRITE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 4)
-_LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -181,13 +181,13 @@ class Metrics:
             "parley_event_loop_lag_seconds",
             "How late the event loop was, looked at every 100 ms.",
             registry=self.registry,
-            buckets=_LAG_SECONDS,
+            buckets=loop_lag.BUCKETS,
         )
         self.loop_blocked = Histogram(
             "parley_event_loop_blocked_seconds",
             "The part of the lag in which the process itself computed.",
             registry=self.registry,
-            buckets=_LAG_SECONDS,
+            buckets=loop_lag.BUCKETS,
         )
         self.undecodable = self._gauge(
             "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
@@ -218,6 +218,11 @@ class Metrics:
         made = Reading(family, name, text, labels)
         self.registry.register(made)
         return made
+
+    def loop_was_late(self, lag: float, blocked: float) -> None:
+        """By so many seconds, in `blocked` of which this process computed."""
+        self.loop_lag.observe(lag)
+        self.loop_blocked.observe(blocked)
 
     def read_ledger(self, ledger: Ledger) -> None:
         """Take the holdings from there."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from parley.control.telemetry.loop_lag import LoopLag, watched
 from parley.control.telemetry.metrics import Metrics
+from parley.kube.loop_lag import LoopLag, watched
 
 
 class Clock:
@@ -28,7 +28,7 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def warnings(lags: Iterator[tuple[float, float]], clock: Clock) -> list[dict[str, object]]:
-    lag = LoopLag(Metrics(), clock)
+    lag = LoopLag(Metrics().loop_was_late, clock)
     with capture_logs() as logged:
         for when, seconds in lags:
             clock.now = when
@@ -52,7 +52,7 @@ def test_it_is_logged_once_in_30_seconds(clock: Clock) -> None:
 async def test_each_look_is_counted() -> None:
     metrics = Metrics()
 
-    async with watched(metrics):
+    async with watched(metrics.loop_was_late):
         await asyncio.sleep(1.05)
 
     assert sample(metrics, "count") == 10
@@ -62,7 +62,7 @@ async def test_each_look_is_counted() -> None:
 @pytest.mark.looptime
 async def test_what_keeps_the_loop_busy_is_seen(clock: Clock) -> None:
     metrics = Metrics()
-    measuring = asyncio.create_task(LoopLag(metrics, clock).run())
+    measuring = asyncio.create_task(LoopLag(metrics.loop_was_late, clock).run())
     await asyncio.sleep(0)
     clock.now += 1.1  # as if something had kept the loop busy
 
@@ -78,7 +78,7 @@ async def test_what_the_process_computed_itself_is_counted_apart(
     clock: Clock, used: float, blocked: float
 ) -> None:
     metrics, cpu = Metrics(), Clock()
-    measuring = asyncio.create_task(LoopLag(metrics, clock, cpu).run())
+    measuring = asyncio.create_task(LoopLag(metrics.loop_was_late, clock, cpu).run())
     await asyncio.sleep(0)
     clock.now += 1.1
     cpu.now += used

@@ -9,28 +9,32 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 import structlog
-
-from parley.control.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
 EVERY = 0.1
 """Seconds between two looks."""
 
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""Seconds, for histograms of lags."""
+
 WORTH_A_WARNING = 0.25
 _WARN_EVERY = 30.0
+
+Observe = Callable[[float, float], None]
+"""Takes a lag, and the part of it in which the process itself computed; both in seconds."""
 
 
 class LoopLag:
     """Looks every 100 ms how late it is to look: less than 10 µs of the processor's time for each look."""
 
     def __init__(
-        self, metrics: Metrics, clock: Callable[[], float], cpu: Callable[[], float] = time.thread_time
+        self, observe: Observe, clock: Callable[[], float], cpu: Callable[[], float] = time.thread_time
     ) -> None:
-        self._observe = metrics.loop_lag.observe
-        self._observe_blocked = metrics.loop_blocked.observe
+        self._observe = observe
         self._clock = clock
         self._cpu = cpu
         self._warned = -_WARN_EVERY
@@ -46,8 +50,7 @@ class LoopLag:
     def saw(self, lag: float, used: float) -> None:
         """The loop was so many seconds late, its thread computed for so many; logged, at most once in 30 s."""
         blocked = min(lag, used)
-        self._observe(lag)
-        self._observe_blocked(blocked)
+        self._observe(lag, blocked)
         if lag <= WORTH_A_WARNING:
             return
         self._late += 1
@@ -59,9 +62,9 @@ class LoopLag:
 
 
 @asynccontextmanager
-async def watched(metrics: Metrics) -> AsyncIterator[None]:
+async def watched(observe: Observe) -> AsyncIterator[None]:
     """The running loop's lag is measured within the block."""
-    measuring = asyncio.create_task(LoopLag(metrics, asyncio.get_running_loop().time).run())
+    measuring = asyncio.create_task(LoopLag(observe, asyncio.get_running_loop().time).run())
     try:
         yield
     finally:

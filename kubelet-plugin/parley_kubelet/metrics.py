@@ -1,0 +1,158 @@
+"""What the node plugin counts of its own work, for Prometheus, and what `/healthz` answers. `docs/metrics.md` has
+the names and their meaning.
+
+All but two are looked up at each scrape where they are kept anyway. Labels are few: never the name of a pod, claim
+or node.
+"""
+
+import asyncio
+import os
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Literal
+
+from parley.kube.loop_lag import BUCKETS
+from parley_kubelet.claims.releases import Receipts
+from parley_kubelet.serving.driver_server import DriverServer
+from parley_kubelet.telemetry.endpoint import Reply, endpoint
+from parley_kubelet.telemetry.exposition import CONTENT_TYPE, Histogram, Metric, Reading, exposition
+
+GOOD_FOR: Final = 1.0
+"""Seconds for which an answer is given again: whoever can connect can ask for it."""
+
+
+def loop_lag() -> Histogram:
+    """How late the event loop was."""
+    text = "How late the event loop was, looked at every 100 ms."
+    return Histogram("parley_node_event_loop_lag_seconds", text, (), BUCKETS)
+
+
+class Metrics:
+    """Of one process with these drivers. `calls` and `lag` count elsewhere, the rest is read here."""
+
+    def __init__(
+        self, drivers: Mapping[str, DriverServer], receipts: Receipts, calls: Histogram, lag: Histogram
+    ) -> None:
+        self._drivers = drivers
+        self._receipts = receipts
+        self._counted = (calls, lag)
+
+    def read(self) -> tuple[Metric, ...]:
+        """All of them, as of now."""
+        return (*self._counted, *self._of_claims(), *self._of_drivers(), *_of_process())
+
+    def _of_claims(self) -> Iterator[Metric]:
+        held: dict[tuple[str, ...], float] = {
+            (name, phase): count
+            for name, server in self._drivers.items()
+            for phase, count in Counter(entry.phase for entry in server.preparation.known.values()).items()
+        }
+        yield Reading("parley_node_claims", "gauge", "Claims in the checkpoint.", ("driver", "phase"), held)
+        yield self._by_driver(
+            "counter",
+            "parley_node_checkpoint_errors_total",
+            "Times that the checkpoint could not be read or written.",
+            lambda name: self._drivers[name].preparation.checkpoint_errors,
+        )
+        given, waiting = self._receipts.receipts, self._receipts.waiting()
+        yield self._by_driver("counter", "parley_node_receipts_total", "Receipts given.", lambda name: given[name])
+        yield self._by_driver(
+            "gauge",
+            "parley_node_receipts_waiting",
+            "Receipts requested and not given yet.",
+            lambda name: waiting[name],
+        )
+        outage: dict[tuple[str, ...], float] = {("claimreleases.parley.dev",): self._receipts.outage_seconds()}
+        yield Reading(
+            "parley_node_watch_outage_seconds",
+            "gauge",
+            "For how long objects were neither listed nor watched; 0 while they are.",
+            ("resource",),
+            outage,
+        )
+
+    def _of_drivers(self) -> Iterator[Metric]:
+        yield self._by_driver(
+            "gauge",
+            "parley_node_registered",
+            "1 while the kubelet knows the driver.",
+            lambda name: self._drivers[name].registration.is_registered,
+        )
+        yield self._by_driver(
+            "gauge",
+            "parley_node_slices",
+            "ResourceSlices published.",
+            lambda name: self._drivers[name].publisher.published.slices,
+        )
+        yield self._by_driver(
+            "gauge",
+            "parley_node_devices",
+            "Devices published.",
+            lambda name: self._drivers[name].publisher.published.devices,
+        )
+        yield self._by_driver(
+            "counter",
+            "parley_node_publish_failures_total",
+            "Times that devices could not be published.",
+            lambda name: self._drivers[name].publisher.failures,
+        )
+
+    def _by_driver(
+        self, kind: Literal["counter", "gauge"], name: str, text: str, value: Callable[[str], float]
+    ) -> Reading:
+        samples: dict[tuple[str, ...], float] = {(driver,): value(driver) for driver in self._drivers}
+        return Reading(name, kind, text, ("driver",), samples)
+
+
+def _of_process() -> Iterator[Metric]:
+    """Under the names that Prometheus' client libraries give them."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    (boot,) = (line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    yield Reading("process_cpu_seconds_total", "counter", "CPU time.", (), {(): usage.ru_utime + usage.ru_stime})
+    yield Reading("process_resident_memory_bytes", "gauge", "Resident memory.", (), {(): resident})
+    yield Reading(
+        "process_start_time_seconds", "gauge", "Unix time of the start.", (), {(): int(boot.split()[1]) + started}
+    )
+
+
+class Liveness:
+    """Whether a new start of the plugin is worth trying: a driver that does not answer the kubelet, or that the
+    kubelet does not know."""
+
+    def __init__(self, drivers: Sequence[DriverServer], clock: Callable[[], float] = time.monotonic) -> None:
+        self._drivers = drivers
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._fault = ""
+        self._until = float("-inf")
+
+    async def fault(self) -> str:
+        """Of now, or of less than a second ago; "" if there is none."""
+        async with self._turn:
+            if self._clock() >= self._until:
+                faults = await asyncio.gather(*(driver.fault() for driver in self._drivers))
+                self._fault = "; ".join(fault for fault in faults if fault)
+                self._until = self._clock() + GOOD_FOR
+            return self._fault
+
+
+def served(
+    metrics: Metrics, liveness: Liveness, port: int, host: str | None = None
+) -> AbstractAsyncContextManager[int]:
+    """`/metrics` and `/healthz` within the block; gives the port, a free one if 0 was asked for."""
+
+    async def healthz() -> Reply:
+        fault = await liveness.fault()
+        return Reply(f"{fault}\n", HTTPStatus.SERVICE_UNAVAILABLE) if fault else Reply("ok")
+
+    async def scrape() -> Reply:
+        return Reply(exposition(metrics.read()), content_type=CONTENT_TYPE)
+
+    return endpoint({"/healthz": healthz, "/metrics": scrape}, port, host)

@@ -1,0 +1,92 @@
+"""A small HTTP server for probes and scrapes: one GET on each connection, which is then closed.
+
+Whoever can connect must not keep the kubelet's probe out: a connection has a few seconds, and when there are too
+many the oldest is closed for the new one. An event loop that is stuck answers nothing, which is what the probe is
+for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+MOST: Final = 32
+"""Connections at a time."""
+
+LIMIT: Final = 5.0
+"""Seconds of a connection, the answer included."""
+
+_LONGEST = 8192
+"""Bytes of a request's head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered."""
+
+    text: str
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = "text/plain; charset=utf-8"
+
+    def encoded(self) -> bytes:
+        """As HTTP/1.1."""
+        body = self.text.encode()
+        head = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\nContent-Type: {self.content_type}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+Routes = Mapping[str, Callable[[], Awaitable[Reply]]]
+"""By path."""
+
+
+@asynccontextmanager
+async def endpoint(routes: Routes, port: int, host: str | None = None) -> AsyncIterator[int]:
+    """Serve on `host`, or on all addresses, within the block; gives the port, a free one if 0 was asked for.
+    Raises OSError if it is taken."""
+    connections = _Connections(routes)
+    server = await asyncio.start_server(connections.serve, host, port, limit=_LONGEST)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        connections.abort()
+
+
+class _Connections:
+    """The open ones, the oldest first."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._open: dict[asyncio.StreamWriter, None] = {}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MOST:
+            next(iter(self._open)).transport.abort()
+        self._open[writer] = None
+        try:
+            with suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(LIMIT):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write((await self._reply(head)).encoded())
+                    await writer.drain()
+        finally:
+            self._open.pop(writer, None)
+            writer.close()
+
+    async def _reply(self, head: bytes) -> Reply:
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        route = self._routes.get(rest.partition(" ")[0].partition("?")[0])
+        if route is None:
+            return Reply(f"there are {', '.join(self._routes)}\n", HTTPStatus.NOT_FOUND)
+        if method != "GET":
+            return Reply("GET only\n", HTTPStatus.METHOD_NOT_ALLOWED)
+        return await route()
+
+    def abort(self) -> None:
+        for writer in [*self._open]:
+            writer.transport.abort()
