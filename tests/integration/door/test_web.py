@@ -68,7 +68,7 @@ async def test_the_controllers_rights_are_enough_to_tell_the_same_and_to_follow(
         assert "NothingViable" in await anext(following)
         await devices(node_2=1)
         async with asyncio.timeout(LIMIT):
-            while "is bound to node-2" not in await anext(following):
+            while "bound to node-2" not in await anext(following):
                 pass
         await following.aclose()  # type: ignore[attr-defined]
 
