@@ -12,7 +12,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e docs crds protos lock bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e docs crds protos lock manifests bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ docs: $(DOCS_STAMP) ## the docs site in dist/site, every link checked
 
 crds: env ## generate crds/ from the models
 	$(BIN)/python -m parley.api.crd crds
+
+manifests: crds ## render what kustomize builds below deploy/ from the chart
+	$(BIN)/python -m parley_devcluster.manifests
 
 protos: env ## generate the node plugin's gRPC stubs from protos/
 	cd protos && PATH="$(CURDIR)/$(BIN):$$PATH" python -m grpc_tools.protoc -I parley_kubelet/proto=. \

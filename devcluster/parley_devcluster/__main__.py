@@ -16,7 +16,7 @@ def main() -> int:
     reasons = [f"no local cluster on this machine: {reason}" for reason in unmet(real_nodes=True)]
     if not reasons:
         debian.install_missing()
-        binaries.obtain([*versions.CONTROL_PLANE, *versions.NODE], versions.KUBERNETES)
+        binaries.obtain([*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER], versions.KUBERNETES)
     try:
         debian.install_missing(packages=debian.BROWSER, who_needs=debian.TESTS)
     except debian.PackagesMissing as error:

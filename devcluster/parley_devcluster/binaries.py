@@ -80,7 +80,7 @@ def find(
 
 def reported_version(program: Path) -> str | None:
     """The first version number that `program --version` prints, without `v`; None where it prints none."""
-    arguments = ["version", "--client"] if program.name == "kubectl" else ["--version"]
+    arguments = {"kubectl": ["version", "--client"], "helm": ["version"]}.get(program.name, ["--version"])
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

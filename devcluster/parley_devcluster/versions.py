@@ -12,9 +12,18 @@ from dataclasses import dataclass
 
 ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
+HELM = "v4.3.1"
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
+INSTALLER = ("helm",)
+
+_SHORT_NAMES = {
+    "k8s.io/kubernetes": "kubernetes",
+    "go.etcd.io/etcd/server/v3": "etcd",
+    "github.com/containerd/containerd/v2": "containerd",
+    "helm.sh/helm/v4": "helm",
+}
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
@@ -37,8 +46,7 @@ class GoModule:
     @property
     def folder(self) -> str:
         """The name of this module's folder in the cache: its short name and version."""
-        name = {"k8s.io/kubernetes": "kubernetes", "go.etcd.io/etcd/server/v3": "etcd"}
-        return f"{name.get(self.path, 'containerd')}-{self.version}"
+        return f"{_SHORT_NAMES[self.path]}-{self.version}"
 
 
 def kubernetes_version(text: str) -> str:
@@ -61,8 +69,8 @@ KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0"
 
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
-    """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
-    return (_kubernetes(kubernetes), _etcd(), _containerd())
+    """The Go modules of a cluster of that Kubernetes version, as they are best built in order, and helm's."""
+    return (_kubernetes(kubernetes), _etcd(), _containerd(), _helm())
 
 
 def _kubernetes(version: str) -> GoModule:
@@ -95,3 +103,8 @@ def _containerd() -> GoModule:
         tuple((name, f"{path}/cmd/{name}") for name in names),
         ((f"{path}/version.Version", CONTAINERD),),
     )
+
+
+def _helm() -> GoModule:
+    path = "helm.sh/helm/v4"
+    return GoModule(path, HELM, (("helm", f"{path}/cmd/helm"),), ((f"{path}/internal/version.version", HELM),))

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from parley.api import builtin, meta
+from parley.api.models import ResourceClass
 
 
 def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
@@ -20,3 +21,8 @@ def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
 def selector_of(selector: meta.NodeSelector) -> builtin.NodeSelector:
     """A selector in one of our own kinds as one of Kubernetes'."""
     return msgspec.convert(selector.wire(), builtin.NodeSelector)
+
+
+def suitable_nodes(class_: ResourceClass) -> builtin.NodeSelector | None:
+    """The class's `suitableNodes`; None if every node is."""
+    return selector_of(class_.suitable_nodes) if class_.suitable_nodes is not None else None

@@ -1,4 +1,4 @@
-"""`parley driver run`: a standalone driver, which talks through API objects only."""
+"""`parley driver run`: a standalone driver, which works through API objects alone."""
 
 from typing import Annotated
 

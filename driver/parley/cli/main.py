@@ -4,7 +4,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from parley.cli import cluster, controller, demo, driver, explain, get, simulate, web
+from parley.cli import cluster, controller, demo, driver, explain, get, simulate, uninstall, web
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
@@ -24,6 +24,7 @@ def version() -> None:
 app.command("demo")(demo.demo)
 app.command("controller")(controller.controller)
 app.add_typer(driver.app, name="driver")
+app.command("uninstall")(uninstall.uninstall)
 app.command(
     "cluster",
     add_help_option=False,  # all arguments go to the command that parley-devcluster brings

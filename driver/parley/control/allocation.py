@@ -16,6 +16,7 @@ from parley.control.decision.demand import Requests, units
 from parley.control.ledger import Holding, Ledger
 from parley.control.objects import mirror as mirrors
 from parley.sdk import Allocation, Request
+from parley.sdk.checks import failure_text
 from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class AllocationFailed(Exception):
     """Raised when a driver could not allocate; nothing is held for this attempt then."""
 
     def __init__(self, driver: str, node: str, cause: Exception) -> None:
-        super().__init__(f"driver {driver} could not allocate on node {node}: {cause}")
+        super().__init__(f"driver {driver} could not allocate on node {node}: {failure_text(cause)}")
 
 
 class Busy(Exception):

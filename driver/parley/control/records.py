@@ -24,17 +24,11 @@ from parley.control.writes import ClaimWrites, MirrorWrites
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
-from parley.sdk.recorded import allocation_record
+from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record
 
 T = TypeVar("T")
 
-_NOTHING: Mapping[str, Any] = {
-    "driverName": None,
-    "allocation": None,
-    "reservedFor": None,
-    "deallocationRequested": None,
-    "state": "pending",
-}
+_NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None}
 """The status of a named claim that holds nothing."""
 
 

@@ -23,13 +23,14 @@ from parley.control.objects.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.objects.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import prepared_by
 from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-from parley.sdk.recorded import read_allocation, recorded
+from parley.sdk.immediate import no_pod
+from parley.sdk.recorded import driver_of_record, held_as_recorded, must_be_deallocated, read_allocation, recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -225,8 +226,7 @@ def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> boo
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
     """Whether a standalone driver takes the allocation back as soon as it sees the claim."""
-    deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
-    return driver_of_record(claim) not in drivers and (claim.status.deallocation_requested or deleted)
+    return driver_of_record(claim) not in drivers and must_be_deallocated(claim)
 
 
 def _owner(cluster: Cluster, claim: ResourceClaim) -> list[PodReference]:
@@ -255,7 +255,7 @@ def _take_over(state: State, holding: Holding) -> None:
 
 def _remember(state: State, holding: Holding) -> None:
     if not holding.standalone:
-        held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+        held = held_as_recorded(holding.uid, holding.node, holding.allocation)
         state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
     state.ledger.add(holding)
 
@@ -287,7 +287,7 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
         class_parameters=class_.parameters,
     )
     try:
-        (claim_request,) = driver.request(PodReference(holding.namespace, "", ""), (raw,)).claims
+        (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
     except (BadParameters, DriverFault):
         return 1

@@ -9,10 +9,10 @@ from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResource
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.nowhere import where
 from parley.control.objects.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
+from parley.negotiation.nowhere import where
 from parley.sdk import Allocation
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.nowhere import where
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.model import Cell, NodeRow
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer
+from parley.negotiation.nowhere import where
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
 ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)

@@ -8,9 +8,10 @@ from collections.abc import Hashable, Sequence, Set
 
 from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
+from parley.api.selectors import suitable_nodes
 from parley.control.caches.cluster import Cluster
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.eligible import EligibleNodes, suitable_nodes
+from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 

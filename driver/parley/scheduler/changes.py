@@ -12,7 +12,7 @@ from parley.control.caches.cluster import Key, done
 from parley.control.claims.podclaims import NODES
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import is_mirror, owner_pod
-from parley.control.objects.standin import driver_of_record, is_stand_in
+from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.releasing import Releases, out_of_service
@@ -22,6 +22,7 @@ from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
+from parley.sdk.recorded import driver_of_record
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:

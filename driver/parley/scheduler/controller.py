@@ -123,7 +123,7 @@ class Controller:
     async def _tell_not_taken_over(self) -> None:
         """An event on each claim of which its driver could not take over what it holds."""
         for driver in self._base.state.drivers.values():
-            for uid, lost in list(driver.not_taken_over.items()):
+            for uid, lost in list(driver.not_restored.items()):
                 if (holding := self.ledger.get(uid)) is not None:
                     version = API_VERSION if holding.named else "resource.k8s.io/v1"
                     about = ("ResourceClaim", version, holding.namespace, holding.claim, uid)

@@ -33,9 +33,7 @@ from parley.scheduler.attempts import SelectedNode, StandaloneSession
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.sdk import PodReference
-
-ANSWER_SECONDS = 30.0
-"""So long a standalone driver may take before it is reported that it does not answer."""
+from parley.sdk.checks import ANSWER_SECONDS
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""

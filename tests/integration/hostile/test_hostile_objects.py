@@ -191,7 +191,7 @@ async def test_who_asks_for_what_nobody_can_read_is_told(
 
     message = await theirs.told("bad", reasons.PARAMETERS_INVALID)
 
-    assert message.startswith(f"parameters of claim {mallory.name}/bad-it-")
+    assert message.startswith(f"parameters of template {mallory.name}/bad ")
     assert await theirs.waits("bad", reasons.PARAMETERS_INVALID) == message
 
 

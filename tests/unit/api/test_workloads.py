@@ -20,7 +20,8 @@ WORKLOADS = Path(__file__).parents[3] / "deploy" / "workloads"
 
 
 def pod_spec(file: str) -> dict[str, Any]:
-    workload = next(yaml.safe_load_all((WORKLOADS / file).read_text()))
+    documents = yaml.safe_load_all((WORKLOADS / file).read_text())
+    (workload,) = (it for it in documents if it["kind"] in ("Deployment", "DaemonSet"))
     spec: dict[str, Any] = workload["spec"]["template"]["spec"]
     return spec
 
@@ -75,7 +76,7 @@ def test_the_node_plugin_sees_no_other_vendors_sockets() -> None:
 
 def test_a_driver_with_hooks_gets_a_folder_of_its_own_as_the_docs_say() -> None:
     page = (WORKLOADS.parents[1] / "docs" / "install.md").read_text()
-    _, overlay, _ = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    (overlay,) = re.findall(r"```yaml\n(# kustomization.yaml.*?)```", page, flags=re.DOTALL)
     (patch,) = (yaml.safe_load(p["patch"]) for p in yaml.safe_load(overlay)["patches"])
     values: defaultdict[str, list[Any]] = defaultdict(list)
     for step in patch:

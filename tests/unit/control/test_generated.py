@@ -138,7 +138,7 @@ CASES = [
     Case(
         without_class,
         reasons.CLASS_NOT_FOUND,
-        "claim team/p-licence: spec.resourceClassName='licence' does not exist: create that ResourceClass",
+        "template team/licence: spec.resourceClassName='licence' does not exist: create that ResourceClass",
         (("class", "licence"),),
     ),
     Case(

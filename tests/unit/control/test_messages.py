@@ -23,7 +23,7 @@ from parley.control.claims import messages
             "parameters of claim team/c have 10001 bytes as JSON, at most 10000 fit: shorten them",
         ),
         (
-            messages.class_not_found("gpu", "team/c"),
+            messages.class_not_found("gpu", "claim team/c"),
             "claim team/c: spec.resourceClassName='gpu' does not exist: create that ResourceClass",
         ),
     ],

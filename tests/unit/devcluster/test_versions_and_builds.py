@@ -48,7 +48,7 @@ def kubernetes() -> GoModule:
 def test_every_program_of_a_cluster_is_made_from_one_pinned_module() -> None:
     made = [name for module in modules() for name, _ in module.programs]
 
-    assert sorted(made) == sorted({*versions.CONTROL_PLANE, *versions.NODE})
+    assert sorted(made) == sorted({*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER})
 
 
 @pytest.mark.parametrize(

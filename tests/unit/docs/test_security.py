@@ -10,10 +10,9 @@ PAGE = (ROOT / "docs" / "security.md").read_text()
 
 
 def policies() -> set[str]:
-    """The names of all policies in deploy/, without the group."""
-    documents = (
-        document for file in (ROOT / "deploy").rglob("*.yaml") for document in yaml.safe_load_all(file.read_text())
-    )
+    """The names of all policies in deploy/, without the group. The chart has the same as templates."""
+    files = (file for file in (ROOT / "deploy").rglob("*.yaml") if "chart" not in file.parts)
+    documents = (document for file in files for document in yaml.safe_load_all(file.read_text()))
     return {
         document["metadata"]["name"].removesuffix(".parley.dev")
         for document in documents

@@ -305,14 +305,14 @@ def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> N
         told = {}
         for name in ("no-class", "no-driver", "typo", "missing"):
             ((code, note),) = await world.events_on(name)
-            claim = next((m.metadata.name for m in await world.mirrors() if m.metadata.name.startswith(name)), "")
-            told[name] = (code, note.replace(claim, "CLAIM") if claim else note)
+            told[name] = (code, note)
             assert await world.node_of(name) == ""
         assert await world.node_of("good") == "a"
         assert told == {
             "no-class": (
                 "ClassNotFound",
-                "claim default/CLAIM: spec.resourceClassName='absent' does not exist: create that ResourceClass",
+                "template default/no-class: spec.resourceClassName='absent' does not exist: "
+                "create that ResourceClass",
             ),
             "no-driver": (
                 "DriverNotAnswering",
@@ -321,7 +321,7 @@ def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> N
             ),
             "typo": (
                 "ParametersInvalid",
-                "parameters of claim default/CLAIM: modle='a100' is not a parameter of this driver "
+                "parameters of template default/typo: modle='a100' is not a parameter of this driver "
                 "(known parameters: count, memory, model, shared)",
             ),
             "missing": (

@@ -125,7 +125,7 @@ def test_who_asks_for_what_nobody_can_read_is_told(play: Any, parameters: bytes)
         assert await world.node_of("good")
         ((code, note),) = await world.events_on("bad")
         assert code == reasons.PARAMETERS_INVALID
-        assert note.startswith("parameters of claim default/bad-gpu-0-")
+        assert note.startswith("parameters of template default/bad ")
         assert "can't be read: they " in note
 
     play(scenario)

@@ -88,6 +88,7 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
         asked=request,
         holding=holding,
         own_writes=cluster.own_writes,
+        subject=facts.subject,
     )
     return found if holding is not None else with_class(state, found)
 

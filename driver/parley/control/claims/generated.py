@@ -94,6 +94,11 @@ class GeneratedClaim:
         """As messages name it."""
         return f"{self.mirror.metadata.namespace}/{self.mirror.metadata.name}"
 
+    @property
+    def subject(self) -> str:
+        """What its user wrote: the template, as messages name it."""
+        return template_of(self.pod, self.entry) or f"claim {self.path}"
+
     def blocked(self, code: str, message: str) -> Problem:
         """A fault that a change of the claim may end."""
         meta = self.mirror.metadata
@@ -122,7 +127,7 @@ def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
     why = unreadable(facts.mirror) if facts.asked is None else ""
     if not why:
         return None
-    return facts.blocked(reasons.PARAMETERS_INVALID, parameters_unreadable(f"claim {facts.path}", why))
+    return facts.blocked(reasons.PARAMETERS_INVALID, parameters_unreadable(facts.subject, why))
 
 
 def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
@@ -152,7 +157,7 @@ def generated_class_missing(facts: GeneratedClaim) -> Problem | None:
     if facts.asked is None or facts.class_ is not None or facts.holding is not None:
         return None
     name = facts.asked.class_name
-    return Problem(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.path), (("class", name),))
+    return Problem(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.subject), (("class", name),))
 
 
 GENERATED: Sequence[Check[GeneratedClaim]] = (
@@ -164,3 +169,10 @@ GENERATED: Sequence[Check[GeneratedClaim]] = (
     generated_class_missing,
 )
 """What has to pass before a generated claim can be negotiated."""
+
+
+def template_of(pod: Pod, entry: str) -> str:
+    """The template that the pod names for the claim, as messages name it; "" if it names none."""
+    named = {one.name: one.resource_claim_template_name for one in pod.spec.resource_claims}
+    name = named.get(entry)
+    return f"template {pod.metadata.namespace}/{name}" if name else ""

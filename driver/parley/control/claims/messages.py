@@ -24,6 +24,6 @@ def too_large(whose: str, size: int) -> str:
     return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"
 
 
-def class_not_found(class_name: str, claim: str) -> str:
+def class_not_found(class_name: str, whose: str) -> str:
     """The message about a missing class."""
-    return f"claim {claim}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"
+    return f"{whose}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"

@@ -26,8 +26,8 @@ from parley.control.objects.mirror import (
 from parley.control.objects.standin import being_given_back
 from parley.control.release.receipts import waits_for
 from parley.control.state import State
-from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.immediate import no_pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def class_missing(facts: NamedClaim) -> Problem | None:
     if facts.class_ is not None or (facts.mirror is not None and facts.holding is not None):
         return None
     name = facts.claim.spec.resource_class_name
-    return facts.blocked(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.path), ("class", name))
+    return facts.blocked(reasons.CLASS_NOT_FOUND, class_not_found(name, f"claim {facts.path}"), ("class", name))
 
 
 def name_taken(facts: NamedClaim) -> Problem | None:
@@ -209,7 +209,7 @@ def misunderstood(facts: NamedClaim) -> Problem | None:
     class_, claim = facts.class_, facts.claim
     if class_ is None or class_.driver_name not in facts.state.drivers:
         return None
-    nobody = PodReference(claim.metadata.namespace, "", "")
+    nobody = no_pod(claim.metadata.namespace)
     try:
         demand_of(facts.state.drivers, nobody, (without_pod(claim, class_),))
     except BadParameters as error:

@@ -47,9 +47,10 @@ class Problem:
 class PodClaim:
     """One of the pod's claims. `mirror` is None only if there is a problem.
 
-    `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to
-    allocate: it writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows
-    whether the mirror is older than our latest write of it.
+    `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to allocate: it
+    writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows whether the mirror
+    is older than our latest write of it. `subject` is what the user wrote if that is a template, as messages name
+    it.
     """
 
     entry: str
@@ -63,6 +64,7 @@ class PodClaim:
     holding: Holding | None = None
     problem: Problem | None = None
     own_writes: OwnWrites = field(default_factory=OwnWrites)
+    subject: str = ""
 
     @property
     def uid(self) -> str:

@@ -17,11 +17,13 @@ from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_out
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
-from parley.control.objects.standin import driver_of_record, is_stand_in
+from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.sdk.immediate import is_pending
+from parley.sdk.recorded import driver_of_record
 
 
 class ClaimReconciler:
@@ -104,7 +106,7 @@ class ClaimReconciler:
             await self._delete_mirror(mirror)
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
-            await self._immediate.keep(claim, class_ if ready else None)
+            await self._immediate.sync(claim, class_ if ready else None)
 
     def _unused(self, claim: ResourceClaim) -> bool:
         meta = claim.metadata
@@ -117,8 +119,7 @@ class ClaimReconciler:
         """The claim's conditions by the verdict about it."""
         accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
         ours = class_ is not None and class_.driver_name in self._drivers
-        immediate = claim.spec.allocation_mode == "Immediate" and claim.status.allocation is None
-        if accepted.holds or not ours or not immediate:
+        if accepted.holds or not ours or not is_pending(claim):
             return [accepted]
         return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
 

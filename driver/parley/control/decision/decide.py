@@ -13,9 +13,9 @@ from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.control.decision.demand import Demand, ask, demand_of, have_preferences, scores, units
 from parley.control.decision.eligible import EligibleNodes
-from parley.control.decision.nowhere import nowhere, where
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
+from parley.negotiation.nowhere import nowhere, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.waiting import Helps

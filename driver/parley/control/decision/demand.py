@@ -74,6 +74,7 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         class_name=claim.class_.metadata.name,
         parameters=claim.asked.parameters if claim.asked is not None else None,
         class_parameters=claim.class_.parameters,
+        subject=claim.subject,
     )
 
 

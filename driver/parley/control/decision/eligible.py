@@ -1,21 +1,18 @@
 """The nodes that are eligible for a claim before its driver is asked, and why the others are not.
 
-Here are those for a claim that no pod names yet: what the class calls suitable, where its driver's plugin runs,
-and that Kubernetes sends ordinary pods to (schedulable, without a taint that keeps pods away). How much room is
-left there for pods is not judged: the claim may outlive those that take it now.
+Here are those for a claim that no pod names yet: by the rule for such claims (`parley.sdk.immediate`), and where
+its driver's plugin runs.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from zlib import crc32
 
-from parley.api.builtin import Node, NodeSelector
+from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
-from parley.api.selectors import selector_of
 from parley.control.caches.cluster import Cluster
 from parley.negotiation.fit import matches
-
-_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+from parley.negotiation.selection import spread
+from parley.sdk.immediate import NodeRule
 
 
 class EligibleNodes(ABC):
@@ -68,36 +65,13 @@ class SuitableNodes(EligibleNodes):
     def __init__(self, cluster: Cluster, class_: ResourceClass, uid: str) -> None:
         super().__init__(cluster, uid)
         self._class = class_
-        self._selector = suitable_nodes(class_)
+        self._rule = NodeRule(class_)
 
     def anew(self) -> "SuitableNodes":
         return SuitableNodes(self._cluster, self._class, self.uid)
 
     def misfit(self, node: str) -> str:
-        return self._misfit(self._cluster.node(node))
-
-    def _misfit(self, node: Node | None) -> str:
-        if node is None:
+        found = self._cluster.node(node)
+        if found is None:
             return "does not exist"
-        if self._selector is not None and not matches(self._selector, node):
-            return f"not among the suitableNodes of class {self._class.metadata.name}"
-        if node.spec.unschedulable:
-            return "cordoned"
-        taint = next((taint for taint in node.spec.taints if taint.effect in _KEEPS_PODS_AWAY), None)
-        if taint is not None:
-            return f"taint {taint.key}:{taint.effect}"
-        return self._cluster.plugins.missing(self._class, node.metadata.name)
-
-
-def spread(names: Sequence[str], uid: str) -> Iterator[str]:
-    """All names, beginning at a place of the object's own, so that not everybody asks about the same first."""
-    start = crc32(uid.encode()) % len(names) if names else 0
-    for position in range(len(names)):
-        yield names[(start + position) % len(names)]
-
-
-def suitable_nodes(class_: ResourceClass) -> NodeSelector | None:
-    """The class's `suitableNodes`; None if every node is."""
-    if class_.suitable_nodes is None:
-        return None
-    return selector_of(class_.suitable_nodes)
+        return self._rule.misfit(found) or self._cluster.plugins.missing(self._class, node)

@@ -57,14 +57,6 @@ def owner_uid(claim: ResourceClaim) -> str:
     return next((owner.uid for owner in claim.metadata.owner_references if owner.controller), "")
 
 
-def driver_of_record(claim: ResourceClaim) -> str:
-    """The driver that allocated the claim by its own record, "" if nobody did."""
-    allocation = claim.status.allocation
-    if allocation is None:
-        return ""
-    return allocation.handles[0].driver_name if allocation.handles else claim.status.driver_name or ""
-
-
 def being_given_back(claim: ResourceClaim) -> bool:
     """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
     return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))

@@ -14,9 +14,9 @@ from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
 from parley.control.caches.cluster import Cluster
 from parley.control.decision.demand import Demand
-from parley.control.decision.eligible import spread
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.rounds import Ask
+from parley.negotiation.selection import spread
 from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.sdk import PodReference, Request

@@ -1,0 +1,114 @@
+"""Renders from the Helm chart what kustomize builds below deploy/: `python -m parley_devcluster.manifests`.
+
+Each folder is the chart with certain values and without what only helm needs. A template becomes the file of its
+name. A ConfigMap becomes the files that it holds: kustomize makes it, with another name for another content.
+The kustomization.yaml files are written by hand.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from parley_devcluster import binaries, versions
+
+CHART = Path("chart") / "parley"
+"""Below deploy/."""
+
+RELEASE, NAMESPACE = "parley", "parley-system"
+
+_SOURCE = "# Source: parley/templates/"
+_HEADER = "# Rendered from deploy/chart/parley/templates/{} by `make manifests`: change it there.\n"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One folder: the values, and which templates become its files, by the beginnings of their paths."""
+
+    path: str
+    templates: tuple[str, ...]
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+_WITHOUT_HELM = {"image": {"tag": "dev"}, "namespace": {"create": True}, "uninstall": {"hooks": False}}
+_LOOPBACK = {"secondScheduler": {"enabled": True, "mode": "Sidecar"}}
+_SERVICE = {"secondScheduler": {"enabled": True, "mode": "Service"}}
+
+FOLDERS = (
+    Folder("base", ("base/",)),
+    Folder("workloads", ("workloads/",)),
+    Folder("extender", ("workloads/", "extender/configuration", "extender/permissions/"), _LOOPBACK),
+    Folder("extender/permissions", ("extender/permissions/",), _SERVICE),
+    Folder(
+        "extender-service",
+        ("workloads/", "extender/configuration", "extender/deployment", "extender/extender"),
+        _SERVICE,
+    ),
+)
+
+
+def helm() -> Path:
+    """The program, built if it is found nowhere; raises `BuildError` where it can't be."""
+    return binaries.obtain(versions.INSTALLER, versions.KUBERNETES)["helm"]
+
+
+def template(deploy: Path, values: Mapping[str, Any], *arguments: str) -> str:
+    """What the chart renders with these values, for a cluster of the version that is built here by default."""
+    command = [str(helm()), "template", RELEASE, str(deploy / CHART), "--namespace", NAMESPACE]
+    chosen = ["--kube-version", versions.KUBERNETES, "--values", "-", *arguments]
+    done = subprocess.run(
+        [*command, *chosen], input=yaml.safe_dump(dict(values)), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"helm template failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def rendered(deploy: Path) -> dict[Path, str]:
+    """The content of every rendered file, by its path below `deploy`."""
+    return {
+        Path(folder.path) / name: text
+        for folder in FOLDERS
+        for name, text in _files(template(deploy, {**_WITHOUT_HELM, **folder.values}), folder).items()
+    }
+
+
+def _files(output: str, folder: Folder) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for part in output.split(f"---\n{_SOURCE}")[1:]:
+        source, _, document = part.partition("\n")
+        if not source.startswith(folder.templates):
+            continue
+        parsed = yaml.safe_load(document)
+        if parsed["kind"] == "ConfigMap":
+            files |= {name: _HEADER.format(source) + text for name, text in parsed["data"].items()}
+        else:
+            name = _file_name(source, folder)
+            files[name] = f"{files[name]}---\n" if name in files else _HEADER.format(source)
+            files[name] += document.strip("\n") + "\n"
+    return files
+
+
+def _file_name(source: str, folder: Folder) -> str:
+    """Permissions have the names of what they are for, as the workloads have: together they need more."""
+    path = PurePosixPath(source)
+    apart = path.parent.name == "permissions" and not folder.path.endswith("permissions")
+    return f"permissions-{path.name}" if apart else path.name
+
+
+def main() -> None:
+    """Write the files below the deploy/ of this checkout."""
+    deploy = Path(__file__).parents[2] / "deploy"
+    for path, text in rendered(deploy).items():
+        (deploy / path).write_text(text)
+        print(deploy / path, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""`parley uninstall`: what it says, and its exit codes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.serving import Answers, answers_of, served
+from tests.unit.scheduler.conftest import World
+from typer.testing import CliRunner
+
+from parley.cli.main import app, plugin
+from parley.cli.uninstall import IN_USE
+from parley.drivers import built_in
+from parley.simulate.virtual_time import run
+
+
+async def a_cluster(*pods: str) -> Answers:
+    """A named claim that is used by these pods."""
+    world = World()
+    world.start_kubernetes()
+    world.start_parley(drivers=built_in())
+    await world.add_node("a", 2)
+    await world.add_class(shareable=True)
+    await world.add_claim("mine")
+    await world.settle()
+    for pod in pods:
+        await world.add_pod(pod, claims=["mine"])
+        await world.settle()
+    await world.stop()
+    return answers_of(world.server)
+
+
+@pytest.fixture
+def used(tmp_path: Path) -> Iterator[Path]:
+    with served(run(a_cluster("one", "two")), tmp_path) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture
+def unused(tmp_path: Path) -> Iterator[Path]:
+    with served(run(a_cluster()), tmp_path) as kubeconfig:
+        yield kubeconfig
+
+
+def test_claims_in_use_are_named_with_their_pods_and_have_an_exit_code_of_their_own(used: Path) -> None:
+    for way in ("--check", "--release-finalizers"):
+        told = CliRunner().invoke(app, ["uninstall", way, "--kubeconfig", str(used)])
+
+        assert told.stdout == "claim default/mine is used by pods one, two: delete the pods\n"
+        assert (
+            told.stderr
+            == "error: 1 claim is in use: Parley cannot be removed without harm to the pods named above\n"
+        )
+        assert told.exit_code == IN_USE == 11
+
+
+def test_with_nothing_in_use_the_check_passes(unused: Path) -> None:
+    told = CliRunner().invoke(app, ["uninstall", "--check", "--kubeconfig", str(unused)])
+
+    assert (told.exit_code, told.stdout) == (0, "No claim is in use.\n")
+
+
+def test_who_may_not_look_is_told_so(used: Path, tmp_path: Path) -> None:
+    with served(run(a_cluster()), tmp_path, refused=frozenset({"claimreleases"})) as kubeconfig:
+        told = CliRunner().invoke(app, ["uninstall", "--check", "--kubeconfig", str(kubeconfig)])
+
+    assert told.exit_code == 1
+    assert "claimreleases is forbidden: ask an administrator for that right" in told.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check", "--release-finalizers"]])
+def test_exactly_one_of_the_two_has_to_be_given(arguments: list[str]) -> None:
+    told = CliRunner().invoke(app, ["uninstall", *arguments])
+
+    assert told.exit_code == 2
+    assert "give one of --check and --release-finalizers" in " ".join(told.stderr.split())
+
+
+def test_a_check_cannot_be_forced() -> None:
+    told = CliRunner().invoke(app, ["uninstall", "--check", "--force"])
+
+    assert told.exit_code == 2
+    assert "--force goes with --release-finalizers" in told.stderr
+
+
+def test_kubectls_plugin_has_it_not() -> None:
+    assert CliRunner().invoke(plugin, ["uninstall", "--check"]).exit_code == 2

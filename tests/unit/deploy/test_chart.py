@@ -1,0 +1,288 @@
+"""The Helm chart: deploy/ is what it renders, its values are checked, what it renders agrees with the programs."""
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from typer.core import TyperGroup
+
+from parley.cli.main import app
+from parley.cli.permissions import permissions
+from parley_devcluster import manifests
+from parley_kubelet.configuration import load
+from parley_kubelet.settings import parse_arguments
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+CHART = DEPLOY / manifests.CHART
+VARIANTS = sorted((CHART / "ci").glob("*-values.yaml"))
+Objects = Mapping[tuple[str, str], dict[str, Any]]
+
+
+def objects(values: Mapping[str, Any] | Path) -> Objects:
+    """What the chart renders, by kind and name."""
+    given = yaml.safe_load(values.read_text()) if isinstance(values, Path) else values
+    documents = [it for it in yaml.safe_load_all(manifests.template(DEPLOY, given)) if it]
+    found = {(it["kind"], it["metadata"]["name"]): it for it in documents}
+    assert len(found) == len(documents)
+    return found
+
+
+def pod_of(workload: Mapping[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def test_deploy_is_what_the_chart_renders() -> None:
+    wanted = manifests.rendered(DEPLOY)
+
+    differing = [str(path) for path, text in wanted.items() if (DEPLOY / path).read_text() != text]
+
+    assert differing == [], "run `make manifests`"
+
+
+def test_nothing_else_is_in_the_rendered_folders() -> None:
+    wanted = set(manifests.rendered(DEPLOY))
+    there = {
+        path.relative_to(DEPLOY) for folder in manifests.FOLDERS for path in (DEPLOY / folder.path).glob("*.yaml")
+    }
+
+    assert {path for path in there - wanted if path.name != "kustomization.yaml"} == set()
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda path: path.stem.removesuffix("-values"))
+def test_every_variant_passes_lint(helm: Path, variant: Path) -> None:
+    done = subprocess.run(
+        [str(helm), "lint", "--strict", str(CHART), "--values", str(variant)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "nodePlugin.kubeletFolder=var/lib",
+            "at '/nodePlugin/kubeletFolder': 'var/lib' does not match pattern '^/'",
+        ),
+        ("image.tagg=1", "at '/image': additional properties 'tagg' not allowed"),
+        ("controller.replicas=-1", "at '/controller/replicas': minimum: got -1, want 0"),
+        ("secondScheduler.mode=Sidecart", "at '/secondScheduler/mode': value must be one of 'Sidecar', 'Service'"),
+        ("drivers.standalone[0].load=a:B", "at '/drivers/standalone/0': missing property 'name'"),
+        (
+            "image.digest=sha256:1",
+            "at '/image/digest': 'sha256:1' does not match pattern '^(sha256:[0-9a-f]{64})?$'",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_field_and_reason(helm: Path, wrong: str, told: str) -> None:
+    done = subprocess.run(
+        [str(helm), "lint", str(CHART), "--set", wrong], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert told in done.stdout
+
+
+def places(node: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """Of all values in a mapping, but for what is the user's from there on."""
+    if not isinstance(node, dict) or not node or at[-1:] in (("resources",), ("metricsFrom",)):
+        return {at}
+    return {place for key, inner in node.items() for place in places(inner, (*at, key))}
+
+
+def test_every_value_has_its_place_in_the_schema() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    for place in places(yaml.safe_load((CHART / "values.yaml").read_text())):
+        node = schema
+        for key in place:
+            node = node["properties"][key]
+
+
+def test_a_platform_gets_what_it_needs_and_the_default_none_of_it() -> None:
+    default = objects({})
+    quota = objects(CHART / "ci" / "gke-values.yaml")["ResourceQuota", "parley-priority-classes"]
+    openshift = objects(CHART / "ci" / "openshift-values.yaml")
+    microk8s = pod_of(objects(CHART / "ci" / "microk8s-values.yaml")["DaemonSet", "parley-kubelet"])
+
+    assert not {kind for kind, _ in default} & {"ResourceQuota", "PodMonitor", "Certificate", "Namespace"}
+    (term,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert term["values"] == ["system-cluster-critical", "system-node-critical"]
+    assert openshift["RoleBinding", "parley-kubelet-scc"]["roleRef"]["name"] == "system:openshift:scc:privileged"
+    assert openshift["RoleBinding", "parley-scc"]["roleRef"]["name"] == "system:openshift:scc:nonroot-v2"
+    assert pod_of(openshift["DaemonSet", "parley-kubelet"])["securityContext"]["seLinuxOptions"] == {
+        "type": "spc_t"
+    }
+    paths = {volume["hostPath"]["path"] for volume in microk8s["volumes"] if "hostPath" in volume}
+    assert {path for path in paths if path.startswith("/var/lib/kubelet")} == set()
+    assert "/var/snap/microk8s/common/var/lib/kubelet/plugins_registry" in paths
+
+
+def test_the_node_plugin_takes_what_any_values_make_of_it(tmp_path: Path) -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+    for pool in ("gpus", "scratch"):
+        spec = pod_of(made["DaemonSet", f"parley-kubelet-{pool}"])
+        (container,) = spec["containers"]
+        settings = parse_arguments(container["args"], {it["name"]: "value" for it in container["env"]})
+        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+
+        assert spec["nodeSelector"] == {"pool": pool}
+        assert settings.drivers == ("devices", "scratch_node:ScratchNode")
+        assert {
+            str(settings.registry),
+            str(settings.cdi),
+            str(settings.plugins / "scratch.example.com"),
+        } <= mounted
+        assert {mount["name"] for mount in container["volumeMounts"]} == {it["name"] for it in spec["volumes"]}
+        (tmp_path / "devices.yaml").write_text(made["ConfigMap", f"parley-devices-{pool}"]["data"]["devices.yaml"])
+        assert [device.name for device in load(tmp_path / "devices.yaml").devices] == (
+            ["gpu-0"] if pool == "gpus" else []
+        )
+
+
+def test_pools_have_nothing_in_common_but_account_and_network_policy() -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+    selectors = [
+        made["DaemonSet", f"parley-kubelet-{pool}"]["spec"]["selector"]["matchLabels"]
+        for pool in ("gpus", "scratch")
+    ]
+    policy = made["NetworkPolicy", "parley-kubelet"]["spec"]["podSelector"]["matchLabels"]
+
+    assert selectors[0] != selectors[1]
+    assert all(policy.items() <= selector.items() for selector in selectors)
+
+
+def test_a_standalone_driver_has_the_account_that_the_command_prints() -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+
+    for wanted in permissions("tokens.parley.dev", manifests.NAMESPACE):
+        assert made[wanted["kind"], wanted["metadata"]["name"]] == wanted
+
+
+def test_who_may_connect_to_a_standalone_driver_is_limited_where_it_is_known_what_it_serves() -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+    policy = made["NetworkPolicy", "parley-driver-tokens.parley.dev"]["spec"]
+    deployment = made["Deployment", "parley-driver-tokens.parley.dev"]["spec"]
+
+    assert policy["podSelector"] == deployment["selector"]
+    assert [port for rule in policy["ingress"] for port in rule["ports"]] == [{"port": "http"}]
+    assert ("NetworkPolicy", "parley-driver-go.example.com") not in made
+
+
+def test_drivers_of_ones_own_in_the_controller_may_have_status_devices_written() -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+    (container,) = pod_of(made["Deployment", "parley-controller"])["containers"]
+    (rule,) = (
+        it
+        for it in made["ClusterRole", "parley-controller"]["rules"]
+        if it["resources"] == ["resourceclaims/driver"]
+    )
+
+    assert rule["resourceNames"] == ["device.parley.dev", "mine.example.com"]
+    assert {"--driver=device", "--driver=mine:Mine"} <= set(container["args"])
+
+
+def test_a_digest_goes_before_the_tag_in_all_containers() -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+    images = {
+        container["image"]
+        for (kind, _), it in made.items()
+        if kind in ("Deployment", "DaemonSet", "Job")
+        for container in pod_of(it)["containers"]
+    }
+
+    assert {image.partition("@")[2][:10] for image in images if "/parley" in image} == {"sha256:012"}
+    assert len(images) == 3
+
+
+def test_certificates_of_the_door_are_made_where_they_are_mounted() -> None:
+    made = objects(CHART / "ci" / "everything-values.yaml")
+    for workload, certificate in (("parley-controller", "server"), ("parley-scheduler", "client")):
+        secrets = [
+            it["secret"]["secretName"] for it in pod_of(made["Deployment", workload])["volumes"] if "secret" in it
+        ]
+        assert secrets == [made["Certificate", f"parley-extender-{certificate}"]["spec"]["secretName"]]
+    settings = yaml.safe_load(made["ConfigMap", "parley-scheduler-configuration"]["data"]["scheduler.yaml"])
+    (name,) = made["Certificate", "parley-extender-server"]["spec"]["dnsNames"]
+    assert {entry["urlPrefix"] for entry in settings["extenders"]} == {f"https://{name}:8443"}
+
+
+def test_the_kinds_are_kept_when_the_chart_goes_unless_they_shall_not() -> None:
+    def kept(values: Mapping[str, Any]) -> set[str | None]:
+        return {
+            (it["metadata"].get("annotations") or {}).get("helm.sh/resource-policy")
+            for (kind, _), it in objects(values).items()
+            if kind == "CustomResourceDefinition"
+        }
+
+    assert kept({}) == {"keep"}
+    assert kept({"crds": {"keep": False}}) == {None}
+    assert kept({"crds": {"enabled": False}}) == set()
+
+
+def jobs(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The specs of what runs before and after the chart is removed."""
+    return {
+        it["metadata"]["annotations"]["helm.sh/hook"]: it["spec"]
+        for (kind, _), it in objects(values).items()
+        if kind == "Job"
+    }
+
+
+def test_before_it_is_removed_the_chart_asks_what_is_in_use_and_afterwards_releases_finalizers() -> None:
+    made = jobs({})
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    for moment, option in (("pre-delete", "check"), ("post-delete", "release_finalizers")):
+        (container,) = made[moment]["template"]["spec"]["containers"]
+        program, subcommand = container["command"]
+        given = command.commands[subcommand].make_context(subcommand, list(container["args"])).params
+
+        assert (program, subcommand) == ("parley", "uninstall")
+        # on GKE the quota that lets such pods in is deleted before the last one runs
+        assert "priorityClassName" not in made[moment]["template"]["spec"]
+        assert given[option] is True
+        assert given["force"] is False
+        assert given["namespace"] == manifests.NAMESPACE
+
+
+def test_on_openshift_the_jobs_may_run_when_all_else_is_deleted() -> None:
+    made = objects(CHART / "ci" / "openshift-values.yaml")
+
+    for name in ("parley-uninstall-check", "parley-uninstall-release"):
+        binding = made["RoleBinding", name]
+        assert binding["roleRef"]["name"] == "system:openshift:scc:nonroot-v2"
+        assert [it["name"] for it in binding["subjects"]] == [name]
+        assert "helm.sh/hook" in binding["metadata"]["annotations"]
+
+
+def test_by_force_nothing_is_asked_before() -> None:
+    made = jobs({"uninstall": {"force": True}})
+
+    assert list(made) == ["post-delete"]
+    assert "--force" in made["post-delete"]["template"]["spec"]["containers"][0]["args"]
+    assert jobs({"uninstall": {"hooks": False}}) == {}
+
+
+def test_a_long_lease_is_waited_for() -> None:
+    spec = jobs({"controller": {"options": {"leaseDuration": 300}}})["post-delete"]
+
+    assert spec["template"]["spec"]["containers"][0]["args"][-2:] == ["--wait", "345"]
+    assert spec["activeDeadlineSeconds"] == 375
+
+
+def test_the_chart_has_the_projects_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = (DEPLOY.parent / "pyproject.toml").read_text()
+
+    assert [chart["version"], chart["appVersion"]] == re.findall(r'(?m)^version = "(.*)"', project) * 2
