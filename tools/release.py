@@ -55,6 +55,11 @@ def with_chart_version(chart: str, version: str) -> str:
     return re.sub(r"(?m)^(version|appVersion): .*$", rf'\1: "{version}"', chart)
 
 
+def with_tag(page: str, version: str) -> str:
+    """The text of a page whose values name the image's tag, with this version there."""
+    return re.sub(r'(?m)^  tag: "[^"]+"$', f'  tag: "{version}"', page)
+
+
 def released(changelog: str, version: str, day: date) -> str:
     """The changelog with its unreleased entries under the version. Raises Refused if there are none."""
     head, found, tail = changelog.partition(f"{UNRELEASED}\n")
@@ -70,6 +75,7 @@ def edits(root: Path, version: str, day: date) -> dict[Path, str]:
     """The new text of every file that has a version."""
     new: dict[Path, Edit] = {root / name: with_version for name in ("pyproject.toml", "devcluster/pyproject.toml")}
     new |= dict.fromkeys(root.glob("deploy/chart/*/Chart.yaml"), with_chart_version)
+    new[root / "docs" / "install.md"] = with_tag
     texts = {file: edit(file.read_text(), version) for file, edit in new.items()}
     changelog = root / "CHANGELOG.md"
     return texts | {changelog: released(changelog.read_text(), version, day)}

@@ -49,6 +49,8 @@ def checkout(tmp_path: Path, author: None) -> Path:
     shutil.copytree(ROOT / "deploy" / "base", root / "deploy" / "base")
     shutil.copytree(ROOT / "crds", root / "crds")
     (root / "CHANGELOG.md").write_text(CHANGELOG)
+    (root / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "install.md", root / "docs")
     git(root, "init", "--quiet", "--initial-branch", "main")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "All")
@@ -105,6 +107,7 @@ def test_a_release_is_a_commit_and_a_tag_on_the_branch_at_hand(
         assert release.version_of((checkout / name).read_text()) == "0.2.0"
     chart = yaml.safe_load((checkout / "deploy" / "chart" / "parley" / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == ("0.2.0", "0.2.0")
+    assert '  tag: "0.2.0"\n' in (checkout / "docs" / "install.md").read_text()
     assert git(checkout, "status", "--porcelain") == ""
 
 
