@@ -60,7 +60,7 @@ Site = dict[Path, Page]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(made)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(made)]
     done = subprocess.run(
         command,
         cwd=ROOT,
