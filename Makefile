@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 PYTEST := $(BIN)/pytest --durations=10 --durations-min=5
 STEPS ?= 1000000
 JOBS ?= 2
@@ -11,7 +12,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e crds protos lock manifests dashboard bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e docs crds protos lock manifests dashboard bench cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,9 +25,15 @@ $(STAMP): requirements.lock pyproject.toml devcluster/pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable . --editable devcluster
 	@touch $@
 
+$(DOCS_STAMP): $(STAMP) docs/requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r docs/requirements.lock
+	@touch $@
+
 lock: ## pin the versions anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
 	  --no-header --no-emit-index-url --no-emit-package parley pyproject.toml devcluster/pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group docs \
+	  --no-header --no-emit-index-url --constraint requirements.lock -o docs/requirements.lock
 
 demo: env ## negotiate examples/ on the embedded control plane, no Kubernetes needed
 	@$(BIN)/parley demo examples/*.yaml
@@ -38,11 +45,11 @@ lint: env
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: env
+types: $(DOCS_STAMP)
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-unit: env
+unit: $(DOCS_STAMP)
 	$(PYTEST) tests/unit
 
 soak: env ## random lives on a simulated cluster, every rule checked after every step: STEPS=1000000 SEED=the time
@@ -64,6 +71,9 @@ e2e: machine ## with real nodes
 test: machine ## everything, JOBS=2 parts at once
 	@echo "Lint, types, unit, integration and e2e tests, $(JOBS) at once. What one said is shown when it has ended."
 	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e
+
+docs: $(DOCS_STAMP) ## the docs site in dist/site, every link checked
+	$(BIN)/python -m mkdocs build --strict
 
 crds: env ## generate crds/ from the models
 	$(BIN)/python -m parley.api.crd crds

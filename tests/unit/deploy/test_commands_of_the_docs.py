@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tools import release
 
 from parley_devcluster import manifests
 
@@ -42,7 +43,8 @@ def test_what_installs_renders(helm: Path, checkout: Path, command: str) -> None
 
     rendered = run(helm, ["template", *arguments, "--kube-version", "v1.37.0"], checkout)
 
-    assert "image: registry.example.com/parley:0.1.0" in rendered
+    version = release.version_of((ROOT / "pyproject.toml").read_text())
+    assert f"image: registry.example.com/parley:{version}" in rendered
     assert "glob: /dev/fuse*" in rendered
 
 

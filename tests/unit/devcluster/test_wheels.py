@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
@@ -18,6 +19,7 @@ IMPORTED_BY_USERS = {
     "parley_kubelet.testing.promises",
     "parley_kubelet.testing",
 }
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def build(project: Path, folder: Path) -> ZipFile:
@@ -67,7 +69,7 @@ def reached(graph: grimp.ImportGraph, start: set[str]) -> set[str]:
 
 
 def test_what_a_cluster_runs_has_no_devcluster(parley: ZipFile) -> None:
-    assert folders(parley) == {"parley", "parley_kubelet", "parley-0.1.0.dist-info"}
+    assert folders(parley) == {"parley", "parley_kubelet", f"parley-{VERSION}.dist-info"}
     assert needs(parley).isdisjoint({"cryptography", "parley-devcluster"})
     assert [name for name in parley.namelist() if "devcluster" in name] == []
 
@@ -80,9 +82,9 @@ def test_what_a_cluster_runs_has_nothing_that_only_tests_use(parley: ZipFile) ->
 
 
 def test_the_devcluster_has_its_data_and_brings_its_command(devcluster: ZipFile) -> None:
-    assert folders(devcluster) == {"parley_devcluster", "parley_devcluster-0.1.0.dist-info"}
+    assert folders(devcluster) == {"parley_devcluster", f"parley_devcluster-{VERSION}.dist-info"}
     assert {"parley_devcluster/kind.yaml", "parley_devcluster/cli.py"} <= set(devcluster.namelist())
-    entry_points = devcluster.read("parley_devcluster-0.1.0.dist-info/entry_points.txt").decode()
+    entry_points = devcluster.read(f"parley_devcluster-{VERSION}.dist-info/entry_points.txt").decode()
     assert entry_points == "[parley.commands]\ncluster = parley_devcluster.cli:app\n"
 
 

@@ -1,0 +1,1 @@
+"""Programs of the project itself: the docs site, releases. Nothing here is installed on a cluster."""
