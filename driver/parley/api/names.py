@@ -57,3 +57,8 @@ OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 def driver_finalizer(driver: str) -> str:
     """What a standalone driver puts on a claim before it allocates anything for it."""
     return f"{driver}/deletion-protection"
+
+
+def driver_lease(driver: str) -> str:
+    """The Lease by which replicas of a standalone driver elect one that works."""
+    return f"parley-driver-{driver}"

@@ -40,9 +40,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
     return made
 
 
-def show(out: Console, told: Explanation) -> None:
-    """Print it."""
-    for part in _parts(told, narrow=out.width < NARROW):
+def show(out: Console, told: Explanation, *, every_node: bool = False) -> None:
+    """Print it; of nodes about which the same is said only one row, unless `every_node`."""
+    for part in _parts(told, narrow=out.width < NARROW, rows=_rows(told, every_node=every_node)):
         print_plain(out, part)
 
 
@@ -59,7 +59,19 @@ def _stripped(line: Text) -> Text:
     return line
 
 
-def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
+_Rows = Sequence[tuple[Sequence[str], NodeRow]]
+"""Names of nodes, and what is said about each of them."""
+
+
+def _rows(told: Explanation, *, every_node: bool) -> tuple[_Rows, int]:
+    """Those that are shown, and of how many nodes there is no row."""
+    if every_node:
+        return [([row.node], row) for row in told.nodes], 0
+    groups = list(grouped(told.nodes))
+    return groups[:_ROWS], sum(len(names) for names, _ in groups[_ROWS:])
+
+
+def _parts(told: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Iterator[RenderableType]:
     yield headline(told)
     if told.message:
         yield Padding(Text(told.message), (0, 0, 0, 2))
@@ -68,7 +80,7 @@ def _parts(told: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
     if any(cell.viable is not None for row in told.nodes for cell in row.claims) or told.code == NO_CANDIDATES:
         yield Text()
         yield rounds(told)
-        yield _matrix_as_list(told) if narrow else _matrix(told)
+        yield _matrix_as_list(*rows) if narrow else _matrix(told, *rows)
     yield from _section("What would help", [remedy.text for remedy in told.remedies])
     yield from _section("Waits longer for the same", _shortened(told.ahead))
     yield from _section("What was said", [_said(finding, told.now) for finding in told.findings])
@@ -121,8 +133,7 @@ def rounds(told: Explanation) -> Text:
     return Text(f"Nodes ({count}; {told.candidates} candidates, {told.viable} viable)", style="bold")
 
 
-def _matrix(told: Explanation) -> Table:
-    groups = list(grouped(told.nodes))
+def _matrix(told: Explanation, groups: _Rows, left: int) -> Table:
     fits = any(row.fit for row in told.nodes) or told.state == "waits"
     entries = [cell.claim for cell in told.nodes[0].claims]
     rows = [
@@ -132,25 +143,23 @@ def _matrix(told: Explanation) -> Table:
             *(_words(cell) for cell in row.claims),
             _mark(row),
         ]
-        for names, row in groups[:_ROWS]
+        for names, row in groups
     ]
-    if len(groups) > _ROWS:
-        left = sum(len(names) for names, _ in groups[_ROWS:])
-        rows.append([f"and {left} more nodes (-o json has all)"])
+    if left:
+        rows.append([f"and {left} more nodes (-o wide has all)"])
     headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
     return table(headings, rows)
 
 
-def _matrix_as_list(told: Explanation) -> Group:
+def _matrix_as_list(groups: _Rows, left: int) -> Group:
     lines: list[RenderableType] = []
-    groups = list(grouped(told.nodes))
-    for names, row in groups[:_ROWS]:
+    for names, row in groups:
         said = [row.fit] if row.fit else [f"{cell.claim}: {_words(cell)}" for cell in row.claims]
         mark = f" ({_mark(row)})" if _mark(row) else ""
         lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
         lines += [Padding(Text(text), (0, 0, 0, 4)) for text in said]
-    if len(groups) > _ROWS:
-        lines.append(Text("  and more (-o json has all)"))
+    if left:
+        lines.append(Text(f"  and {left} more nodes (-o wide has all)"))
     return Group(*lines)
 
 

@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 import structlog
 
 from parley.kube.access import Access, read_kubeconfig, read_service_account
+from parley.kube.kubeconfig import fault, plugin
 
 Load = Callable[[Access], Awaitable[None]]
 """Fills in what is known now; called again for a refresh."""
@@ -113,22 +114,23 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
         if loader is not None:
             await loader.load_and_set(access)
             return
-        _check_exists(places)
+        if found := fault(places, context):
+            raise ValueError(found)
         if read_kubeconfig(places, context, access):
             return
         from kubernetes.aio.config import load_kube_config
 
-        loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
-            places, context, access, persist_config=False
-        )
+        try:
+            loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
+                places, context, access, persist_config=False
+            )
+        except Exception as error:
+            if command := plugin(places, context):
+                raise ValueError(f"`{command}` gave no credentials: run it yourself to see why") from error
+            raise
 
     chosen = f"context {context!r}" if context else "current context"
     return Credentials(load, f"kubeconfig {places}, {chosen}")
-
-
-def _check_exists(places: str) -> None:
-    if not any(Path(place).expanduser().exists() for place in places.split(os.pathsep) if place):
-        raise FileNotFoundError("no such file; name another one with --kubeconfig or KUBECONFIG")
 
 
 def in_cluster() -> Credentials:

@@ -12,9 +12,10 @@ from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS
 from parley.explain import overview
 from parley.explain.explaining import Told, explain_in, tell
-from parley.explain.faults import NothingToTell, Unanswerable, as_sentences
+from parley.explain.faults import NothingToTell
 from parley.explain.model import wire
 from parley.explain.reading import World
+from parley.kube.faults import Unanswerable, as_sentences
 from parley.web import facts
 from parley.web.links import Address, Links
 from parley.web.markup import Node, html

@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from parley.explain.faults import Unanswerable, as_sentences
 from parley.explain.reading import World, read
 from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
+from parley.kube.faults import Unanswerable, as_sentences
 from parley.web.watching import Watched
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from tests.unit.scheduler.conftest import World
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
-from parley.explain.faults import Unanswerable, as_sentences
+from parley.explain.reading import read
 from parley.kube.client import (
     ApiError,
     Call,
@@ -22,6 +22,7 @@ from parley.kube.client import (
     Unauthorized,
 )
 from parley.kube.credentials import NoConfiguration
+from parley.kube.faults import Unanswerable, as_sentences
 
 T = TypeVar("T")
 
@@ -153,9 +154,10 @@ def test_all_that_wait(play: Play) -> None:
         await world.add_pod("plain")
         await world.settle()
 
-        here = await explain_waiting(world.client, world.clock(), "default", everywhere=False)
-        there = await explain_waiting(world.client, world.clock(), "team", everywhere=False)
-        anywhere = await explain_waiting(world.client, world.clock(), "team", everywhere=True)
+        cluster = await read(world.client, world.clock(), "default")
+        here = await explain_waiting(world.client, cluster, "default")
+        there = await explain_waiting(world.client, cluster, "team")
+        anywhere = await explain_waiting(world.client, cluster, None)
 
         assert [told.name for told in here] == ["wants", "next"] == [told.name for told in anywhere]
         assert [told.ahead for told in here] == [(), ("default/wants",)]
