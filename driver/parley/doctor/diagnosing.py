@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from parley.doctor.checks import controller, installation, server
+from parley.doctor.checks import controller, drivers, installation, nodes, objects, runtime, server
 from parley.doctor.facts import Facts, NotRead, gather, installed
 from parley.doctor.findings import Finding, Severity, error, unknown, worst
 from parley.kube.client import Client
@@ -23,6 +23,15 @@ CHECKS: Mapping[str, Check] = {
     "lane": installation.lane,
     "controller": controller.controllers,
     "leader": controller.leader,
+    "drivers": drivers.drivers,
+    "answers": drivers.answers,
+    "node-plugin": nodes.plugin,
+    "slices": nodes.slices,
+    "cdi": runtime.cdi,
+    "kubelet-folder": runtime.folders,
+    "deleted-claims": objects.deleted_claims,
+    "releases": objects.releases,
+    "undecodable": objects.undecodable,
 }
 
 _NOT_INSTALLED = error(

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from parley.api.names import GROUP
 from parley.api.resources import (
     BUILTIN_CLAIMS,
-    BUILTIN_TEMPLATES,
     CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
@@ -48,7 +47,6 @@ IN_NAMESPACE: tuple[Resource[Any], ...] = (
 EVERYWHERE: tuple[Resource[Any], ...] = (
     *OURS,
     BUILTIN_CLAIMS,
-    BUILTIN_TEMPLATES,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
     RAW_NODES,

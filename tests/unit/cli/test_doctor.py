@@ -60,8 +60,9 @@ def test_a_fault_is_told_with_its_remedy_and_status_8(answers: Answers, tmp_path
     assert result.stdout.splitlines()[-1] == "1 error."
     at = next(n for n, line in enumerate(result.stdout.splitlines()) if line.startswith("error"))
     assert result.stdout.splitlines()[at : at + 2] == [
-        "error    leader        Lease parley-system/parley-controller: is missing: no controller has ever led here",
-        "                       -> see the controllers' logs: kubectl -n parley-system logs "
+        "error    leader          Lease parley-system/parley-controller: is missing: no controller has ever "
+        "led here",
+        "                         -> see the controllers' logs: kubectl -n parley-system logs "
         "-l app.kubernetes.io/name=parley-controller",
     ]
 
