@@ -24,8 +24,13 @@ def differences(expected: Any, found: Any, path: str) -> Iterator[str]:
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for index, (one, other) in enumerate(zip(expected, found, strict=True)):
             yield from differences(one, other, f"{path}[{index}]")
-    elif expected != found:
+    elif _plain(expected) != _plain(found):
         yield path
+
+
+def _plain(value: Any) -> Any:
+    """Text without its line breaks: readers of YAML fold the lines of an expression in more than one way."""
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 def _given(body: Mapping[str, Any], name: str) -> Any:
