@@ -18,6 +18,9 @@ DEVICES: Final = "devices"
 SERVE: Final = "serve"
 DOCTOR: Final = "doctor"
 
+TEXT: Final = "text"
+JSON: Final = "json"
+
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
@@ -40,6 +43,7 @@ class PluginSettings:
     drivers: tuple[str, ...] = (DEVICES,)
     containerd: Path = Path("/etc/containerd/config.toml")
     command: str = SERVE
+    output: str = TEXT
 
     def state_of(self, driver: str, *, own: bool) -> Path:
         """Where the driver's checkpoint is. The plugin's own driver has `state` itself, as it always had; so it
@@ -70,6 +74,10 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         metavar="MODULE:CLASS",
         help="a node driver to serve; can be repeated. 'devices' is the plugin's own (default: devices)",
     )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument(
+        "-o", "--output", choices=(TEXT, JSON), default=TEXT, help="as what doctor prints what it finds"
+    )
     for option, default, text in _OPTIONS:
         value = environment.get(option.upper().replace("-", "_")) or default
         note = f" (default: {default})" if default else ""
@@ -94,6 +102,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         drivers=tuple(given["driver"] or _listed(environment.get("DRIVER", ""))) or (DEVICES,),
         containerd=Path(given["containerd_config"]),
         command=given["command"],
+        output=given["output"],
     )
 
 

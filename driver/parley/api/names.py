@@ -6,6 +6,9 @@ GROUP: Final = "parley.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "parley.dev/v1alpha1"
 
+CLI_VERSION: Final = "cli.parley.dev/v1alpha1"
+"""`apiVersion` of what commands print with `-o json`. Fields may be added; a change of one raises the version."""
+
 DEVICE_CLASS: Final = "being-negotiated.parley.dev"
 """The DeviceClass that a mirror's request names. It must not exist: the scheduler's message then tells."""
 

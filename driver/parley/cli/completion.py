@@ -11,15 +11,13 @@ from enum import Enum
 from typing import Annotated
 
 import typer
-from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 _NO_FILES = ":4"
 """Cobra's directive: these are all, do not complete file names."""
 
 _AS_FISH = {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_KUBECTL_PARLEY_COMPLETE": "complete_fish"}
 """Makes a program print its completions for fish, which are in the form that kubectl wants, too."""
-
-completion_init()  # typer knows no shells before
 
 
 class Shell(Enum):

@@ -13,6 +13,7 @@ PLACES: Mapping[str, str] = {
     "doctor": "parley.cli.doctor:doctor",
     "simulate": "parley.cli.simulate:simulate",
     "web": "parley.cli.web:web",
+    "completion": "parley.cli.completion:completion",
     "demo": "parley.cli.demo:demo",
     "controller": "parley.cli.controller:controller",
     "driver": "parley.cli.driver:app",
@@ -38,6 +39,17 @@ def group(*names: str) -> type[TyperGroup]:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             return _loaded(cmd_name) if cmd_name in names else super().get_command(ctx, cmd_name)
 
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """As an option of typer's the version would load all that typer checks options with."""
+            return super().parse_args(ctx, ["version"] if args[:1] == ["--version"] else args)
+
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                return super().invoke(ctx)
+            except typer.BadParameter as error:
+                error.message = error.message.removeprefix("Value error, ")  # what checks options says so
+                raise
+
     return Lazy
 
 
@@ -45,7 +57,7 @@ def _loaded(name: str) -> TyperCommand | TyperGroup:
     module, _, attribute = PLACES[name].partition(":")
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
-        made = typer.Typer(add_completion=False)
+        made = typer.Typer(add_completion=False, rich_markup_mode=None)
         made.command(name, **_SETTINGS.get(name, {}))(found)
         found = made
     command = typer.main.get_command(found)

@@ -3,16 +3,15 @@
 Nothing that takes long to load is imported here: see `lazily`.
 """
 
-from importlib.metadata import version as installed_version
-from typing import Annotated
-
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]
 
-from parley.cli.completion import completion
 from parley.cli.lazily import group
 
-READING = ("explain", "get", "doctor", "simulate", "web")
+READING = ("explain", "get", "doctor", "simulate", "web", "completion")
 RUNNING = ("demo", "controller", "driver", "cluster")
+
+completion_init()  # typer knows no shells before
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
@@ -25,6 +24,7 @@ def _made(name: str, *commands: str) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain text, as kubectl's
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
@@ -33,28 +33,16 @@ app = _made("parley", *READING, *RUNNING)
 plugin = _made("kubectl parley", *READING)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(installed_version("parley"))
-        raise typer.Exit
-
-
 @app.callback()
 @plugin.callback()
-def parley(
-    _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """What all commands have in common: nothing."""
+def parley() -> None:
+    """Makes groups of both, whatever is registered here."""
 
 
-@app.command()
-@plugin.command()
-def version() -> None:
-    """Print the version of Parley."""
-    typer.echo(installed_version("parley"))
+@app.command("version")
+@plugin.command("version")
+def print_version() -> None:
+    """Print the version of Parley; --version does, too."""
+    from importlib.metadata import version
 
-
-app.command()(completion)
-plugin.command()(completion)
+    typer.echo(version("parley"))

@@ -1,13 +1,12 @@
 """As what commands print their answers: text, or data with a kind and a version of its own."""
 
 from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import orjson
 import typer
 
-API_VERSION: Final = "cli.parley.dev/v1alpha1"
-"""Of what `-o json` and `-o yaml` print. Fields may be added; a change of one that is there raises it."""
+from parley.api.names import CLI_VERSION
 
 
 class Output(Enum):
@@ -35,7 +34,7 @@ DataFormat = Annotated[Data, typer.Option("--output", "-o", help="As what to pri
 
 def printed(kind: str, content: dict[str, Any], output: Output | Data) -> None:
     """As JSON or YAML, with its kind."""
-    data = {"apiVersion": API_VERSION, "kind": kind, **content}
+    data = {"apiVersion": CLI_VERSION, "kind": kind, **content}
     if output.value == Output.JSON.value:
         typer.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
         return

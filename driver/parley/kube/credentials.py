@@ -120,14 +120,11 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
             return
         from kubernetes.aio.config import load_kube_config
 
-        try:
-            loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
-                places, context, access, persist_config=False
-            )
-        except Exception as error:
-            if command := plugin(places, context):
-                raise ValueError(f"`{command}` gave no credentials: run it yourself to see why") from error
-            raise
+        loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
+            places, context, access, persist_config=False
+        )
+        if (command := plugin(places, context)) and not (access.api_key or access.cert_file):
+            raise ValueError(f"`{command}` gave no credentials: run it yourself to see why")
 
     chosen = f"context {context!r}" if context else "current context"
     return Credentials(load, f"kubeconfig {places}, {chosen}")

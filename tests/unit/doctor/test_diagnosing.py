@@ -1,5 +1,7 @@
 """What `parley doctor` finds: nothing where all is well, and each planted fault with its remedy."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from tests.unit.doctor.conftest import Sick
 from tests.unit.doctor.healthy import NOW
 
 from parley.api.resources import Resource
-from parley.doctor.diagnosing import diagnose
+from parley.doctor.diagnosing import CHECKS, diagnose
 from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE
 from parley.doctor.findings import Severity
 from parley.doctor.kinds import VERSION
@@ -45,3 +47,9 @@ async def test_what_may_not_be_read_is_a_finding_of_its_own(cluster: Sick, resou
     for finding in unknown:
         assert finding.text == f"could not be checked: {resource.plural} is forbidden"
         assert finding.remedy.startswith("ask an administrator for the right to get and list ")
+
+
+def test_the_page_has_every_check_in_order() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
+
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, flags=re.MULTILINE) == list(CHECKS)
