@@ -130,8 +130,8 @@ class _Printer:
                 typer.echo(name)
         elif self._output in (Output.TEXT, Output.WIDE):
             wide = self._output is Output.WIDE
-            cells = [[Text(cell) for cell in view.cells(row, now, wide)] for row in rows]
-            shown = table((*view.headings, *(view.wide if wide else ())), cells)
+            cells = [[Text(cell) for cell in view.columns.cells(row, now, wide)] for row in rows]
+            shown = table(view.columns.headings(wide=wide), cells)
             shown.show_header = self._headings
             print_plain(console(), shown)
         else:

@@ -16,15 +16,26 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True)
+class Columns:
+    """How a row is shown at a time; with `-o wide` there are the `wide` columns, too."""
+
+    names: tuple[str, ...]
+    wide: tuple[str, ...]
+    cells: Callable[[Any, str, bool], tuple[str, ...]]
+
+    def headings(self, *, wide: bool) -> tuple[str, ...]:
+        """Of a table."""
+        return (*self.names, *(self.wide if wide else ()))
+
+
+@dataclass(frozen=True)
 class View:
-    """One overview: its rows, of one namespace or all, and a row's cells at a time. With `-o wide` there are the
-    `wide` columns, too. `kind` is that of its data, `nothing` what is said where there are no rows."""
+    """One overview: its rows, of one namespace or all. `kind` is that of its data, `nothing` what is said where
+    there are no rows."""
 
     kind: str
     rows: Callable[[World, str | None], Sequence[Any]]
-    headings: tuple[str, ...]
-    wide: tuple[str, ...]
-    cells: Callable[[Any, str, bool], tuple[str, ...]]
+    columns: Columns
     name: Callable[[Any], str]
     labels: Callable[[World, Any], Labels]
     nothing: str
@@ -71,9 +82,9 @@ def _used_name(row: UseRow) -> str:
 CLASSES = View(
     kind="ClassOverview",
     rows=lambda world, _: overview.classes(world),
-    headings=("CLASS", "DRIVER", "NODES", "WHAT", "TOTAL", "FREE", "CLAIMS", "WAITING"),
-    wide=("PARTLY-FREE",),
-    cells=_class,
+    columns=Columns(
+        ("CLASS", "DRIVER", "NODES", "WHAT", "TOTAL", "FREE", "CLAIMS", "WAITING"), ("PARTLY-FREE",), _class
+    ),
     name=lambda row: f"resourceclass.parley.dev/{row.name}",
     labels=_class_labels,
     nothing="There are no classes",
@@ -82,9 +93,7 @@ CLASSES = View(
 USES = View(
     kind="UseOverview",
     rows=overview.uses,
-    headings=("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"),
-    wide=("DRIVER", "UNITS"),
-    cells=_use,
+    columns=Columns(("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"), ("DRIVER", "UNITS"), _use),
     name=_used_name,
     labels=_pod_labels,
     nothing="Nothing is in use",
@@ -92,9 +101,7 @@ USES = View(
 WAITING = View(
     kind="WaitOverview",
     rows=overview.line,
-    headings=("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD", "MESSAGE"),
-    wide=(),
-    cells=_wait,
+    columns=Columns(("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD", "MESSAGE"), (), _wait),
     name=lambda row: f"pod/{row.pod}",
     labels=_pod_labels,
     nothing="No pod waits",

@@ -105,12 +105,13 @@ def served(
     with _Server(("127.0.0.1", 0), Handler) as http:
         threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
         try:
-            yield _kubeconfig(place / "config", http.server_address[1], namespace)
+            yield kubeconfig_of(place / "config", http.server_address[1], namespace)
         finally:
             http.shutdown()
 
 
-def _kubeconfig(path: Path, port: int, namespace: str) -> Path:
+def kubeconfig_of(path: Path, port: int, namespace: str) -> Path:
+    """Write one of a server at that port, with a token."""
     cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}
     user = {"name": "u", "user": {"token": "t"}}

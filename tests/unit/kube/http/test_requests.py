@@ -364,3 +364,16 @@ async def test_what_go_escapes_is_sent_escaped(serve: Serve) -> None:
 
     assert b"\\u003ca\\u003e \\u0026 \\u2028\\u2029 \xe2\x80\xa7 \\\\u003c" in sent[0]
     assert orjson.loads(sent[0])["metadata"]["annotations"]["words"] == words
+
+
+async def test_a_request_may_be_made_as_somebody_else(serve: Serve) -> None:
+    seen: list[tuple[str, list[str]]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append((request.headers["Impersonate-User"], request.headers.getall("Impersonate-Group")))
+        return web.json_response({"metadata": {"name": "n1"}})
+
+    client = await serve(handler, impersonate="ann", impersonate_groups=("dev", "ops"))
+    await client.get(NODES, "n1")
+
+    assert seen == [("ann", ["dev", "ops"])]
