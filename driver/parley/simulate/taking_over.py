@@ -82,7 +82,7 @@ class _TakingOver:
     async def take_release(self, manifest: Manifest) -> tuple[str, str]:
         """A release that its node has not answered, and will not; returns what is prepared there."""
         spec = manifest.body["spec"]
-        uid = self._uids.get(spec["claim"]["uid"], spec["claim"]["uid"])
+        uid: str = self._uids.get(spec["claim"]["uid"], spec["claim"]["uid"])
         holding = self._uids.get(spec["holdingUid"], spec["holdingUid"])
         renewed = {**spec, "claim": {**spec["claim"], "uid": uid}, "holdingUid": holding}
         await self._create(manifest, {**manifest.body, "spec": renewed})
