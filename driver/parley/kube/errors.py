@@ -5,6 +5,7 @@ ApiError                  the server answered, and refused
   AlreadyExists, Conflict (409)   Expired (410)   Invalid (422)
   TooManyRequests (429)   ServerError (500 and above)
 OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
+  Garbled                 an answer that is none of an API server's
   Unreachable             the connection, or the time, was lost on the way to a server over HTTP
 """
 
@@ -67,6 +68,10 @@ class ServerError(ApiError):
 
 class OutcomeUnknown(Exception):
     """Raised when no answer came (connection lost, time-out): the write may have happened or may yet happen."""
+
+
+class Garbled(OutcomeUnknown):
+    """Raised when an answer came that can't be read as what was asked for."""
 
 
 class Unreachable(OutcomeUnknown):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from parley.api.exits import Exit
 from parley.kube.credentials import NoConfiguration
-from parley.kube.errors import ApiError, Forbidden, OutcomeUnknown, Unauthorized, Unreachable
+from parley.kube.errors import ApiError, Forbidden, Garbled, OutcomeUnknown, Unauthorized, Unreachable
 
 
 class Unanswerable(Exception):
@@ -29,17 +29,23 @@ def as_sentences() -> Iterator[None]:
         raise Unanswerable(str(error), Exit.NO_ACCESS) from error
     except Unauthorized as error:
         raise Unanswerable(
-            f"the API server does not know you ({error.message}): log in again, or name another user's kubeconfig "
+            f"the API server does not know you ({_words(error)}): log in again, or name another user's kubeconfig "
             "with --kubeconfig or --context",
             Exit.FORBIDDEN,
         ) from error
     except Forbidden as error:
-        raise Unanswerable(f"{error.message}: ask an administrator for that right", Exit.FORBIDDEN) from error
+        raise Unanswerable(f"{_words(error)}: ask an administrator for that right", Exit.FORBIDDEN) from error
     except ApiError as error:
-        raise Unanswerable(f"the API server refused: {error.message}") from error
+        raise Unanswerable(f"the API server refused: {_words(error)}") from error
     except Unreachable as error:
         raise Unanswerable(
             f"{error.server} does not answer: {error.why}: see whether the API server runs and can be reached, or "
+            "choose another one with --context or --kubeconfig",
+            Exit.NO_ANSWER,
+        ) from error
+    except Garbled as error:
+        raise Unanswerable(
+            "what answers is no API server of Kubernetes: see whether the kubeconfig has the right address, or "
             "choose another one with --context or --kubeconfig",
             Exit.NO_ANSWER,
         ) from error
@@ -47,3 +53,9 @@ def as_sentences() -> Iterator[None]:
         raise Unanswerable(
             f"{error}: see whether the API server runs and can be reached", Exit.NO_ANSWER
         ) from error
+
+
+def _words(error: ApiError) -> str:
+    """The server's; of a page for browsers nobody wants to read the source."""
+    page = error.message.startswith("<")
+    return f"{error.status} and a page for browsers, as from a proxy" if page else error.message

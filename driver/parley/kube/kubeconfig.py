@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -42,8 +43,7 @@ def fault(places: str, context: str | None) -> str:
         chosen = _context(documents, context)
         cluster = _Named(documents, "clusters", "cluster").of(chosen, "cluster")
         _check_parts(cluster, "cluster")
-        if not isinstance(cluster.content.get("server"), str):
-            raise _Broken("the context's cluster has no `server`: correct the file")
+        _check_server(cluster.content.get("server"))
         user = user_of.of(chosen, "user")
         _check_parts(user, "user")
         _check_plugin(user, str(chosen.content.get("user")))
@@ -116,6 +116,14 @@ def _context(documents: Sequence[_Entry], context: str | None) -> _Entry:
     if current not in contexts:
         raise _Broken(f"there is no context {current!r}: choose one with --context ({known})")
     return contexts[current]
+
+
+def _check_server(server: object) -> None:
+    if not isinstance(server, str):
+        raise _Broken("the context's cluster has no `server`: correct the file")
+    if urlsplit(server).scheme not in ("http", "https"):
+        like = "such as https://10.0.0.1:6443"
+        raise _Broken(f"the cluster's server {server!r} is no address {like}: correct the file")
 
 
 def _check_parts(entry: _Entry, kind: str) -> None:

@@ -174,17 +174,15 @@ def _manifest(document: _Document, known: _Known, validator: Validator, faults: 
 def _faults(manifest: Manifest, validator: Validator) -> list[str]:
     """Of the object, and of the pods that it describes."""
     resource, body = manifest.resource, manifest.body
+    found = validator.faults_of(resource, body, manifest.namespace)
+    if resource not in WORKLOADS or found:
+        return found
     if fault := selector_fault(resource, body):
         return [fault]
-    found = validator.faults_of(resource, body, manifest.namespace)
-    if resource not in WORKLOADS:
-        return found
     pod = pod_of(manifest, manifest.name)
     labels = template_of(body).get("metadata", {}).get("labels") or {}
     described = {**pod.body, "metadata": {"name": manifest.name, "labels": labels}}
-    return found or [
-        f"spec.template: {fault}" for fault in validator.faults_of(PODS, described, manifest.namespace)
-    ]
+    return [f"spec.template: {fault}" for fault in validator.faults_of(PODS, described, manifest.namespace)]
 
 
 def _resource(document: _Document, known: _Known, faults: list[str]) -> Resource[Any] | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from parley.api.builtin import ObjectMeta, Pod, Struct
 from parley.api.resources import NODES, PODS, Resource
 from parley.negotiation.fit import needs_of, selected, untolerated
 from parley.simulate.objects import Manifest
@@ -17,8 +18,47 @@ from parley.simulate.objects import Manifest
 Body = Mapping[str, Any]
 
 
-def _kind(group: str, plural: str, kind: str) -> Resource[dict[str, Any]]:
-    return Resource(group, "v1", plural, kind, True, dict[str, Any])
+class LabelSelector(Struct, frozen=True):
+    """Which pods are a workload's."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[dict[str, Any]] = []
+
+
+class Ordinals(Struct, frozen=True):
+    """Where a StatefulSet's numbers begin."""
+
+    start: int = 0
+
+
+class WorkloadSpec(Struct, frozen=True):
+    """The fields of all four kinds that are read here."""
+
+    template: Pod
+    selector: LabelSelector | None = None
+    replicas: int | None = None
+    ordinals: Ordinals | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+
+
+class WorkloadStatus(Struct, frozen=True):
+    """How far a Job is."""
+
+    succeeded: int | None = None
+
+
+class Workload(Struct, frozen=True):
+    """What makes pods, as far as it has to be understood; the pods themselves are made of its JSON."""
+
+    spec: WorkloadSpec
+    metadata: ObjectMeta = ObjectMeta()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+def _kind(group: str, plural: str, kind: str) -> Resource[Workload]:
+    return Resource(group, "v1", plural, kind, True, Workload)
 
 
 DEPLOYMENTS = _kind("apps", "deployments", "Deployment")
@@ -57,8 +97,6 @@ def selector_fault(resource: Resource[Any], body: Body) -> str:
     if resource not in WORKLOADS:
         return ""
     spec = body.get("spec") or {}
-    if not isinstance(spec.get("template"), dict):
-        return "spec.template: Required value"
     if resource == JOBS:
         return ""  # the server writes its selector
     wanted = (spec.get("selector") or {}).get("matchLabels") or {}

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from tests.unit.cli.serving import Answers, answers_of, served
+from tests.unit.cli.serving import KINDS, Answers, answers_of, served
 from tests.unit.scheduler.conftest import World
 from typer.testing import CliRunner
 
@@ -80,6 +80,10 @@ KUBECONFIGS: Mapping[str, tuple[str, str]] = {
         config(clusters=[{"name": "c", "cluster": {}}]),
         "the context's cluster has no `server`: correct the file",
     ),
+    "an address that is none": (
+        cluster(server="api.example.com"),
+        "the cluster's server 'api.example.com' is no address such as https://10.0.0.1:6443: correct the file",
+    ),
     "an authority that is gone": (
         cluster(**{"certificate-authority": "ca.crt"}),
         "the cluster's certificate-authority ca.crt does not exist: correct the file, or name another one with "
@@ -121,6 +125,26 @@ def test_an_api_server_that_is_away(command: tuple[str, ...], tmp_path: Path) ->
         "error: http://HOST does not answer: connection refused: see whether the API server runs and can be "
         "reached, or choose another one with --context or --kubeconfig\n",
     )
+
+
+NO_API_SERVER = (
+    "error: what answers is no API server of Kubernetes: see whether the kubeconfig has the right address, or "
+    "choose another one with --context or --kubeconfig\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        (("get", "classes"), "/apis/parley.dev/v1alpha1/resourceclasses"),
+        (("doctor",), "/version"),
+        (("explain", "pod", "a"), "/api/v1/namespaces/default/pods/a"),
+    ],
+)
+def test_something_else_that_answers(command: tuple[str, ...], path: str, tmp_path: Path) -> None:
+    every = {kind.path(): b'{"items": []}' for kind in KINDS}
+    with served({**every, path: b"<html>nginx</html>"}, tmp_path) as config_:
+        assert said(tmp_path, *command, "--kubeconfig", str(config_)) == (Exit.NO_ANSWER, NO_API_SERVER)
 
 
 def usage(command: str, arguments: str, message: str) -> str:

@@ -196,6 +196,10 @@ def test_a_node_that_does_not_exist_any_more_is_no_trouble(play: Play) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
+        (
+            ServerError(502, "Bad Gateway", "<html>"),
+            "the API server refused: 502 and a page for browsers, as from",
+        ),
         (NoConfiguration("kubeconfig x: no such file"), "kubeconfig x: no such file"),
         (Unauthorized(401, "Unauthorized", "Unauthorized"), "log in again"),
         (

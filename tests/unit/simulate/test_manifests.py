@@ -102,7 +102,19 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         ),
         (
             "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}",
-            "a.yaml, document 1 (Deployment web): spec.template: Required value",
+            "a.yaml, document 1 (Deployment web): spec is missing; add it",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {}}",
+            "a.yaml, document 1 (Deployment web): spec.template is missing; add it",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: words}",
+            "a.yaml, document 1 (Deployment web): spec='words': expected object, got str",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: two, template: {}}}",
+            "a.yaml, document 1 (Deployment web): spec.replicas='two': expected int | null, got str",
         ),
         (
             "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: "
@@ -112,7 +124,7 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         ),
         (
             "{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {template: {spec: {nodeName: 7}}}}",
-            "a.yaml, document 1 (Job web): spec.template: spec.nodeName=7: expected str, got int",
+            "a.yaml, document 1 (Job web): spec.template.spec.nodeName=7: expected str, got int",
         ),
         (
             "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}}",
