@@ -82,11 +82,14 @@ class _TakingOver:
     async def take_release(self, manifest: Manifest) -> tuple[str, str]:
         """A release that its node has not answered, and will not; returns what is prepared there."""
         spec = manifest.body["spec"]
-        uid: str = self._uids.get(spec["claim"]["uid"], spec["claim"]["uid"])
-        holding = self._uids.get(spec["holdingUid"], spec["holdingUid"])
+        uid, holding = self._uid(spec["claim"]["uid"]), self._uid(spec["holdingUid"])
         renewed = {**spec, "claim": {**spec["claim"], "uid": uid}, "holdingUid": holding}
         await self._create(manifest, {**manifest.body, "spec": renewed})
         return spec["nodeName"], uid
+
+    def _uid(self, old: str) -> str:
+        """What it is here; as it was if the object is gone."""
+        return self._uids.get(old, old)
 
     async def _create(self, manifest: Manifest, body: Body, *, remember: bool = True) -> dict[str, Any]:
         resource = manifest.resource.untyped()
