@@ -16,7 +16,7 @@ from benchmarks.stage import ALWAYS, WHEN_WAITING, Stage
 from benchmarks.workloads import Workload
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, POD_SCHEDULINGS, PODS, TEMPLATES, Resource
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 
 _CONNECTIONS = 8
 """Pods are created and ended over so many."""
@@ -127,7 +127,7 @@ class Life:
     async def _watching(self) -> AsyncIterator[None]:
         """Note when each pod is told to be bound; the server keeps unbound ones from this watch."""
         bound = "spec.nodeName!="
-        pods = Reflector(
+        pods = Informer(
             self._stage.watcher,
             PODS,
             Selection(self.namespace, field_selector=bound),

@@ -21,7 +21,7 @@ from benchmarks import objects
 from benchmarks.objects import DEVICE, NEVER, Ask, Body
 from benchmarks.sampled import callers, sampling
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES
-from parley.control.mirror import nodes_of
+from parley.control.objects.mirror import nodes_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller

@@ -136,7 +136,7 @@ class AttachedDriver(Driver[Disk, Fabric]):
         fabric = self._fabric_of[claim.uid] = claim.class_parameters.fabric
         volume = f"{fabric}/volumes/{claim.uid}"
         known = (await _ask(session, "PUT", volume, {"sizeGiB": claim.parameters.size}))["attachment"]
-        if known and known["node"] != node:  # an earlier process was told of another node
+        if known and known["node"] != node:  # an earlier process had another node selected
             await _ask(session, "DELETE", volume)
             await _ask(session, "PUT", volume, {"sizeGiB": claim.parameters.size})
         attached = await _ask(session, "PUT", f"{volume}/attachment", {"node": node})
@@ -168,10 +168,10 @@ async def _ask(
 ) -> Mapping[str, Any]:
     """What the array said. Raises Refused or PermanentError if it was no."""
     async with session.request(method, url, json=body) as answer:
-        told: Mapping[str, Any] = await answer.json()
+        found: Mapping[str, Any] = await answer.json()
     if answer.ok:
-        return told
-    raise _refusal(told["error"], told["permanent"])
+        return found
+    raise _refusal(found["error"], found["permanent"])
 
 
 def _refusal(words: str, permanent: bool) -> Exception:

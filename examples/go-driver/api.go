@@ -95,7 +95,7 @@ func (s *store) path(o *object) string {
 	return fmt.Sprintf("%s/namespaces/%s/%s/%s", group, o.Metadata.Namespace, s.plural, o.Metadata.Name)
 }
 
-// see takes over an object unless a newer version is known: what was written here is, before the watch tells of it.
+// see takes over an object unless a newer version is known: what was written here is, before the watch brings it.
 func (s *store) see(o *object, gone bool) {
 	if known := s.items[o.key()]; known != nil && older(o, known) {
 		return

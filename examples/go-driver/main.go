@@ -1,5 +1,5 @@
 // A driver that uses nothing of Parley but its objects: seats.example.com gives pods seats, of which a class has so
-// many on each node. docs/driver-protocol.md tells what a driver has to do; the numbers below are its sections.
+// many on each node. docs/driver-protocol.md says what a driver has to do; the numbers below are its sections.
 //
 // All state is in the API, and after each change everything is looked at again: a restart is no special case.
 package main
@@ -24,7 +24,7 @@ const (
 type driver struct {
 	api                          *api
 	classes, claims, schedulings *store
-	told                         time.Time // when a pod that waits was last told that it need not
+	answered                     time.Time // when a pod that waits was last answered anew
 	again                        bool      // look again in a second, though nothing may have changed
 }
 
@@ -147,11 +147,11 @@ func (d *driver) answer(s *object, p pod, used taken, failed *failure) error {
 	}
 	waits := len(before) > 0 && before[0].Round == s.Spec.Round && len(before[0].ViableNodes) == 0
 	if waits && len(verdict.ViableNodes) > 0 {
-		if time.Since(d.told) < time.Second { // one after the other, or all would run for the same seat
+		if time.Since(d.answered) < time.Second { // one after the other, or all would run for the same seat
 			d.again = true
 			return nil
 		}
-		d.told = time.Now()
+		d.answered = time.Now()
 	}
 	body := map[string]any{
 		"apiVersion": "parley.dev/v1alpha1", "kind": "PodScheduling",
@@ -178,7 +178,7 @@ func (d *driver) allocate(s *object, p pod, used taken) error {
 	if lacking := used.lacking(p.demand, node); lacking != "" {
 		return d.answer(s, p, used, &failure{node, lacking, false})
 	}
-	// The watch may be behind: it told of a claim that was taken back, but not yet that the node is no longer selected.
+	// The watch may be behind: it brought that a claim was deallocated, but not yet that the node is no longer selected.
 	now := &object{}
 	if err := d.api.do("GET", d.schedulings.path(s), "", nil, now); err != nil || now.Spec.SelectedNode != node {
 		return err
@@ -212,7 +212,7 @@ func (d *driver) hold(c *object, h handle) error {
 	})
 }
 
-// 3. Take back. A claim that has nothing, and that no pod is about to get, needs no protection either.
+// 3. Deallocate. A claim that has nothing, and that no pod is about to get, needs no protection either.
 func (d *driver) takeBack(c *object) error {
 	unwanted := c.goes() && len(c.Status.ReservedFor) == 0
 	idle := c.Status.Allocation == nil && !d.selected(c)

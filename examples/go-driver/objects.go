@@ -35,7 +35,7 @@ type object struct {
 
 func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// goes tells whether a claim is to be taken back, and holds whether it has seats.
+// goes is whether a claim is to be deallocated, and holds whether it has seats.
 func (o *object) goes() bool {
 	return o.Metadata.DeletionTimestamp != "" || o.Status.DeallocationRequested
 }

@@ -1,6 +1,6 @@
-"""The file that says which devices this node has, and the settings of other drivers. Reading and checking it.
+"""The configuration file: which devices this node has, and the settings of other drivers. Reading and checking it.
 
-Every fault is told at once, each with the file, the field, its value and what to write instead.
+All faults are reported at once, each with the file, the field, its value and what to write instead.
 """
 
 import re

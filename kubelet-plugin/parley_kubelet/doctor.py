@@ -1,9 +1,9 @@
-"""Looks at this node as the plugin will find it, and says what has to be mended.
+"""Looks at this node as the plugin will find it, and reports what has to be fixed.
 
     parley-kubelet doctor <the options of the plugin>
 
 Each finding is a line, with the remedy where something is wrong. Nothing is changed: it can run beside the plugin.
-What is read of containerd is decided in `cdi.containerd`, what a CDI file may say in `cdi.faults`.
+What is read of containerd is decided in `cdi.containerd`, what a CDI file may have in `cdi.validation`.
 """
 
 import os
@@ -17,6 +17,7 @@ import orjson
 
 from parley.api.names import CLI_VERSION
 from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
+from parley.api.wording import counted
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
 from parley.kube.errors import Unreachable
@@ -133,7 +134,7 @@ def _driver(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Iterator[
         try:
             entries = Checkpoint(Folder(state), driver.node).read()
         except (CheckpointError, OSError) as error:
-            yield Diagnosis("checkpoint", str(error), "follow what it says; until then nothing is prepared")
+            yield Diagnosis("checkpoint", str(error), "follow that message; until then nothing is prepared")
             return
         yield from _entries(state / FILE, entries)
     yield from _specifications(driver, settings, entries)
@@ -161,7 +162,7 @@ def _entries(path: Path, entries: Entries) -> Iterator[Diagnosis]:
             f"{path}: {', '.join(half)} only half prepared or unprepared",
             "see the plugin's log for the driver's error; the kubelet tries again",
         )
-    yield Diagnosis("checkpoint", f"{path}: {len(entries)} claims")
+    yield Diagnosis("checkpoint", f"{path}: {counted(len(entries), 'claim')}")
 
 
 def _specifications(
@@ -174,12 +175,12 @@ def _specifications(
                 "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
             )
         try:
-            wrong = faults.faults(orjson.loads(path.read_bytes()))
+            wrong = validation.faults(orjson.loads(path.read_bytes()))
         except (OSError, orjson.JSONDecodeError) as error:
             wrong = (str(error),)
         for fault in wrong:
             yield Diagnosis("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
-    yield Diagnosis("CDI", f"{len(files)} files of {driver.name} in {settings.cdi}")
+    yield Diagnosis("CDI", f"{counted(len(files), 'file')} of {driver.name} in {settings.cdi}")
 
 
 async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[Diagnosis]:

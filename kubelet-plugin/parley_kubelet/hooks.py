@@ -1,4 +1,4 @@
-"""What the author of a node driver writes: a class that prepares claims, undoes that, and tells of health.
+"""What the author of a node driver writes: a class that prepares claims, undoes that, and reports health.
 
     class Scratch(NodeDriver[ScratchHandle, ScratchSettings]):
         name = "scratch.example.com"
@@ -160,7 +160,8 @@ class NodeDriver(Generic[H, S]):
         raise NotImplementedError
 
     async def health(self, held: Sequence[Held[H]]) -> Sequence[Health]:
-        """How all devices of this node are, those of `held` among them. Left out, the kubelet is told nothing."""
+        """How all devices of this node are, those of `held` among them. Left out, nothing is reported to the
+        kubelet."""
         raise NotImplementedError
 
     def tells_health(self) -> bool:

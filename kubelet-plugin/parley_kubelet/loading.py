@@ -12,7 +12,7 @@ class LoadError(Exception):
 
 
 def load_driver(option: str) -> type[NodeDriver[Any, Any]]:
-    """The class. Raises LoadError, which says what to correct."""
+    """The class. Raises LoadError, whose message names what to correct."""
     module_name, _, class_name = option.partition(":")
     if not module_name or not class_name:
         raise LoadError(f"--driver={option!r}: write it as module:Class, such as scratch_node:Scratch")

@@ -29,7 +29,7 @@ def _absent(module: str) -> Iterator[None]:
     if module in sys.modules:
         yield
         return
-    sys.modules[module] = None  # type: ignore[assignment]  # so the import system is told
+    sys.modules[module] = None  # type: ignore[assignment]  # so that importing it fails
     try:
         yield
     finally:

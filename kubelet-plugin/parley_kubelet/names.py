@@ -10,5 +10,5 @@ DEVICE_VARIABLE: Final = "PARLEY_DEVICE_"
 
 
 def device_variable(device: str) -> str:
-    """The variable that tells a container of a device: PARLEY_DEVICE_GPU_0 for gpu-0."""
+    """The environment variable by which a container finds a device: PARLEY_DEVICE_GPU_0 for gpu-0."""
     return DEVICE_VARIABLE + device.upper().replace("-", "_").replace(".", "_")

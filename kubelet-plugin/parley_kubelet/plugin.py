@@ -19,7 +19,7 @@ from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import absent
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
-from parley_kubelet.serving.served import Served
+from parley_kubelet.serving.driver_server import DriverServer
 from parley_kubelet.settings import DEVICES, PluginSettings
 
 log = structlog.get_logger(__name__)
@@ -71,7 +71,7 @@ async def run_plugin(
     drivers = make_drivers(settings, configuration)
     for fault in absent(configuration):
         log.warning("device left out", device=fault)
-    served = [Served(driver, settings, client) for driver in drivers]
+    served = [DriverServer(driver, settings, client) for driver in drivers]
     for one in served:
         one.restore()
     receipts = Receipts(client, settings.node, {one.preparation.driver.name: one.preparation for one in served})

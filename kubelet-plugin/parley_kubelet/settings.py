@@ -1,7 +1,7 @@
 """The command line of `parley-kubelet`, and the same by environment variables, for a pod's manifest.
 
 An option wins over its variable, which is the option's name in capitals (`--node-name`, NODE_NAME). Which of
-them are right for a node is told by `doctor`.
+them are right for a node is checked by `doctor`.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         prog="parley-kubelet",
         description="Parley's node plugin: publishes this node's devices and hands them to containers.",
         epilog="Each option can be given as an environment variable: --node-name as NODE_NAME, several drivers as"
-        " DRIVER with commas. POD_UID tells apart two plugins on one node during a rolling update.",
+        " DRIVER with commas. POD_UID distinguishes two plugins on one node during a rolling update.",
     )
     parser.add_argument(
         "command",

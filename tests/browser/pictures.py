@@ -14,7 +14,7 @@ from parley.cli.endpoints import served
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
 from parley.web.server import application
-from parley.web.worlds import Worlds
+from parley.web.snapshots import Snapshots
 from parley_devcluster import debian
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -36,14 +36,17 @@ async def _played() -> tuple[MemoryServer, datetime]:
 
 
 async def _take(server: MemoryServer, now: datetime) -> None:
-    worlds = Worlds(server.client(), "default", clock=lambda: now)
-    async with served(application(worlds), 0, "127.0.0.1") as port, browser(debian.BROWSER["chromium"]) as program:
+    snapshots = Snapshots(server.client(), "default", clock=lambda: now)
+    async with (
+        served(application(snapshots), 0, "127.0.0.1") as port,
+        browser(debian.BROWSER["chromium"]) as program,
+    ):
         for name, (path, scheme, size) in PICTURES.items():
             async with program.page(scheme=scheme, size=size) as page:
                 await page.open(f"http://127.0.0.1:{port}{path}")
                 await page.until("document.getElementById('live').textContent === 'live'")
                 (IMAGES / name).write_bytes(await page.picture())
-    await worlds.close()
+    await snapshots.close()
 
 
 def main() -> int:

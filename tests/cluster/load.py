@@ -17,10 +17,10 @@ from tests.cluster.watching import LIMIT, TooLate
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS, RESOURCE_SLICES
-from parley.control.mirror import owner_pod_uid
+from parley.control.objects.mirror import owner_pod_uid
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Bindings:
         self._present: set[str] = set()
         self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
         quick = Backoff(first=0.1, longest=0.5)
-        self._reflector = Reflector(client, PODS, Selection(namespace), on_change=self._changed, backoff=quick)
-        self.interruptions = self._reflector.interruptions
+        self._informer = Informer(client, PODS, Selection(namespace), on_change=self._changed, backoff=quick)
+        self.interruptions = self._informer.interruptions
         """How often watching was interrupted, by cause."""
 
     @classmethod
@@ -82,7 +82,7 @@ class Bindings:
     async def watch(cls, client: Client, namespace: str) -> "AsyncGenerator[Bindings, None]":
         """Watches within the block."""
         bindings = cls(client, namespace)
-        following = asyncio.create_task(bindings._reflector.run())
+        following = asyncio.create_task(bindings._informer.run())
         try:
             yield bindings
         finally:

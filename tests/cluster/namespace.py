@@ -25,7 +25,7 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.control.mirror import allocated, driver_of, owner_pod_uid
+from parley.control.objects.mirror import allocated, driver_of, owner_pod_uid
 from parley.kube.client import Client, NotFound
 from parley.sdk import Device
 

@@ -10,7 +10,7 @@ from tests.cluster.watching import until
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim, Event
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
-from parley.control.mirror import is_offer
+from parley.control.objects.mirror import is_offer
 from parley.sdk import Device
 from parley_devcluster import Cluster
 

@@ -8,8 +8,8 @@ import argparse
 import sys
 import time
 
+from tests.soak.parallel import outcome, pool, worlds
 from tests.soak.running import REMEMBERED, Played
-from tests.soak.several import outcome, pool, worlds
 
 
 def main() -> int:

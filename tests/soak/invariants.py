@@ -68,7 +68,7 @@ class Invariants:
         self.shares: dict[Device, int] = {}
         self.holder = ""
         self.meddled: set[Identity] = set()
-        """Claims that somebody cleared or deleted, and that are not put right yet."""
+        """Claims that another client cleared or deleted, and that are not put right yet."""
         self.forced: dict[str, PodState] = {}
         """Pods that are gone while their nodes have devices prepared for them."""
         self.let_go: set[str] = set()
@@ -78,7 +78,7 @@ class Invariants:
         self._claims_of: defaultdict[str, set[Name]] = defaultdict(set)
         self._named: dict[Name, Json] = {}
         self._noted: dict[str, str] = {}
-        """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that says so."""
+        """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that records it."""
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
@@ -172,8 +172,8 @@ class Invariants:
             elif pod.uid in self.let_go and record.offer and pod.node in record.nodes:
                 continue
             elif pod.node not in record.nodes or any(pool != pod.node for pool, _ in record.devices):
-                words = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
-                self._fault("bound elsewhere", f"{where} {words}")
+                text = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
+                self._fault("bound elsewhere", f"{where} {text}")
             elif named:
                 self._named_too(pod, name, where)
 
@@ -298,8 +298,8 @@ class Invariants:
         for user in living:
             devices, _ = self.pods[user].uses.get(record.identity, (record.devices, False))
             if record.definite and devices != record.devices:
-                words = f"started with {_listed(devices)}, now {_listed(record.devices)}"
-                self._fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {words}")
+                text = f"started with {_listed(devices)}, now {_listed(record.devices)}"
+                self._fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {text}")
 
     def _named_claim(self, step: Step) -> None:
         body = step.change.last.body

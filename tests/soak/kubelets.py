@@ -1,10 +1,10 @@
 """Kubelets whose node plugins prepare no devices of other nodes, as the device driver's node part does not, and
-that tell when a pod's devices are unprepared."""
+that report when a pod's devices are unprepared."""
 
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
-from parley.control.mirror import allocated
+from parley.control.objects.mirror import allocated
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.clock import Clock
@@ -12,7 +12,7 @@ from parley.simulate.kubelet import Kubelets
 
 
 class DeviceKubelets(Kubelets):
-    """A pod starts where its devices are. `unprepared` hears of the UIDs of pods that have none any more."""
+    """A pod starts where its devices are. `unprepared` is called with the UIDs of pods that have none any more."""
 
     def __init__(
         self, client: Client, clock: Clock, unprepared: Callable[[str], None], unprepare_seconds: float

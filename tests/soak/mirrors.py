@@ -1,4 +1,4 @@
-"""What a built-in claim's JSON says about Parley's allocation, read without any of Parley's own code."""
+"""Parley's allocation as recorded in a built-in claim's JSON, read without any of Parley's own code."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

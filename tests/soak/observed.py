@@ -1,4 +1,4 @@
-"""An API server in memory that tells of each change as it happens, and lets no dead or deposed process write."""
+"""An API server in memory that reports each change as it happens, and lets no dead or deposed process write."""
 
 import asyncio
 from collections import deque
@@ -15,8 +15,8 @@ from tests.support.trouble import LATE_WRITE
 from parley.api.resources import LEASES, Resource
 from parley.kube.client import OutcomeUnknown
 from parley.kube.memory import MemoryServer
-from parley.kube.memory.history import Change, Stored
 from parley.kube.memory.store import Collection, Store
+from parley.kube.memory.watch_cache import Change, Stored
 
 HISTORY = 1000
 MOST_CHARACTERS = 300
@@ -119,14 +119,14 @@ def _difference(change: Change) -> str:
         return ""
     old = _flat(change.old.body) if change.old is not None else {}
     new = _flat(change.new.body)
-    words = [f"{path}={value}" for path, value in new.items() if old.get(path) != value]
-    words += [f"no {path}" for path in old if path not in new]
-    text = ", ".join(words)
+    changes = [f"{path}={value}" for path, value in new.items() if old.get(path) != value]
+    changes += [f"no {path}" for path in old if path not in new]
+    text = ", ".join(changes)
     return f": {text[:MOST_CHARACTERS]}" if text else ""
 
 
 def _flat(body: dict[str, Any]) -> dict[str, str]:
-    """The parts of an object that are worth telling, two levels deep, as people read them."""
+    """The parts of an object that are worth showing, two levels deep, readable."""
     flat: dict[str, str] = {}
     for name, value in body.items():
         if name == "metadata":
@@ -142,7 +142,7 @@ _TELLING = ("deletionTimestamp", "finalizers")
 
 
 def _short(name: str, value: Any) -> str:
-    """Allocations, users and claims in few words; the rest as it is."""
+    """Allocations, users and claims in short; the rest as it is."""
     if name == "allocation" and "devices" in value:
         record = value["devices"].get("results") or ()
         devices = " ".join(f"{r['pool']}/{r['device']}" for r in record)

@@ -11,22 +11,24 @@ from unittest.mock import patch
 
 from tests.soak.processes import WHO
 
-from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
-from parley.control import mirror as mirrors
-from parley.control import named, podscheduling, restoring
-from parley.control.claims import Claims
-from parley.control.giving_back import GivingBack
+from parley.control import restoring
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims import gathering, named
+from parley.control.claims.podclaims import PodClaim
+from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.ledger import Holding, Ledger
-from parley.control.own_writes import OwnWrites
-from parley.control.podclaims import PodClaim
+from parley.control.objects import mirror as mirrors
+from parley.control.publishing import podscheduling
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases
+from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import Reflector
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler.extender.binding import Binder
@@ -43,7 +45,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, bindings that their scheduler does not hear of or a hostile tenant."""
+    meddlers, pods for the extender door, lost responses to bindings or a hostile tenant."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -51,7 +53,7 @@ class Bug:
     trouble: bool = False
     meddling: bool = False
     extender: bool = False
-    unheard: bool = False
+    lost_bindings: bool = False
     tenant: bool = False
 
 
@@ -66,11 +68,6 @@ def _no_result(*_: Any, **__: Any) -> None:
 def _leave_only(self: Ledger, holding: Holding) -> None:
     for pod in list(holding.pods.values()):
         self.leave(holding, pod)
-
-
-def _free_for_all(*args: Any, **kwargs: Any) -> tuple[str, str] | None:
-    problem = _NAMED_PROBLEM(*args, **kwargs)
-    return None if problem is not None and problem[0] == reasons.CLAIM_IN_USE else problem
 
 
 def _for_parley_only(broken: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +108,7 @@ async def _bind_any_version(self: Posting, pod: Any, node: str, **_: Any) -> Non
     await _BIND(self, pod, node, exactly=False)
 
 
-async def _patch_blindly(self: Records, mirror: Any, status: Any) -> Any:
+async def _patch_blindly(self: MirrorWrites, mirror: Any, status: Any) -> Any:
     meta, body = mirror.metadata, {"status": status}
     written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
     self._cluster.wrote(written)
@@ -125,7 +122,7 @@ def _owned_only(mirror: Any, driver: str) -> Any:
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
-_NAMED_PROBLEM = named._named_problem
+_FREE_FOR_ALL = [check for check in named.USABLE if check not in (named.in_use, named.allocating_for_another)]
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
 BUGS: Mapping[str, Bug] = {
@@ -163,14 +160,14 @@ BUGS: Mapping[str, Bug] = {
     ),
     "what nodes owe is not waited for": Bug(((Releases, "owe", _no_result),), ("handed out twice",)),
     "nodes are not asked": Bug(((Releases, "ask", _nothing),), ("left over", "waits in vain")),
-    "finalizers stay": Bug(((Claims, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
+    "finalizers stay": Bug(((ClaimReconciler, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice", "not reserved"),
         meddling=True,
     ),
     "exclusive claims are shared": Bug(
-        ((named, "_named_problem", _free_for_all),), ("exclusive, two pods", "left over", "waits in vain")
+        ((gathering, "USABLE", _FREE_FOR_ALL),), ("exclusive, two pods", "left over", "waits in vain")
     ),
     "an allocation names another node": Bug(((mirrors, "node_selector", _elsewhere),), ("bound elsewhere",)),
     "an offer looks like an allocation": Bug(
@@ -180,7 +177,7 @@ BUGS: Mapping[str, Bug] = {
         ((podscheduling, "body", _without("ownerReferences", podscheduling.body)),), ("left over",)
     ),
     "deletions go unseen": Bug(
-        ((Reflector, "_remove", _for_parley_only(_no_result, Reflector._remove)),), ("left over", "waits in vain")
+        ((Informer, "_remove", _for_parley_only(_no_result, Informer._remove)),), ("left over", "waits in vain")
     ),
     "failed work is not repeated": Bug(
         ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),
@@ -195,23 +192,25 @@ BUGS: Mapping[str, Bug] = {
         ("bound too early", "bound elsewhere", "handed out twice", "moved under a pod"),
         trouble=True,
         extender=True,
-        unheard=True,
+        lost_bindings=True,
     ),
-    "a scheduler is not told that it may ask again": Bug(
+    "a scheduler is not notified that it may retry": Bug(
         ((Rejections, "_nudge", _nothing),), ("waits in vain",), extender=True
     ),
     "a reservation that a scheduler dropped is not made again": Bug(
-        ((PodClaim, "is_reserved", lambda _self, _pod: True),), ("not reserved", "waits in vain"), unheard=True
+        ((PodClaim, "is_reserved", lambda _self, _pod: True),),
+        ("not reserved", "waits in vain"),
+        lost_bindings=True,
     ),
     "our own writes that are not seen yet are forgotten": Bug(
         ((OwnWrites, "unseen", lambda _self, _cached: False),),
         ("bound too early", "handed out twice", "moved under a pod", "waits in vain", "left over", "in circles"),
         trouble=True,
         extender=True,
-        unheard=True,
+        lost_bindings=True,
     ),
     "mirrors are written blindly": Bug(
-        ((Records, "_patch_mirror", _patch_blindly),),
+        ((MirrorWrites, "patch", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
     ),

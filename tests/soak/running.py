@@ -1,4 +1,4 @@
-"""Runs worlds one after another: seeds, the rhythm of life and rests, and what a failure says.
+"""Runs worlds one after another: seeds, the rhythm of life and rests, and the message of a failure.
 
 A world is decided by its seed and number alone, so a failure is replayed by naming them. Rests come every few
 hundred steps. Python's own hashes must not vary (`PYTHONHASHSEED=0`), or sets would take another order.
@@ -10,10 +10,10 @@ import random
 from dataclasses import dataclass
 
 import structlog
-from tests.soak.life import Life
+from tests.soak.actions import Actions
+from tests.soak.dump import dump
 from tests.soak.processes import ProcessLoop, Spinning
-from tests.soak.rests import nothing_is_left, whoever_can_runs
-from tests.soak.telling import state
+from tests.soak.quiescence import feasible_pods_run, nothing_is_left
 from tests.soak.world import Broken, Plan, World
 
 STEPS_PER_WORLD = 3000
@@ -49,7 +49,7 @@ def play(
     """Play one world, of that plan or of one drawn for it. Raises Failed, with the last `remembered` steps."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     chance = random.Random(f"{seed}/{number}")
-    random.seed(f"{seed}/{number}")  # the jitter of reflectors
+    random.seed(f"{seed}/{number}")  # the jitter of informers
     loop = ProcessLoop()
     loop.set_exception_handler(lambda _, __: None)
     try:
@@ -69,7 +69,7 @@ async def _play(
     seed: int, number: int, chance: random.Random, steps: int, remembered: int, plan: Plan | None
 ) -> Played:
     world = World(chance, plan or Plan.drawn(chance, number), remembered)
-    life = Life(world)
+    life = Actions(world)
     rests = 0
     try:
         life.begin()
@@ -85,7 +85,7 @@ async def _play(
     return Played(number, world.server.steps, world.loop.time(), rests)
 
 
-async def _live(world: World, life: Life, until: int) -> None:
+async def _live(world: World, life: Actions, until: int) -> None:
     world.set_calm(False)
     while world.server.steps < until:
         await life.act()
@@ -108,10 +108,10 @@ async def _pause(world: World) -> None:
         await world.let_pass(chance.uniform(0, 60))
 
 
-async def _rest(world: World, life: Life) -> None:
+async def _rest(world: World, life: Actions) -> None:
     world.server.note("rest: trouble ends")
     await life.mend()
-    await whoever_can_runs(world)
+    await feasible_pods_run(world)
     world.server.note("rest: all pods are deleted")
     life.delete_pods()
     await nothing_is_left(world)
@@ -123,7 +123,7 @@ def _message(seed: int, number: int, world: World, broken: Broken) -> str:
         f"after {world.server.steps} steps of world {number}, {world.plan}\n"
         f"{_replay(seed, number)}\n\n"
         f"the latest steps:\n{world.server.last()}\n\n"
-        f"the state:\n{state(world)}"
+        f"the state:\n{dump(world)}"
     )
 
 

@@ -23,9 +23,9 @@ from parley.api.names import (
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS, Resource
 from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer
-from parley.kube.memory.history import Stored
-from parley.kube.memory.ownership import UPDATE, Manager
+from parley.kube.memory.managed_fields import UPDATE, Manager
 from parley.kube.memory.patches import merge_patch
+from parley.kube.memory.watch_cache import Stored
 from parley.simulate import admission
 
 Json = dict[str, Any]

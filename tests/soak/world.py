@@ -3,7 +3,7 @@
 Where the plan has pods for the extender door, a second scheduler asks whichever controller leads.
 
 The controllers are processes that can be killed, stopped, cut off and troubled; what ends by losing its lease is
-started again, as a Deployment would do. What users and meddlers do to this cluster is `life`.
+started again, as a Deployment would do. What users and meddlers do to this cluster is in `actions`.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.invariants import Invariants
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.processes import ProcessLoop, acting_as
-from tests.soak.unheard import UNHEARD, BindingClient
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.drivers.device import DeviceDriver
@@ -91,7 +91,7 @@ class Plan:
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
             extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
-            bindings=UNHEARD if number % 3 == 1 else CALM,
+            bindings=LOST_BINDINGS if number % 3 == 1 else CALM,
             tenant=number % 4 == 2,
         )
 
@@ -151,7 +151,7 @@ class Process:
         self._world.invariants.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
-        """What its extender door says; the connection breaks when it ends."""
+        """The response of its extender door; the connection breaks when it ends."""
         assert self.controller is not None
         assert self.controller.extender is not None
         with acting_as(self.name):
@@ -247,7 +247,8 @@ class World:
         return replace(self.plan, rates=CALM, failing=0.0, bindings=CALM)
 
     async def restart(self, process: Process, seconds: float, *, clean: bool = False) -> None:
-        """Kill it, and start another one when nothing of the first can arrive any more, or a lease tells when."""
+        """Kill it, and start another one when nothing of the first can arrive any more, or when its lease has
+        expired."""
         self.server.note(f"{process.name} is {'ended' if clean else 'killed'}")
         self.processes.remove(process)
         await process.kill(clean=clean)

@@ -70,7 +70,7 @@ class TroubleClient(Client):
         self._arriving: set[asyncio.Task[None]] = set()
 
     def blackout(self, seconds: float) -> None:
-        """For so long from now nothing gets through: calls fail, and watches break instead of telling more."""
+        """For so long from now nothing gets through: calls fail, and watches break instead of delivering more."""
         self._dark_until = asyncio.get_running_loop().time() + seconds
 
     async def request(self, call: Call) -> bytes:
@@ -133,7 +133,7 @@ class TroubleClient(Client):
         task.add_done_callback(self._arrived)
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
-        """Nobody hears the answer, whatever it is."""
+        """The response is lost, whatever it is."""
         self._arriving.discard(task)
         if not task.cancelled():
             task.exception()

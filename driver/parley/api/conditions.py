@@ -1,4 +1,4 @@
-"""Conditions of claims: the list to write when something is to be said anew. Pure."""
+"""Conditions of claims: the list to write when some of them change. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ _LONGEST = 32768
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One condition: whether it holds, a stable reason code, and the same in words."""
+class ConditionUpdate:
+    """One condition to set: its type, whether it is True, reason and message."""
 
     type: str
     holds: bool
@@ -20,22 +20,24 @@ class Said:
     message: str
 
 
-def told(conditions: Sequence[Condition], now: str, *said: Said) -> list[dict[str, Any]] | None:
-    """All conditions with these as they are said; None if they say so already. `now` is RFC 3339."""
+def updated_conditions(
+    conditions: Sequence[Condition], now: str, *updates: ConditionUpdate
+) -> list[dict[str, Any]] | None:
+    """All conditions with these updates applied; None if nothing changes. `now` is RFC 3339."""
     known = {condition.type: condition for condition in conditions}
-    wanted = [_condition(one, known.get(one.type), now) for one in said]
-    if all(one.type in known and known[one.type].wire() == new for one, new in zip(said, wanted, strict=True)):
+    wanted = [_condition(one, known.get(one.type), now) for one in updates]
+    if all(one.type in known and known[one.type].wire() == new for one, new in zip(updates, wanted, strict=True)):
         return None
-    types = {one.type for one in said}
+    types = {one.type for one in updates}
     return [*(condition.wire() for condition in conditions if condition.type not in types), *wanted]
 
 
-def _condition(said: Said, known: Condition | None, now: str) -> dict[str, Any]:
-    status = "True" if said.holds else "False"
+def _condition(update: ConditionUpdate, known: Condition | None, now: str) -> dict[str, Any]:
+    status = "True" if update.holds else "False"
     return {
-        "type": said.type,
+        "type": update.type,
         "status": status,
-        "reason": said.reason,
-        "message": said.message[:_LONGEST],
+        "reason": update.reason,
+        "message": update.message[:_LONGEST],
         "lastTransitionTime": known.last_transition_time if known is not None and known.status == status else now,
     }

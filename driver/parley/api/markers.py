@@ -41,7 +41,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class ListMap:
-    """Marks a list whose items are told apart by `keys`: appliers of different items do not conflict."""
+    """Marks a list whose items are identified by `keys`: appliers of different items do not conflict."""
 
     keys: tuple[str, ...]
 

@@ -87,7 +87,7 @@ class ResourceClass(Model):
     on_permanent_error: Annotated[
         Literal["ExcludeNode", "FailPod"],
         Field(
-            description="When a driver says that it can never allocate a claim on a node. "
+            description="When a driver reports that it can never allocate a claim on a node. "
             "ExcludeNode: other nodes are tried. FailPod: the pod is failed, so that its controller replaces it."
         ),
     ] = "ExcludeNode"
@@ -198,7 +198,7 @@ class ClaimStatus(Model):
 
     state: Annotated[
         Literal["pending", "allocated", "allocated,reserved", "deallocating", "releasing"] | None,
-        Field(description="The other fields in one word, for people."),
+        Field(description="Summary of the other fields, for people."),
     ] = None
     driver_name: DriverName | None = None
     allocation: Annotated[
@@ -348,7 +348,9 @@ class PodSchedulingStatus(Model):
     candidates: Annotated[int, Field(ge=0, description="How many nodes were proposed.")] = 0
     viable: Annotated[int, Field(ge=0, description="How many of them are viable for every claim.")] = 0
     waiting_for: Annotated[str, Field(max_length=256, description="A stable reason code; empty once bound.")] = ""
-    message: Annotated[str, Field(max_length=4096, description="The same in words, with what would help.")] = ""
+    message: Annotated[
+        str, Field(max_length=4096, description="Why the pod waits, for people, with what would help.")
+    ] = ""
 
 
 class PodScheduling(Model):
@@ -408,5 +410,5 @@ class ClaimRelease(Model):
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ClaimRelease"] = "ClaimRelease"
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ClaimReleaseSpec, Rule("self == oldSelf", "spec is immutable: it says what happened.")]
+    spec: Annotated[ClaimReleaseSpec, Rule("self == oldSelf", "spec is immutable: it records what happened.")]
     status: ClaimReleaseStatus = ClaimReleaseStatus()

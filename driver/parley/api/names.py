@@ -10,7 +10,7 @@ CLI_VERSION: Final = "cli.parley.dev/v1alpha1"
 """`apiVersion` of what commands print with `-o json`. Fields may be added; a change of one raises the version."""
 
 DEVICE_CLASS: Final = "being-negotiated.parley.dev"
-"""The DeviceClass that a mirror's request names. It must not exist: the scheduler's message then tells."""
+"""The DeviceClass that a mirror's request names. It must not exist: the scheduler's message then names it."""
 
 EXCLUSIVE_REQUEST: Final = "exclusive"
 """Name of a mirror's one request if only one pod may use the claim; the admission policy guards these."""
@@ -48,13 +48,13 @@ CONDITION_DECLINED: Final = "parley.dev/declined"
 FIELD_MANAGER: Final = "parley-controller"
 
 CONDITION_ALLOCATING: Final = "Allocating"
-"""Condition of a ResourceClaim while a driver works on its allocation; the message tells how far it is."""
+"""Condition of a ResourceClaim while a driver works on its allocation; the message is its progress."""
 
 CONDITION_RELEASING: Final = "Releasing"
-"""Condition of a ResourceClaim of which nodes have yet to say that it is not prepared there any more."""
+"""Condition of a ResourceClaim of which nodes have yet to confirm that it is not prepared there any more."""
 
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
-"""Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last said."""
+"""Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last reported."""
 
 
 def driver_finalizer(driver: str) -> str:

@@ -1,8 +1,8 @@
 """What users and drivers write for each other: the API server checks little of it, and it is anybody's.
 
-It stays bytes until somebody uses it, and is read only if it does not nest deeper than `MAX_DEPTH`. What can't
-be read shows as an object with the one member `UNREADABLE`, which says why: so all else of the object that it is
-in can be read, and whoever wants the parameters fails with these words.
+It stays bytes until it is used, and is read only if it does not nest deeper than `MAX_DEPTH`. What can't
+be read shows as an object with the one member `UNREADABLE`, which has the reason: so the rest of the
+object can be read, and reading the parameters fails with that reason.
 
 A decoder looks at every byte, also of what is left for later: the API server stores text that none takes (halves
 of surrogate pairs, invalid UTF-8, thousands of levels). `without_unreadable` makes an object readable that has
@@ -75,7 +75,7 @@ def _inside(value: Any) -> list[Any]:
 
 def without_unreadable(text: bytes) -> bytes:
     """The JSON of an object with every opaque value that can't be read replaced, and without `managedFields`,
-    which nest as deep as the fields they tell of. Raises ValueError if it is no JSON."""
+    which nest as deep as the fields they describe. Raises ValueError if it is no JSON."""
     kept: list[bytes] = []
     done = 0
     while found := _OPAQUE.search(text, done):

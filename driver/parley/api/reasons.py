@@ -15,7 +15,7 @@ ALLOCATING: Final = "Allocating"
 """A node is selected; standalone drivers are allocating on it."""
 
 OTHER_SCHEDULER: Final = "OtherScheduler"
-"""The pod asks for something that its scheduler, which asks Parley's extender, does not serve; another does."""
+"""The pod requests something that its scheduler, which calls Parley's extender, does not serve; another does."""
 
 LIMIT_REACHED: Final = "LimitReached"
 """The pod's namespace holds as much of a class as the class allows it."""
@@ -39,7 +39,7 @@ CLAIM_FULL: Final = "ClaimFull"
 """As many pods use the shareable claim as Kubernetes allows."""
 
 RELEASING: Final = "Releasing"
-"""A pod that used the claim was deleted by force; its node has yet to say that it is not prepared any more."""
+"""A pod that used the claim was deleted by force; its node has yet to confirm that it is not prepared any more."""
 
 CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
 """The claim is being deleted and can't be used any more."""
@@ -60,7 +60,7 @@ ALLOCATION_FAILED: Final = "AllocationFailed"
 """A driver could not allocate on the selected node; it is tried again."""
 
 PERMANENTLY_FAILED: Final = "PermanentlyFailed"
-"""A driver can never allocate on the selected node, and the class asks to fail the pod then."""
+"""A driver can never allocate on the selected node, and the class's `onPermanentError` is FailPod."""
 
 SCHEDULER_REFUSED: Final = "SchedulerRefused"
 """The scheduler refused every node offered; they are offered again after a pause or a change."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Undecodable(ValueError):
-    """Raised when an object can't be decoded as its kind. It says what the decoder said, however that failed, and
+    """Raised when an object can't be decoded as its kind. Its message is the decoder's, however that failed, and
     has the decoder's own error as its cause."""
 
 
@@ -90,7 +90,7 @@ _LARGE = 128 * 1024
 """Bytes of an object. Handles of devices and what users write about a claim stay far below."""
 
 _LONGEST = 500
-"""Characters of a decoder's words: some repeat what they could not read."""
+"""Characters of a decoder's message: some repeat what they could not read."""
 
 
 @dataclass(frozen=True)

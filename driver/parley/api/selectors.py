@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from parley.api import builtin, meta
+from parley.api.models import ResourceClass
 
 
 def node_selector(nodes: Iterable[str]) -> dict[str, Any]:

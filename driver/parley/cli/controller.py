@@ -26,7 +26,7 @@ from parley.cli.leading import (
     unique,
 )
 from parley.cli.logs import LogFormat, LogLevel
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.drivers import BUILT_IN
 from parley.kube.client import Client
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, MAX_CANDIDATES

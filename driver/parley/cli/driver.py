@@ -1,4 +1,4 @@
-"""`parley driver run`: a standalone driver, which talks through API objects only."""
+"""`parley driver run`: a standalone driver, which works through API objects alone."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from parley.cli.leading import (
 from parley.cli.logs import LogFormat, LogLevel
 from parley.cli.permissions import lease_name as own_lease
 from parley.cli.permissions import permissions
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Client
 from parley.sdk.standalone import StandaloneDriver
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from parley.control.connections import limited_app
-from parley.control.exposition import CONTENT_TYPE, Exposition
+from parley.control.telemetry.connections import limited_app
+from parley.control.telemetry.exposition import CONTENT_TYPE, Exposition
 
 Unready = Callable[[], str]
 """What is in the way, in words; "" if nothing is."""

@@ -63,7 +63,7 @@ def get(
     chosen = _Chosen(view, None if all_namespaces else place, selecting(selector))
     printer = _Printer(chosen, output, headings=not no_headers)
 
-    async def ask(client: Client) -> World:
+    async def ask(client: Client) -> Snapshot:
         return await read(client, utc(), place)
 
     if watch:

@@ -30,10 +30,10 @@ from parley.control.metrics import Metrics, label
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.fencing import LeasedClient
-from parley.kube.following import Following
+from parley.kube.followed_lease import FollowedLease
 from parley.kube.http import HttpClient
+from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector, LeaseLost, LeaseTimes
-from parley.kube.reflector import Reflector
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +102,7 @@ class Leader(Protocol):
     ready: asyncio.Event
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]: ...
+    def caches(self) -> Sequence[Informer[Any]]: ...
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -212,7 +212,7 @@ async def serve(
             await stack.enter_async_context(context())
         log.info("started", identity=options.identity, lease=f"{options.namespace}/{options.lease_name}")
         if options.follow_lease:
-            followed = Following(client, options.namespace, options.follow_lease, socket.gethostname())
+            followed = FollowedLease(client, options.namespace, options.follow_lease, socket.gethostname())
             await followed.run(elector, lead)
         else:
             await elector.run(lead)

@@ -21,7 +21,6 @@ from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.manifests import BadManifests, read_dump
 from parley.simulate.objects import Manifest
 from parley.simulate.recording import PodRecord, Recording
-from parley.simulate.taking_over import pods_of, take_over
 from parley.simulate.what_if import NoSuchObject, WhatIf, changed
 from parley.simulate.workloads import expanded
 

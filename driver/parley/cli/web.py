@@ -17,7 +17,7 @@ from parley.kube.client import Client
 from parley.kube.faults import Unanswerable, as_sentences
 from parley.kube.http import HttpClient
 from parley.web.server import application
-from parley.web.worlds import Thread, Worlds
+from parley.web.snapshots import Snapshots, Thread
 
 log = structlog.get_logger(__name__)
 
@@ -101,13 +101,13 @@ def _run(main: Callable[[], Coroutine[None, None, None]]) -> None:
 async def serving(client: Client, where: Place, namespace: str = "default") -> AsyncIterator[str]:
     """Serve the page within the block; gives its URL. Nothing is read before somebody looks."""
     aside = Thread()
-    worlds = Worlds(client, namespace, aside=aside)
+    snapshots = Snapshots(client, namespace, aside=aside)
     try:
-        async with served(application(worlds, where.names), where.port, where.host) as port:
+        async with served(application(snapshots, where.names), where.port, where.host) as port:
             host = f"[{where.host}]" if ":" in where.host else where.host
             yield f"http://{host}:{port}/"
     finally:
-        await worlds.close()
+        await snapshots.close()
         aside.close()
 
 

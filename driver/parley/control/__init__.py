@@ -1,5 +1,5 @@
-"""What acts: mirrors of templates and claims, allocation and giving back, PodSchedulings, events.
+"""What acts: named claims and templates are reconciled, drivers allocate, records are written and cleared.
 
-`cluster` holds what the API server has, `ledger` what Parley allocated; everything else reads these two and
-writes through the client.
+`caches` hold what the API server has, the `ledger` what Parley allocated; `state` is both with the drivers.
+`claims` and `decision` are pure judgements of it; `allocation`, `records`, `release` and `restoring` change it.
 """

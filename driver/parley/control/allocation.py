@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.control import mirror as mirrors
-from parley.control.cluster import reference
-from parley.control.demand import Requests, units
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Requests, units
 from parley.control.ledger import Holding, Ledger
-from parley.control.podclaims import PodClaim
+from parley.control.objects import mirror as mirrors
 from parley.sdk import Allocation, Request
+from parley.sdk.checks import failure_text
 from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class AllocationFailed(Exception):
     """Raised when a driver could not allocate; nothing is held for this attempt then."""
 
     def __init__(self, driver: str, node: str, cause: Exception) -> None:
-        super().__init__(f"driver {driver} could not allocate on node {node}: {cause}")
+        super().__init__(f"driver {driver} could not allocate on node {node}: {failure_text(cause)}")
 
 
 class Busy(Exception):

@@ -3,41 +3,41 @@
 Decides on a node as for a pod (candidates, the driver's answers and preferences, the class's limits). What is
 allocated enters the ledger first and then the claim's status, together with the condition `Allocated`; it stays
 until the claim is deleted. What stands in the way is that condition's reason: the claim waits in line with those
-that want the same, and a change wakes the first of them; what failed is tried again after a growing pause.
+that want the same, and a change requeues the first of them; what failed is tried again after a growing pause.
 
-Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), standalone drivers of the
-controller, which allocate such claims by themselves.
+Leaves to others: mirror and finalizers (`claims`), pods' use of the claim (the doors), claims of standalone
+drivers, which allocate them by themselves by the same rules (`parley.sdk.immediate`).
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from parley.api import reasons
-from parley.api.conditions import Said
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.cluster import Key
-from parley.control.decide import Blocked, Search, admit, none_viable, survey
-from parley.control.demand import demand_of, scores
-from parley.control.eligible import SuitableNodes
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key
+from parley.control.claims.named import without_pod
+from parley.control.claims.podclaims import Topic
+from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey
+from parley.control.decision.demand import scores
+from parley.control.decision.eligible import SuitableNodes
 from parley.control.ledger import Holding
-from parley.control.mirror import ClassRequest
-from parley.control.nowhere import where
-from parley.control.podclaims import PodClaim, Topic
 from parley.control.records import Records
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
+from parley.negotiation.nowhere import where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import select
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
-from parley.sdk import PermanentError, PodReference, Request
+from parley.sdk import PermanentError, Request
 from parley.sdk.checks import DriverFault
-from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.immediate import FailedNodes, no_pod
 
 PAUSES = Backoff(first=0.1, longest=300.0)
 """Before a claim is tried again whose allocation failed."""
@@ -47,21 +47,16 @@ PAUSES = Backoff(first=0.1, longest=300.0)
 class _Attempt:
     """What is remembered of one claim. Lost with the process, at no harm.
 
-    `failed` are nodes where the driver could not allocate, `excluded` those where it said that it never will, with
-    its words. Until `paused_until` (the event loop's clock) nothing is tried. A change of the class, whose
-    resourceVersion was `class_version`, voids what failed before.
+    Until `paused_until` (the event loop's clock) nothing is tried.
     """
 
-    uid: str
-    class_version: str = ""
-    failed: set[str] = field(default_factory=set)
-    excluded: dict[str, str] = field(default_factory=dict)
+    nodes: FailedNodes
     failures: int = 0
     paused_until: float = 0.0
 
 
 class ImmediateClaims:
-    """Allocates immediate claims. `queue` has the claims to look at; whoever works on it calls `keep` for each."""
+    """Reconciles immediate claims. `queue` has the keys of claims; its workers call `sync` for each."""
 
     def __init__(
         self,
@@ -85,8 +80,8 @@ class ImmediateClaims:
         self._lines: WaitingLines[Key] = WaitingLines()
 
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
-        """Something changed, on these nodes alone if they are given: look again at the first of each line that it
-        may help. What the others are told may be otherwise now, too, but not so soon."""
+        """Something changed, on these nodes alone if they are given: requeue the first of each line that it may
+        help. The conditions in the other lines may be outdated, too: requeue the first of those later."""
         helped, others = self._lines.sort_out(topic, nodes)
         for key in helped:
             self._queue.add(key)
@@ -102,13 +97,13 @@ class ImmediateClaims:
         if (following := self._lines.leave(key)) is not None:
             self._queue.add(following)
 
-    async def keep(self, claim: ResourceClaim, class_: ResourceClass | None) -> None:
-        """Do what the claim needs next. `class_` is None while it can't be allocated for reasons of its own."""
+    async def sync(self, claim: ResourceClaim, class_: ResourceClass | None) -> None:
+        """Reconcile the claim. `class_` is None while it can't be allocated for reasons of its own."""
         key, holding = _key(claim), self._ledger.get(claim.metadata.uid)
         if holding is not None:
             self._leave_line(key)
             if not holding.standalone:
-                await self._record(claim, holding)
+                await self._record(claim, class_, holding)
         elif claim.status.allocation is not None:
             return  # a standalone driver's, or one that was not ours and is cleared by now
         elif class_ is None or class_.driver_name not in self._drivers:
@@ -117,40 +112,38 @@ class ImmediateClaims:
             try:
                 await self._negotiate(claim, class_)
             except DriverFault as fault:
-                await self._put_off(claim, reasons.DRIVER_FAILED, str(fault))
+                await self._back_off(claim, class_, reasons.DRIVER_FAILED, str(fault))
 
-    def _attempt(self, claim: ResourceClaim) -> _Attempt:
+    def _attempt(self, claim: ResourceClaim, class_: ResourceClass | None) -> _Attempt:
         attempt = self._attempts.get(_key(claim))
-        if attempt is None or attempt.uid != claim.metadata.uid:
-            attempt = self._attempts[_key(claim)] = _Attempt(claim.metadata.uid)
+        if attempt is None or not attempt.nodes.are_about(claim, class_):
+            attempt = self._attempts[_key(claim)] = _Attempt(FailedNodes.none(claim, class_))
         return attempt
 
     def _paused(self, claim: ResourceClaim, class_: ResourceClass) -> bool:
-        if self._attempt(claim).class_version != class_.metadata.resource_version:
-            self._attempts[_key(claim)] = _Attempt(claim.metadata.uid, class_.metadata.resource_version)
-        left = self._attempt(claim).paused_until - _now()
+        left = self._attempt(claim, class_).paused_until - _now()
         if left > 0:
             self._queue.add_after(_key(claim), left)
         return left > 0
 
     async def _negotiate(self, claim: ResourceClaim, class_: ResourceClass) -> None:
-        attempt, pending = self._attempt(claim), without_pod(claim, class_)
-        demand = admit(self._state, _nobody(claim), (pending,))
+        failed, pending = self._attempt(claim, class_).nodes, without_pod(claim, class_)
+        demand = admit(self._state, no_pod(claim.metadata.namespace), (pending,))
         if isinstance(demand, Blocked):
             await self._wait(claim, demand)
             return
         search = Search(
             SuitableNodes(self._cluster, class_, claim.metadata.uid),
-            attempt.excluded,
+            failed.excluded,
             limit=self._candidates,
-            enough=1 + len(attempt.failed),
+            enough=1 + len(failed.failed),
         )
         outcome = survey(self._state, demand, search)
         if not outcome.viable:
             await self._wait(claim, none_viable(self._state, (pending,), demand, search, outcome))
             return
         preferences = scores(self._state.drivers, demand, outcome.viable, {})
-        node = select(outcome.viable, preferences, attempt.failed)
+        node = select(outcome.viable, preferences, failed.failed)
         assert node is not None
         await self._allocate(claim, class_, demand.requests[class_.driver_name], node)
 
@@ -159,7 +152,7 @@ class ImmediateClaims:
         following = self._lines.wait(_key(claim), blocked.line, problem.topics, helps=blocked.helps)
         if following is not None:
             self._queue.add(following)
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, problem.code, problem.message))
+        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message))
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
@@ -167,28 +160,29 @@ class ImmediateClaims:
         try:
             holding = await self._allocator.allocate_alone(claim, class_, request, node)
         except AllocationFailed as failure:
-            if isinstance(failure.__cause__, PermanentError):
-                self._attempt(claim).excluded[node] = str(failure)
-            await self._failed(claim, node, str(failure))
+            permanent = isinstance(failure.__cause__, PermanentError)
+            await self._failed(claim, class_, node, str(failure), permanent=permanent)
             return
         self._leave_line(_key(claim))
-        await self._record(claim, holding)
+        await self._record(claim, class_, holding)
 
-    async def _failed(self, claim: ResourceClaim, node: str, message: str) -> None:
-        self._attempt(claim).failed.add(node)
-        await self._put_off(claim, reasons.ALLOCATION_FAILED, message)
+    async def _failed(
+        self, claim: ResourceClaim, class_: ResourceClass | None, node: str, message: str, *, permanent: bool
+    ) -> None:
+        self._attempt(claim, class_).nodes.add(node, message, permanent=permanent)
+        await self._back_off(claim, class_, reasons.ALLOCATION_FAILED, message)
 
-    async def _put_off(self, claim: ResourceClaim, code: str, message: str) -> None:
+    async def _back_off(self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str) -> None:
         """It is tried again after a growing pause."""
-        attempt = self._attempt(claim)
+        attempt = self._attempt(claim, class_)
         attempt.failures += 1
         pause = PAUSES.delay(attempt.failures)
         attempt.paused_until = _now() + pause
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
-        await self._records.tell(claim, Said(reasons.ALLOCATED, False, code, message))
+        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))
 
-    async def _record(self, claim: ResourceClaim, holding: Holding) -> None:
+    async def _record(self, claim: ResourceClaim, class_: ResourceClass | None, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.
 
         The write names the state of the claim that it was decided on. So one of unknown outcome is settled as soon
@@ -196,29 +190,15 @@ class ImmediateClaims:
         """
         if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
             return
-        said = Said(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
+        condition = ConditionUpdate(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
-            await self._records.record(claim, holding, said)
+            await self._records.record(claim, holding, condition)
         except Conflict:
             self._queue.retry(_key(claim))  # the cache is behind
         except (BadRequest, Forbidden, Invalid) as error:
             await self._giving_back.give_up(holding)
-            await self._failed(claim, holding.node, f"the API server refused the allocation: {error.message}")
-
-
-def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
-    """A named claim as it is before any pod names it."""
-    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)
-
-
-def _nobody(claim: ResourceClaim) -> PodReference:
-    return PodReference(claim.metadata.namespace, "", "")
-
-
-def check_parameters(drivers: Mapping[str, EmbeddedDriver], claim: ResourceClaim, class_: ResourceClass) -> None:
-    """Raises BadParameters if the claim's driver does not understand them, DriverFault if it fails over them."""
-    demand_of(drivers, _nobody(claim), (without_pod(claim, class_),))
+            message = f"the API server refused the allocation: {error.message}"
+            await self._failed(claim, class_, holding.node, message, permanent=False)
 
 
 def _key(claim: ResourceClaim) -> Key:

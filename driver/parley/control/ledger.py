@@ -31,9 +31,45 @@ class Phase(Enum):
     HELD = "held"
     """Pods use it, or may come to."""
     LEAVING = "leaving"
-    """The API is being told that no pod uses it; none may come to."""
+    """Its users are being removed from the API; none may come to use it."""
     RELEASING = "releasing"
     """No pod uses it, none may come to, and nodes may still have it prepared."""
+
+
+class Written(Enum):
+    """Whether an object in the API has come to show what a holding is.
+
+    NO -> YES                a write succeeded
+    NO -> MAYBE -> NO        one of unknown outcome was overtaken by a newer write
+    YES -> UNSETTLED -> YES  the same of a later write
+    """
+
+    NO = "no"
+    """It never did, or it was cleared since."""
+    MAYBE = "maybe"
+    """It did not when it was seen last, and a write that may still arrive would show it."""
+    YES = "yes"
+    """It did. Somebody else may have cleared it."""
+    UNSETTLED = "unsettled"
+    """It did, and a write that may still arrive would change it."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no write of ours can arrive any more."""
+        return self in (Written.NO, Written.YES)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the object is known to have shown it."""
+        return self in (Written.YES, Written.UNSETTLED)
+
+    def outcome_unknown(self) -> "Written":
+        """After a write whose answer was lost."""
+        return Written.MAYBE if self in (Written.NO, Written.MAYBE) else Written.UNSETTLED
+
+    def settled(self) -> "Written":
+        """After a write that no earlier one can follow."""
+        return Written.NO if self in (Written.NO, Written.MAYBE) else Written.YES
 
 
 class Prepared(NamedTuple):
@@ -51,10 +87,10 @@ class Holding:
     was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
     allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it is kept
     without users, `node_part` if a plugin prepares it on its node.
-    `recorded` is set once the mirror is known to have shown the allocation; `shown_by` are the built-in claims
-    that may have, names by UID: a node has one of them prepared, whichever was there when the pod was started.
-    `offered` is set while the allocation in the API leaves the node to the scheduler, `uncertain` while a write
-    may still arrive, `record_uncertain` while one of a named claim's own record may.
+    `written` is about the allocation in the mirror, `record_written` about a named claim's own record.
+    `shown_by` are the built-in claims that may have shown it, names by UID: a node has one of them prepared,
+    whichever was there when the pod was started. `offered` is set while the allocation in the API leaves the node
+    to the scheduler.
     `pod_lists` are the lists of pods that had been read when the API began to show the allocation, 0 if that was
     before this process: after another one pods may have used it of which nobody knows.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
@@ -76,10 +112,9 @@ class Holding:
     immediate: bool = False
     standalone: bool = False
     node_part: bool = True
-    recorded: bool = False
     offered: bool = False
-    uncertain: bool = False
-    record_uncertain: bool = False
+    written: Written = Written.NO
+    record_written: Written = Written.NO
     pod_lists: int = 0
     phase: Phase = Phase.HELD
     owed: set[Prepared] = field(default_factory=set)
@@ -105,7 +140,7 @@ class Holding:
 
     @property
     def owing_nodes(self) -> tuple[str, ...]:
-        """The nodes that have yet to say that it is not prepared there any more, by name."""
+        """The nodes that have yet to confirm that it is not prepared there any more, by name."""
         return tuple(sorted({one.node for one in self.owed}))
 
     @contextmanager
@@ -168,7 +203,7 @@ class Ledger:
                 del self._by_pod[key]
 
     def release(self, holding: Holding) -> None:
-        """Nobody uses the holding any more; it is gone when its driver says so."""
+        """Nobody uses the holding any more; it is gone when its driver has deallocated."""
         for pod in list(holding.pods.values()):
             self.leave(holding, pod)
 
@@ -190,7 +225,7 @@ class Ledger:
         return self._by_claim.get((namespace, name))
 
     def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
-        """A standalone driver was told to allocate the claim for the pod; nobody else may have it meanwhile."""
+        """A standalone driver was asked to allocate the claim for the pod; nobody else may have it meanwhile."""
         self._expected[pod.namespace, claim] = (pod, uid)
         self._expecting.setdefault(pod, {})[pod.namespace, claim] = None
         if uid not in self._by_uid:

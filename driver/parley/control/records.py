@@ -1,8 +1,7 @@
 """What Parley writes about claims: allocations and users of mirrors, records of named claims, and stand-ins.
 
-Nothing is decided here. Every write of a mirror names the state that it was decided on (UID and resourceVersion).
-One whose outcome is unknown marks its holding as uncertain: it is settled by a newer write (a changed
-resourceVersion makes the old one fail) before anything is freed.
+Nothing is decided here. A write whose outcome is unknown is settled by a newer one before anything is freed
+(`writes`).
 """
 
 import asyncio
@@ -10,31 +9,26 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.conditions import Said, told
+from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.models import PodScheduling, ResourceClaim
-from parley.api.names import CONDITION_RELEASING, GROUP
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, POD_SCHEDULINGS
-from parley.control import mirror as mirrors
-from parley.control import standin
+from parley.api.names import CONDITION_RELEASING
+from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.control.allocation import Busy
-from parley.control.cluster import Cluster
-from parley.control.ledger import Holding, Ledger
-from parley.control.podclaims import PodClaim
-from parley.control.receipts import said as releasing
-from parley.kube.client import AlreadyExists, Client, NotFound, OutcomeUnknown
+from parley.control.caches.cluster import Cluster
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding, Ledger, Written
+from parley.control.objects import mirror as mirrors
+from parley.control.objects import standin
+from parley.control.release.receipts import releasing_condition
+from parley.control.writes import ClaimWrites, MirrorWrites
+from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
-from parley.sdk.recorded import allocation_record
+from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record
 
 T = TypeVar("T")
 
-_NOTHING: Mapping[str, Any] = {
-    "driverName": None,
-    "allocation": None,
-    "reservedFor": None,
-    "deallocationRequested": None,
-    "state": "pending",
-}
+_NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None}
 """The status of a named claim that holds nothing."""
 
 
@@ -46,6 +40,8 @@ class Records:
         self._cluster = cluster
         self._ledger = ledger
         self._clock = clock
+        self._mirrors = MirrorWrites(client, cluster)
+        self._claims = ClaimWrites(client, cluster)
 
     async def write(self, claims: Sequence[PodClaim]) -> None:
         """Record each claim's holding and its users. Safe to repeat."""
@@ -57,12 +53,12 @@ class Records:
         async with holding.lock:
             if not holding.joinable or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
-            if not (holding.recorded or holding.uncertain):
+            if holding.written is Written.NO:
                 holding.pod_lists = self._cluster.pod_lists
             if holding.named:
                 await self._write_claim(holding)
-            await self._write_mirror(holding, claim.mirror, self._status(claim.mirror, holding))
-            holding.recorded = True
+            await self._mirrors.write(holding, claim.mirror, self._status(claim.mirror, holding))
+            holding.written = Written.YES
 
     def _status(self, mirror: BuiltinClaim, holding: Holding) -> dict[str, Any]:
         body: dict[str, Any] = {"reservedFor": [*_users(holding), *_others(mirror, holding)]}
@@ -78,29 +74,29 @@ class Records:
 
     async def _write_claim(self, holding: Holding) -> None:
         used = {"reservedFor": _users(holding), "state": _state(holding)}
-        await self._patch_claim(holding, used if holding.standalone else {**allocation_status(holding), **used})
+        await self._claims.write(holding, used if holding.standalone else {**allocation_status(holding), **used})
 
-    async def record(self, claim: ResourceClaim, holding: Holding, said: Said) -> None:
+    async def record(self, claim: ResourceClaim, holding: Holding, said: ConditionUpdate) -> None:
         """Record what a named claim holds, with a condition.
 
         Raises Conflict if the claim is not as given any more.
         """
         async with holding.lock:
             used = {"reservedFor": _users(holding), "state": _state(holding)}
-            conditions = told(claim.status.conditions, rfc3339(self._clock()), said)
+            conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), said)
             status = {**allocation_status(holding), **used}
-            await self._patch_status(claim, {**status, "conditions": conditions} if conditions else status)
+            await self._claims.patch(claim, {**status, "conditions": conditions} if conditions else status)
 
-    async def tell(self, claim: ResourceClaim, *said: Said) -> bool:
+    async def tell(self, claim: ResourceClaim, *said: ConditionUpdate) -> bool:
         """Keep conditions of a named claim up to date; returns whether anything had to be written.
 
         Raises Conflict if the claim is not as given any more: its driver may write conditions, too.
         """
-        conditions = told(claim.status.conditions, rfc3339(self._clock()), *said)
+        conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), *said)
         if conditions is None:
             return False
         state = {} if claim.status.state else {"state": "pending"}
-        await self._patch_status(claim, {"conditions": conditions, **state})
+        await self._claims.patch(claim, {"conditions": conditions, **state})
         return True
 
     async def clear_unknown(self, claim: ResourceClaim) -> None:
@@ -108,14 +104,7 @@ class Records:
 
         Raises Conflict if the claim is not as given any more.
         """
-        await self._patch_status(claim, _NOTHING)
-
-    async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
-        meta = claim.metadata
-        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-        body = {**precondition, "status": status}
-        written = await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
-        self._cluster.wrote(written)
+        await self._claims.patch(claim, _NOTHING)
 
     async def offer(
         self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
@@ -126,7 +115,7 @@ class Records:
         """
         now = rfc3339(self._clock())
         return await together(
-            self._patch_mirror(
+            self._mirrors.patch(
                 claim.mirror, {"allocation": mirrors.offer_body(claim.mirror, drivers[claim.entry], nodes, now)}
             )
             for claim in claims
@@ -139,7 +128,7 @@ class Records:
         for claim in claims:
             if claim.mirror is not None and claim.mirror.status.allocation is not None:
                 driver = mirrors.driver_of(claim.mirror.status.allocation)
-                await self._patch_mirror(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
+                await self._mirrors.patch(claim.mirror, {"devices": mirrors.declined_body(driver, why, now)})
 
     async def stand_in(self, pod: Pod, claim: PodClaim) -> None:
         """Make the claim in which a standalone driver records what it allocates for a generated claim."""
@@ -174,11 +163,11 @@ class Records:
                 await self._unreserve_mirror(holding, pod)
             else:
                 await self.clear_mirror(holding)
-                holding.recorded = holding.uncertain = False
+                holding.written = Written.NO
             if holding.named:
                 state = "allocated,reserved" if users else "allocated"
                 shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
-                await self._patch_claim(holding, shown)
+                await self._claims.write(holding, shown)
         except NotFound:
             pass  # the claim was forced away
 
@@ -189,22 +178,22 @@ class Records:
 
     async def is_reserved(self, holding: Holding, pod: PodReference) -> bool:
         """Whether the mirror, no older than our last write, lets the pod use the holding."""
-        mirror = await self._mirror(holding)
+        mirror = await self._mirrors.current(holding)
         return mirror is not None and any(user.uid == pod.uid for user in mirror.status.reserved_for)
 
     async def _unreserve_mirror(self, holding: Holding, pod: PodReference) -> None:
         """Takes the pod out and changes nothing else: others let pods in meanwhile, or took them out."""
-        mirror = await self._mirror(holding)
+        mirror = await self._mirrors.current(holding)
         if mirror is None:
             return
         try:
-            if holding.uncertain:
-                mirror = await self._settle_mirror(holding, mirror)
+            if not holding.written.is_settled:
+                mirror = await self._mirrors.settle(holding, mirror)
             if all(user.uid != pod.uid for user in mirror.status.reserved_for):
                 return
             others = [u for u in mirror.status.reserved_for if u.uid != pod.uid]
             left = [mirrors.consumer(PodReference(holding.namespace, user.name, user.uid)) for user in others]
-            await self._write_mirror(holding, mirror, {"reservedFor": left})
+            await self._mirrors.write(holding, mirror, {"reservedFor": left})
         except NotFound:
             pass  # deleted by somebody; it is made anew, without users
 
@@ -213,15 +202,15 @@ class Records:
 
         Raises Busy if the mirror is reserved for pods that the holding does not know.
         """
-        mirror = await self._mirror(holding)
+        mirror = await self._mirrors.current(holding)
         if mirror is None or not _stands_for(mirror, holding):
             return
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
         if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
             await self.clear(mirror, holding)
-        elif holding.uncertain:
-            settled = await self._settle_mirror(holding, mirror)
+        elif not holding.written.is_settled:
+            settled = await self._mirrors.settle(holding, mirror)
             if settled.status.allocation is not None and not settled.metadata.deletion_timestamp:
                 await self.clear(settled, holding)  # the write arrived after all, since the mirror was read
 
@@ -230,10 +219,10 @@ class Records:
         try:
             nothing = {"allocation": None, "reservedFor": None, "devices": None}
             if holding is None:
-                await self._patch_mirror(mirror, nothing)
+                await self._mirrors.patch(mirror, nothing)
             else:
-                await self._write_mirror(holding, mirror, nothing)
-                holding.recorded = True  # it was, and is not any more
+                await self._mirrors.write(holding, mirror, nothing)
+                holding.written = Written.YES  # it was, and is not any more
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
@@ -247,35 +236,32 @@ class Records:
 
     async def tell_releasing(self, holding: Holding) -> None:
         """A named claim shows that it is in nobody's use and not free yet, what it waits for and since when."""
-        claim = self._own_claim(holding)
+        claim = self._claims.own(holding)
         if claim is None:
             return
         try:
             if self._cluster.own_writes.unseen(claim.metadata):
                 claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
-            conditions = told(claim.status.conditions, rfc3339(self._clock()), releasing(holding))
+            conditions = updated_conditions(
+                claim.status.conditions, rfc3339(self._clock()), releasing_condition(holding)
+            )
             if conditions is not None or claim.status.state != "releasing":
                 shown = {"conditions": conditions} if conditions is not None else {}
-                await self._patch_status(claim, {"reservedFor": None, "state": "releasing", **shown})
+                await self._claims.patch(claim, {"reservedFor": None, "state": "releasing", **shown})
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
     async def _patch_if_there(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        if self._own_claim(holding) is None:
+        if self._claims.own(holding) is None:
             return  # forced away; another may have its name
         try:
-            await self._patch_claim(holding, status)
+            await self._claims.write(holding, status)
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
-    def _own_claim(self, holding: Holding) -> ResourceClaim | None:
-        """The Parley claim of a named holding."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        return claim if claim is not None and claim.metadata.uid == holding.uid else None
-
     def _released(self, holding: Holding) -> dict[str, Any]:
         """The claim's conditions, as far as they change when no node has it prepared any more."""
-        claim = self._own_claim(holding)
+        claim = self._claims.own(holding)
         known = claim.status.conditions if claim is not None else ()
         if not any(condition.type == CONDITION_RELEASING for condition in known):
             return {}
@@ -284,92 +270,7 @@ class Records:
     async def ask_back(self, holding: Holding) -> None:
         """Ask the standalone driver to take its allocation back. Raises NotFound if the claim is gone."""
         status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
-        await self._patch_claim(holding, status)
-
-    async def _patch_claim(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
-
-        What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
-        to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
-        """
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        body: dict[str, Any] = {"status": status}
-        if claim is not None:
-            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
-        try:
-            meta = (await self._patch_object(holding, body, subresource="status")).metadata
-            unchanged = claim is not None and claim.metadata.resource_version == meta.resource_version
-            if holding.record_uncertain and unchanged:
-                settled = {f"{GROUP}/settled": meta.resource_version}
-                body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
-                await self._patch_object(holding, body)
-        except OutcomeUnknown:
-            holding.record_uncertain = True
-            raise
-        holding.record_uncertain = False
-
-    async def _patch_object(
-        self, holding: Holding, body: dict[str, Any], *, subresource: str = ""
-    ) -> ResourceClaim:
-        written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
-        self._cluster.wrote(written)
-        return written
-
-    async def _mirror(self, holding: Holding) -> BuiltinClaim | None:
-        """The holding's mirror, no older than our last write; of a bound pod the one that was made anew."""
-        key = (holding.namespace, holding.claim)
-        mirror = self._cluster.mirror(key)
-        if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:
-            key, mirror = (anew.metadata.namespace, anew.metadata.name), anew
-        if holding.uncertain or (mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)):
-            return await self._live_mirror(*key)
-        return mirror
-
-    def _made_anew(self, holding: Holding) -> BuiltinClaim | None:
-        pods = (self._cluster.pod((user.namespace, user.name)) for user in holding.pods.values())
-        user = next((pod for pod in pods if pod is not None and pod.metadata.uid in holding.pods), None)
-        return self._cluster.generated(user, holding.entry) if user is not None else None
-
-    async def _live_mirror(self, namespace: str, name: str) -> BuiltinClaim | None:
-        try:
-            return await self._client.get(BUILTIN_CLAIMS, name, namespace)
-        except NotFound:
-            return None
-
-    async def _write_mirror(self, holding: Holding, mirror: BuiltinClaim, status: Mapping[str, Any]) -> None:
-        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more.
-
-        Raises Busy if one arrived meanwhile.
-        """
-        holding.shown_by[mirror.metadata.uid] = mirror.metadata.name
-        try:
-            written = await self._patch_mirror(mirror, status)
-            if holding.uncertain and written.metadata.resource_version == mirror.metadata.resource_version:
-                settled = await self._settle_mirror(holding, mirror)  # nothing was changed, which lets others in
-                if settled.status != written.status:
-                    raise Busy
-        except OutcomeUnknown:
-            holding.uncertain = True
-            raise
-        holding.uncertain = False
-
-    async def _settle_mirror(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
-        """Change the mirror, after which no earlier write arrives; returns it with what did arrive before."""
-        meta = mirror.metadata
-        body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
-        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
-        self._cluster.wrote(written)
-        holding.uncertain = False
-        return written
-
-    async def _patch_mirror(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
-        """All writes of a mirror's status. Raises Conflict if the mirror is not as given any more."""
-        meta = mirror.metadata
-        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-        body = {**precondition, "status": status}
-        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
-        self._cluster.wrote(written)
-        return written
+        await self._claims.write(holding, status)
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -1,6 +1,6 @@
 """Rebuilds ledger and drivers from what the API records: at start, and when an unknown allocation turns up.
 
-Foreign allocations (ordinary DRA took a device of a driver that Parley runs) are told to the driver as devices
+Foreign allocations (ordinary DRA took a device of a driver that Parley runs) are reported to the driver as devices
 in use. Nothing is decided and nothing written here.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
-from parley.control.cluster import Cluster, done, reference
-from parley.control.ledger import Holding, Phase, Prepared
-from parley.control.mirror import (
+from parley.control.caches.cluster import Cluster, done, reference
+from parley.control.ledger import Holding, Phase, Prepared, Written
+from parley.control.objects.mirror import (
     asked,
     counted,
     driver_of,
@@ -23,13 +23,14 @@ from parley.control.mirror import (
     owner_pod,
     owner_pod_uid,
 )
-from parley.control.receipts import prepared_by
-from parley.control.standin import driver_of_record, is_stand_in, stands_for
+from parley.control.objects.standin import is_stand_in, stands_for
+from parley.control.release.receipts import prepared_by
 from parley.control.state import State
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-from parley.sdk.recorded import read_allocation, recorded
+from parley.sdk.immediate import no_pod
+from parley.sdk.recorded import driver_of_record, held_as_recorded, must_be_deallocated, read_allocation, recorded
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -90,12 +91,12 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
         standalone=driver not in state.drivers,
         node_part=bool(allocation.devices.results),
-        recorded=True,
+        written=Written.YES,
         offered=is_offer(allocation),
         shown_by={mirror.metadata.uid: mirror.metadata.name},
     )
     if not users and holding.node_part and not holding.standalone:
-        # Whose it was nobody can tell, nor whether that pod was seen to end.
+        # Neither the pod that it was for nor that pod's end is known.
         holding.owed = {Prepared(mirror.metadata.uid, node) for node in holding.nodes or ()}
         holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(state, holding)
@@ -153,7 +154,9 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         return None
     node, allocation = found
     class_ = state.cluster.class_(claim.spec.resource_class_name)
-    shown = mirror is not None and mirror.status.allocation is not None
+    written = Written.YES if mirror is not None and mirror.status.allocation is not None else Written.NO
+    if written is Written.NO and users and not is_stand_in(claim):
+        written = Written.MAYBE  # somebody may have cleared its mirror, or an earlier leader's write may be late
     holding = Holding(
         uid=mirror.metadata.uid if mirror is not None and is_stand_in(claim) else meta.uid,
         namespace=meta.namespace,
@@ -169,9 +172,7 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         immediate=claim.spec.allocation_mode == "Immediate",
         standalone=driver not in state.drivers,
         node_part=_node_part(mirror, class_),
-        recorded=shown,
-        # its mirror may have shown it before somebody cleared that, or an earlier leader's write may be late
-        uncertain=bool(users) and not shown and not is_stand_in(claim),
+        written=written,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
     if not holding.standalone and not users and claim.status.state == "releasing":
@@ -217,7 +218,7 @@ def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 
 def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    """Whether a plugin prepares the claim: as its mirror was written, or else as its class says now."""
+    """Whether a plugin prepares the claim: as its mirror was written, or else by its class as it is now."""
     if mirror is not None and mirror.status.allocation is not None:
         return bool(mirror.status.allocation.devices.results)
     return class_ is None or class_.node_part == "Required"
@@ -225,8 +226,7 @@ def _node_part(mirror: BuiltinClaim | None, class_: ResourceClass | None) -> boo
 
 def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
     """Whether a standalone driver takes the allocation back as soon as it sees the claim."""
-    deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
-    return driver_of_record(claim) not in drivers and (claim.status.deallocation_requested or deleted)
+    return driver_of_record(claim) not in drivers and must_be_deallocated(claim)
 
 
 def _owner(cluster: Cluster, claim: ResourceClaim) -> list[PodReference]:
@@ -255,13 +255,13 @@ def _take_over(state: State, holding: Holding) -> None:
 
 def _remember(state: State, holding: Holding) -> None:
     if not holding.standalone:
-        held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+        held = held_as_recorded(holding.uid, holding.node, holding.allocation)
         state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
     state.ledger.add(holding)
 
 
 def count_again(state: State, class_name: str) -> None:
-    """A class is there that was not when its claims were taken over: only now their units can be told."""
+    """A class is there that was not when its claims were taken over: only now their units can be counted."""
     for holding in state.ledger:
         if holding.class_name == class_name:
             holding.units = _units(state.cluster, state.drivers, holding)
@@ -287,7 +287,7 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
         class_parameters=class_.parameters,
     )
     try:
-        (claim_request,) = driver.request(PodReference(holding.namespace, "", ""), (raw,)).claims
+        (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
     except (BadParameters, DriverFault):
         return 1

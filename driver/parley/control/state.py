@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parley.control.cluster import Cluster
+from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Ledger
 from parley.sdk.embedded import EmbeddedDriver
 

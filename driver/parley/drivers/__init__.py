@@ -12,5 +12,5 @@ BUILT_IN: Mapping[str, type[Driver[Any, Any]]] = {"device": DeviceDriver, "token
 
 
 def built_in() -> list[Driver[Any, Any]]:
-    """A new one of each, which knows nothing yet: what the controller runs unless told otherwise."""
+    """A new one of each, with no state yet: what the controller runs by default."""
     return [driver() for driver in BUILT_IN.values()]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from parley.api.wording import counted
 from parley.sdk import Allocation, Answer, ClaimRequest, Driver, Held, Parameters, Request
 
 EVERYWHERE = "*"  # in place of a node's name, as is the next
@@ -56,7 +57,7 @@ class TokensDriver(Driver[Wanted, Pool]):
 
     def viable(self, request: Request[Wanted, Pool], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if every pool has enough for all claims of the request together."""
-        lacking = {node: words for node in nodes if (words := self._lacking(request, node))}
+        lacking = {node: reason for node in nodes if (reason := self._lacking(request, node))}
         no_node_will_do = self._lacking(request, UNTOUCHED)
         viable = tuple(node for node in nodes if node not in lacking)
         return {claim.name: Answer(viable, () if no_node_will_do else None, lacking) for claim in request.claims}
@@ -89,7 +90,7 @@ class TokensDriver(Driver[Wanted, Pool]):
         return claim.parameters.count
 
     def _lacking(self, request: Request[Wanted, Pool], node: str) -> str:
-        """Which pool has too few tokens on the node, in words; empty if they are enough."""
+        """The reason why a pool has too few tokens on the node; empty if each has enough."""
         wanted: Counter[tuple[str, Pool]] = Counter()
         for claim in request.claims:
             wanted[claim.class_name, claim.class_parameters] += claim.parameters.count
@@ -97,7 +98,7 @@ class TokensDriver(Driver[Wanted, Pool]):
             used = self._used[name, node if pool.scope == "Node" else EVERYWHERE]
             free = max(0, pool.pool - used)  # a pool may have been made smaller than what is held of it
             if free < count:
-                return f"{free} of {pool.pool} tokens of class {name} free, {count} wanted"
+                return f"{free} of {counted(pool.pool, 'token')} of class {name} free, {count} wanted"
         return ""
 
     def _hold(self, uid: str, data: Mapping[str, Any]) -> None:

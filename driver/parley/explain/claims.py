@@ -1,4 +1,4 @@
-"""What became of each of a pod's claims: what it holds, what stands in its way, how far it is. Pure."""
+"""The state of each of a pod's claims: what it holds, what it waits for, how far its allocation is. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,46 +8,46 @@ import orjson
 from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
-from parley.control.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
-from parley.control.nowhere import where
-from parley.control.podclaims import PodClaim
-from parley.explain.model import ClaimFacts
-from parley.explain.reading import World
+from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
+from parley.explain.model import ClaimDetails
+from parley.explain.snapshot import Snapshot
+from parley.negotiation.nowhere import where
 from parley.sdk import Allocation
 
 
-def facts(world: World, pod: Pod, claims: Sequence[PodClaim]) -> tuple[ClaimFacts, ...]:
+def details(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> tuple[ClaimDetails, ...]:
     """One for each entry of the pod that is Parley's, in the pod's order."""
     gathered = {claim.entry: claim for claim in claims}
     return tuple(
-        _facts(world, pod, entry, gathered[entry.name])
+        _details(snapshot, pod, entry, gathered[entry.name])
         for entry in pod.spec.resource_claims
         if entry.name in gathered
     )
 
 
-def ours(world: World, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+def ours(snapshot: Snapshot, pod: Pod, claims: Sequence[PodClaim]) -> bool:
     """Whether any of the pod's claims is Parley's; one that is done may have lost its claims already."""
-    return bool(claims) or (pod.metadata.namespace, pod.metadata.name) in world.schedulings
+    return bool(claims) or (pod.metadata.namespace, pod.metadata.name) in snapshot.schedulings
 
 
-def _facts(world: World, pod: Pod, entry: PodResourceClaim, claim: PodClaim) -> ClaimFacts:
+def _details(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, claim: PodClaim) -> ClaimDetails:
     namespace = pod.metadata.namespace
-    mirror = claim.mirror or world.mirrors.get((namespace, claim.name))
-    record = claim.written or world.state.cluster.claim((namespace, claim.name))
+    mirror = claim.mirror or snapshot.mirrors.get((namespace, claim.name))
+    record = claim.written or snapshot.state.cluster.claim((namespace, claim.name))
     wanted = asked(mirror) if mirror is not None and is_mirror(mirror) else None
     class_name = claim.class_name or (wanted.class_name if wanted else "") or _class_of(record)
-    class_ = claim.class_ or world.state.cluster.class_(class_name)
-    state, words = _state(world, claim, mirror, record)
+    class_ = claim.class_ or snapshot.state.cluster.class_(class_name)
+    state, message = _state(snapshot, claim, mirror, record)
     allocation = mirror.status.allocation if mirror is not None else None
-    return ClaimFacts(
+    return ClaimDetails(
         entry=entry.name,
         source=_source(entry),
         claim=claim.name,
         class_name=class_name,
         driver=_driver(claim, allocation, class_),
         state=state,
-        words=words,
+        message=message,
         nodes=nodes_of(allocation) if allocation is not None else (),
         holds=tuple(_holds(claim, mirror)),
         since=(allocation.allocation_timestamp or "") if allocation is not None else "",
@@ -74,9 +74,9 @@ def _driver(claim: PodClaim, allocation: BuiltinAllocation | None, class_: Resou
 
 
 def _state(
-    world: World, claim: PodClaim, mirror: BuiltinClaim | None, record: ResourceClaim | None
+    snapshot: Snapshot, claim: PodClaim, mirror: BuiltinClaim | None, record: ResourceClaim | None
 ) -> tuple[str, str]:
-    if claim.problem is not None and not world.knows_claims:
+    if claim.problem is not None and not snapshot.knows_claims:
         return "pending", ""
     if claim.problem is not None:
         return claim.problem.code, claim.problem.message
@@ -86,14 +86,14 @@ def _state(
         return "allocated", where(claim.holding.nodes)
     if mirror is not None and mirror.status.allocation is not None:
         return "allocated", where(nodes_of(mirror.status.allocation) or None)
-    return "pending", _progress(world, record)
+    return "pending", _progress(snapshot, record)
 
 
-def _progress(world: World, record: ResourceClaim | None) -> str:
-    """How far the driver says it is."""
+def _progress(snapshot: Snapshot, record: ResourceClaim | None) -> str:
+    """How far the driver has come, from its condition."""
     for condition in record.status.conditions if record is not None else ():
         if condition.type == CONDITION_ALLOCATING and condition.message:
-            seconds = world.seconds_since(condition.last_transition_time)
+            seconds = snapshot.seconds_since(condition.last_transition_time)
             since = f" (for {seconds:.0f} s)" if seconds is not None and condition.status == "True" else ""
             return f"{condition.message}{since}"
     return ""

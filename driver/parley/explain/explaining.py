@@ -1,7 +1,7 @@
 """Puts together what is known about a pod: the entry to this package.
 
-`explain` reads and explains one pod, `explain_waiting` all that wait; `explain_in` explains in a world that was
-read before. What can't be answered is raised as Unanswerable, in words.
+`explain` reads and explains one pod, `explain_waiting` all that wait; `explain_in` explains from a snapshot that
+was read before. What can't be answered is raised as Unanswerable, with a message for the user.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,23 +15,22 @@ import orjson
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS, PODS
-from parley.control.cluster import done
+from parley.control.caches.cluster import done
 from parley.explain import matrix
 from parley.explain.claims import facts, ours
 from parley.explain.faults import NothingToTell
 from parley.explain.findings import EVENTS, Event, findings, written_at
-from parley.explain.judging import PodOutlook
 from parley.explain.model import Explanation
-from parley.explain.reading import World, read
 from parley.explain.remedies import remedies
+from parley.explain.snapshot import Snapshot, read
 from parley.kube.client import Client, Forbidden, NotFound
 from parley.kube.clock import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is read about a single pod, beside the `World`: the pod and its PodScheduling with every field (None if
-    there is none), and the events about it."""
+class PodObjects:
+    """What is read about a single pod, besides the `Snapshot`: the pod and its PodScheduling with every field
+    (None if there is none), and the events about it."""
 
     raw: Mapping[str, Any]
     scheduling: Mapping[str, Any] | None
@@ -50,33 +49,33 @@ class Waiting:
 
 async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
     """One pod. Raises NothingToTell if there is none, or none with claims of Parley's."""
-    told = await tell(client, namespace, name)
-    pod = _decoded(told)
-    world = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
-    return _explained(world, pod, told, waiting(world))
+    objects = await read_pod(client, namespace, name)
+    pod = _decoded(objects)
+    snapshot = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
+    return _explained(snapshot, pod, objects, waiting(snapshot))
 
 
-async def tell(client: Client, namespace: str, name: str) -> Told:
+async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
     """What `explain_in` has to know. Raises NothingToTell if there is no such pod, or it has no claims."""
     try:
         raw = await client.get(PODS.untyped(), name, namespace)
     except NotFound:
-        raise NothingToTell(await _no_such_pod(client, namespace, name)) from None
+        raise NothingToExplain(await _no_such_pod(client, namespace, name)) from None
     if not raw.get("spec", {}).get("resourceClaims"):
-        raise NothingToTell(
-            f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): Parley has no part"
+        raise NothingToExplain(
+            f"pod {namespace}/{name} has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
         )
     about = f"regarding.uid={raw['metadata']['uid']}"
-    return Told(raw, await _scheduling(client, namespace, name), await _events(client, namespace, about))
+    return PodObjects(raw, await _scheduling(client, namespace, name), await _events(client, namespace, about))
 
 
-def explain_in(world: World, told: Told) -> Explanation:
+def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
     """As `explain`. Raises NothingToTell if none of the pod's claims is Parley's."""
-    return _explained(world, _decoded(told), told, waiting(world))
+    return _explained(snapshot, _decoded(objects), objects, waiting(snapshot))
 
 
-def _decoded(told: Told) -> Pod:
-    return PODS.decode(orjson.dumps(told.raw))
+def _decoded(objects: PodObjects) -> Pod:
+    return PODS.decode(orjson.dumps(objects.raw))
 
 
 async def namespaces_of(client: Client, name: str) -> list[str]:
@@ -101,19 +100,19 @@ async def explain_waiting(
     told = Told({}, None, await _events(client, namespace))
     line = waiting(world)
     return [
-        _explained(world, pod, told, line)
+        _explained(snapshot, pod, objects, line)
         for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
         if selects(pod.metadata.labels) and ours(world, pod, PodOutlook(world, pod).claims)
     ]
 
 
-def waiting(world: World) -> list[Waiting]:
+def waiting(snapshot: Snapshot) -> list[Waiting]:
     """The pods that wait, the oldest first."""
     found = []
-    for key in world.schedulings:
-        pod = world.pods.get(key)
+    for key in snapshot.schedulings:
+        pod = snapshot.pods.get(key)
         if pod is not None and state_of(pod) == "waits":
-            classes = frozenset(claim.class_name for claim in PodOutlook(world, pod).pending)
+            classes = frozenset(claim.class_name for claim in PodFeasibility(snapshot, pod).pending)
             found.append(Waiting(pod.metadata.creation_timestamp or "", pod.metadata.uid, "/".join(key), classes))
     return sorted(found, key=lambda one: (one.created, one.uid))
 
@@ -147,19 +146,19 @@ async def _events(client: Client, namespace: str | None, fields: str = "") -> Se
         return ()
 
 
-def _explained(world: World, pod: Pod, told: Told, line: Sequence[Waiting]) -> Explanation:
+def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence[Waiting]) -> Explanation:
     meta, key = pod.metadata, (pod.metadata.namespace, pod.metadata.name)
-    judge = PodOutlook(world, pod)
-    scheduling = _of(pod, world.schedulings.get(key))
-    if not ours(world, pod, judge.claims):
-        raise NothingToTell(
+    feasibility = PodFeasibility(snapshot, pod)
+    scheduling = _of(pod, snapshot.schedulings.get(key))
+    if not ours(snapshot, pod, feasibility.claims):
+        raise NothingToExplain(
             f"pod {key[0]}/{key[1]} has no claims of Parley's: its claims are of other DRA drivers "
-            "(`kubectl describe pod` has what they say)"
+            "(`kubectl describe pod` shows their events)"
         )
     state = state_of(pod)
-    code, message = _why(world, judge, scheduling) if state == "waits" else ("", "")
+    code, message = _why(snapshot, feasibility, scheduling) if state == "waits" else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
-    mirrors = [claim.mirror for claim in judge.claims if claim.mirror is not None]
+    mirrors = [claim.mirror for claim in feasibility.claims if claim.mirror is not None]
     return Explanation(
         namespace=meta.namespace,
         name=meta.name,
@@ -172,13 +171,15 @@ def _explained(world: World, pod: Pod, told: Told, line: Sequence[Waiting]) -> E
         round=scheduling.spec.round if scheduling is not None else 0,
         candidates=status.candidates if status is not None else 0,
         viable=status.viable if status is not None else 0,
-        claims=facts(world, pod, judge.claims),
-        nodes=matrix.present(world, judge, scheduling) if waits else matrix.recorded(pod, scheduling),
-        findings=findings(world, pod, told.raw, scheduling, written_at(told.scheduling), mirrors, told.events),
-        remedies=remedies(world, judge, code, scheduling) if waits else (),
-        ahead=_ahead(pod, judge, line) if waits else (),
-        unread=world.unread,
-        now=rfc3339(world.now),
+        claims=details(snapshot, pod, feasibility.claims),
+        nodes=matrix.present(snapshot, feasibility, scheduling) if waits else matrix.recorded(pod, scheduling),
+        findings=findings(
+            snapshot, pod, objects.raw, scheduling, written_at(objects.scheduling), mirrors, objects.events
+        ),
+        remedies=remedies(snapshot, feasibility, code, scheduling) if waits else (),
+        ahead=_ahead(pod, feasibility, line) if waits else (),
+        unread=snapshot.unread,
+        now=rfc3339(snapshot.now),
     )
 
 
@@ -208,18 +209,18 @@ def _since(pod: Pod, state: str) -> str:
     return pod.metadata.creation_timestamp or ""
 
 
-def _why(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> tuple[str, str]:
-    """In the controller's words, or, before it said anything, what stands in the way of a claim."""
+def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
+    """The reason and message that the controller recorded, or, before it has, the first claim's problem."""
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
-    problem = next((claim.problem for claim in judge.claims if claim.problem is not None), None)
-    if problem is not None and world.knows_claims:
+    problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)
+    if problem is not None and snapshot.knows_claims:
         return problem.code, problem.message
-    return "", judge.problem
+    return "", feasibility.problem
 
 
-def _ahead(pod: Pod, judge: PodOutlook, line: Sequence[Waiting]) -> tuple[str, ...]:
+def _ahead(pod: Pod, feasibility: PodFeasibility, line: Sequence[Waiting]) -> tuple[str, ...]:
     """Other pods that wait for claims of one of the same classes, and were made earlier."""
-    classes = {claim.class_name for claim in judge.pending}
+    classes = {claim.class_name for claim in feasibility.pending}
     mine = (pod.metadata.creation_timestamp or "", pod.metadata.uid)
     return tuple(other.title for other in line if (other.created, other.uid) < mine and classes & other.classes)

@@ -1,4 +1,4 @@
-"""What everybody said about a pod: controller, scheduler, kubelet, node plugin, drivers. Pure.
+"""What controller, scheduler, kubelet, node plugin and drivers have reported about a pod. Pure.
 
 The API server forgets events after an hour; what is older is in conditions and the PodScheduling.
 """
@@ -13,11 +13,11 @@ from parley.api.models import PodScheduling
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
 from parley.api.resources import Resource
 from parley.explain.model import Finding
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.explain.times import moment, span
 
 _PATIENCE = 30.0
-"""Seconds after which the controller says that a driver does not answer."""
+"""Seconds after which the controller reports that a driver does not answer."""
 
 _KUBELET = "kubelet"
 
@@ -54,7 +54,7 @@ EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
 
 
 def findings(
-    world: World,
+    snapshot: Snapshot,
     pod: Pod,
     raw: Mapping[str, Any],
     scheduling: PodScheduling | None,
@@ -64,20 +64,20 @@ def findings(
 ) -> tuple[Finding, ...]:
     """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
     return (
-        *_controller(world, pod, scheduling),
-        *_unanswered(world, scheduling, asked_at),
+        *_controller(snapshot, pod, scheduling),
+        *_unanswered(snapshot, scheduling, asked_at),
         *_failures(scheduling),
         *_scheduler(pod),
         *_devices(mirrors),
         *_health(raw),
-        *_events(pod, events, told=scheduling.status.message if scheduling is not None else ""),
+        *_events(pod, events, reported=scheduling.status.message if scheduling is not None else ""),
     )
 
 
-def _controller(world: World, pod: Pod, scheduling: PodScheduling | None) -> Iterator[Finding]:
+def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[Finding]:
     if scheduling is not None or pod.spec.node_name or pod.spec.scheduling_gates:
         return
-    seconds = world.seconds_since(pod.metadata.creation_timestamp or "")
+    seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
     since = f" for {span(seconds)}" if seconds is not None else ""
     text = (
         f"has written nothing about the pod{since}: see whether it runs (kubectl -n parley-system get pods,leases)"
@@ -85,41 +85,41 @@ def _controller(world: World, pod: Pod, scheduling: PodScheduling | None) -> Ite
     yield Finding("controller", "", text)
 
 
-def _unanswered(world: World, scheduling: PodScheduling | None, asked_at: str) -> Iterator[Finding]:
+def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: str) -> Iterator[Finding]:
     """Drivers that were asked and have not answered this round."""
     if scheduling is None or scheduling.spec.selected_node:
         return
     round_ = scheduling.spec.round
-    answered = {said.name for said in scheduling.status.claims if said.round == round_}
+    answered = {answer.name for answer in scheduling.status.claims if answer.round == round_}
     late = scheduling.status.waiting_for == reasons.DRIVER_NOT_ANSWERING
     for asked in scheduling.spec.claims:
         if asked.name not in answered:
-            since = _waited(world, asked_at, late=late)
+            since = _waited(snapshot, asked_at, late=late)
             text = f"has not answered about claim {asked.name}{since} (round {round_})"
             yield Finding(f"driver {asked.driver_name}", "", text, asked_at)
 
 
-def _waited(world: World, asked_at: str, *, late: bool) -> str:
+def _waited(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
     start = moment(asked_at)
     if start is None:
         return " for more than 30 s" if late else ""
-    seconds = (world.now - start + timedelta(seconds=_PATIENCE if late else 0)).total_seconds()
+    seconds = (snapshot.now - start + timedelta(seconds=_PATIENCE if late else 0)).total_seconds()
     return f" for {span(seconds)}"
 
 
 def _failures(scheduling: PodScheduling | None) -> Iterator[Finding]:
-    for said in scheduling.status.claims if scheduling is not None else ():
-        if said.failure is not None:
-            for_ever = ", and never will" if said.failure.permanent else ""
-            text = f"could not allocate claim {said.name} on node {said.failure.node_name}{for_ever}: "
-            yield Finding(f"driver {said.driver_name}", "", text + said.failure.message)
+    for answer in scheduling.status.claims if scheduling is not None else ():
+        if answer.failure is not None:
+            for_ever = ", and never will" if answer.failure.permanent else ""
+            text = f"could not allocate claim {answer.name} on node {answer.failure.node_name}{for_ever}: "
+            yield Finding(f"driver {answer.driver_name}", "", text + answer.failure.message)
 
 
 def _scheduler(pod: Pod) -> Iterator[Finding]:
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             usual = (
-                " (so it says of every claim that is still negotiated)"
+                " (the scheduler's usual message while a claim is being negotiated)"
                 if DEVICE_CLASS in condition.message
                 else ""
             )
@@ -128,36 +128,36 @@ def _scheduler(pod: Pod) -> Iterator[Finding]:
 
 
 def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[Finding]:
-    """Conditions of allocated devices, but for those by which Parley talks to the scheduler."""
+    """Conditions of allocated devices, but for Parley's own binding conditions."""
     for mirror in mirrors:
         for device in mirror.status.devices:
             for condition in device.conditions:
                 if condition.type not in (CONDITION_ALLOCATED, CONDITION_DECLINED):
                     text = f"device {device.pool}/{device.device}: {condition.type}={condition.status}"
-                    words = f"{text}: {condition.message}" if condition.message else text
+                    message = f"{text}: {condition.message}" if condition.message else text
                     by = f"driver {device.driver}"
                     yield Finding(
-                        by, condition.reason or condition.type, words, condition.last_transition_time or ""
+                        by, condition.reason or condition.type, message, condition.last_transition_time or ""
                     )
 
 
 def _health(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the kubelet heard from node plugins about devices that containers use, if it is not well."""
+    """The health of devices in containers as node plugins reported it to the kubelet, where it is not good."""
     for container in raw.get("status", {}).get("containerStatuses") or ():
         for resource in container.get("allocatedResourcesStatus") or ():
             for one in resource.get("resources") or ():
                 if one.get("health") != "Healthy":
-                    words = one.get("message") or "no details"
-                    text = f"{one.get('resourceID')} of container {container.get('name')}: {words}"
+                    details = one.get("message") or "no details"
+                    text = f"{one.get('resourceID')} of container {container.get('name')}: {details}"
                     yield Finding("node plugin", str(one.get("health", "Unknown")), text)
 
 
-def _events(pod: Pod, events: Sequence[Event], told: str) -> Iterator[Finding]:
-    """Warnings about this very pod, latest first, without what is said above."""
+def _events(pod: Pod, events: Sequence[Event], reported: str) -> Iterator[Finding]:
+    """Warnings about this very pod, latest first, without what is reported above."""
     mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
-        said = event.note == told or (_is_scheduler(event) and not pod.spec.node_name)
-        if event.type != "Warning" or said or _is_settled(pod, event):
+        known = event.note == reported or (_is_scheduler(event) and not pod.spec.node_name)
+        if event.type != "Warning" or known or _is_settled(pod, event):
             continue
         yield Finding(_by(event), event.reason, event.note, event.at)
 
@@ -182,7 +182,7 @@ def _by(event: Event) -> str:
 
 
 def written_at(raw: Mapping[str, Any] | None) -> str:
-    """When the controller last changed the object, by its managed fields; "" if that is not told."""
+    """When the controller last changed the object, by its managed fields; "" if that is not recorded."""
     for entry in (raw or {}).get("metadata", {}).get("managedFields") or ():
         if entry.get("manager") == FIELD_MANAGER:
             return str(entry.get("time") or "")

@@ -1,19 +1,19 @@
 """The claims by nodes of one pod: where each claim is viable, and why not elsewhere. Pure.
 
-For a waiting pod drivers that come with Parley are judged as of now, on every node; of others there is what they
-answered about the last candidates. For a bound pod it is what was recorded when it was bound.
+For a waiting pod drivers that come with Parley are evaluated as of now, on every node; of others there is what
+they answered about the last candidates. For a bound pod it is what was recorded when it was bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from parley.api.builtin import Pod
 from parley.api.models import ClaimScheduling, PodScheduling
-from parley.control.nowhere import where
-from parley.control.podclaims import PodClaim
-from parley.explain.judging import PodOutlook
+from parley.control.claims.podclaims import PodClaim
+from parley.explain.feasibility import PodFeasibility
 from parley.explain.model import Cell, NodeRow
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer
+from parley.negotiation.nowhere import where
 
 SELECTED, VIABLE, NOT_VIABLE, DOES_NOT_FIT, UNKNOWN = "selected", "viable", "notViable", "doesNotFit", "unknown"
 ORDER = (SELECTED, VIABLE, UNKNOWN, NOT_VIABLE, DOES_NOT_FIT)
@@ -24,20 +24,22 @@ def recorded(pod: Pod, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
     """The candidates of the last round, as they were answered."""
     if scheduling is None:
         return ()
-    said = answered(scheduling)
+    reported = answered(scheduling)
     rows = []
     for node in scheduling.spec.candidate_nodes:
-        cells = tuple(_cell(entry, node, reasons) for entry, reasons in said.items())
+        cells = tuple(_cell(entry, node, reasons) for entry, reasons in reported.items())
         verdict = SELECTED if node == pod.spec.node_name else _verdict(cells, "")
         rows.append(NodeRow(node, verdict, "", asked=True, claims=cells))
     return _sorted(rows)
 
 
-def present(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> tuple[NodeRow, ...]:
+def present(
+    snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None
+) -> tuple[NodeRow, ...]:
     """Every node, as it is now."""
-    names = [node.metadata.name for node in world.nodes]
-    misfits, answers = judge.misfits(names), dict(judge.answers(names))
-    said = answered(scheduling)
+    names = [node.metadata.name for node in snapshot.nodes]
+    misfits, answers = feasibility.misfits(names), dict(feasibility.answers(names))
+    reported = answered(scheduling)
     for asked in scheduling.spec.claims if scheduling is not None else ():
         answers.pop(asked.name, None)  # the controller asks that driver through the API, and goes by its answer
     candidates = frozenset(scheduling.spec.candidate_nodes if scheduling is not None else ())
@@ -46,8 +48,8 @@ def present(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -
     rows = []
     for node in names:
         cells = tuple(
-            _present(claim, node, answers.get(claim.entry), viable.get(claim.entry, frozenset()), said)
-            for claim in judge.claims
+            _present(claim, node, answers.get(claim.entry), viable.get(claim.entry, frozenset()), reported)
+            for claim in feasibility.claims
         )
         verdict = SELECTED if node == selected else _verdict(cells, misfits.get(node, ""))
         rows.append(NodeRow(node, verdict, misfits.get(node, ""), node in candidates, cells))
@@ -58,27 +60,28 @@ def _sorted(rows: Sequence[NodeRow]) -> tuple[NodeRow, ...]:
     return tuple(sorted(rows, key=lambda row: (ORDER.index(row.verdict), not row.asked)))
 
 
-Said = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
+ReportedAnswers = Mapping[str, tuple[frozenset[str], Mapping[str, str]]]
 """By entry, the viable nodes and why others are not, of drivers that answered the last question."""
 
 
-def answered(scheduling: PodScheduling | None) -> Said:
+def answered(scheduling: PodScheduling | None) -> ReportedAnswers:
     """What was answered to the last question."""
     if scheduling is None:
         return {}
     spec = scheduling.spec
     return {
-        said.name: (frozenset(said.viable_nodes), reasons_by_node(said, spec.candidate_nodes))
-        for said in scheduling.status.claims
-        if said.round == spec.round
+        answer.name: (frozenset(answer.viable_nodes), reasons_by_node(answer, spec.candidate_nodes))
+        for answer in scheduling.status.claims
+        if answer.round == spec.round
     }
 
 
-def reasons_by_node(said: ClaimScheduling, candidates: Sequence[str]) -> dict[str, str]:
-    """An answer's words ("node-1: no disk; node-2: no disk") by candidate; a reason may have semicolons itself."""
+def reasons_by_node(answer: ClaimScheduling, candidates: Sequence[str]) -> dict[str, str]:
+    """An answer's reasons ("node-1: no disk; node-2: no disk") by candidate; a reason may have semicolons
+    itself."""
     found: dict[str, str] = {}
     known, node = frozenset(candidates), ""
-    for part in said.reason.split("; "):
+    for part in answer.reason.split("; "):
         name, colon, why = part.partition(": ")
         if colon and name in known:
             node = name
@@ -88,12 +91,14 @@ def reasons_by_node(said: ClaimScheduling, candidates: Sequence[str]) -> dict[st
     return found
 
 
-def _cell(entry: str, node: str, said: tuple[frozenset[str], Mapping[str, str]]) -> Cell:
-    viable, why = said
+def _cell(entry: str, node: str, answer: tuple[frozenset[str], Mapping[str, str]]) -> Cell:
+    viable, why = answer
     return Cell(entry, node in viable, "" if node in viable else why.get(node, "not viable"))
 
 
-def _present(claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], said: Said) -> Cell:
+def _present(
+    claim: PodClaim, node: str, answer: Answer | None, viable: frozenset[str], reported: ReportedAnswers
+) -> Cell:
     if claim.problem is not None:
         return Cell(claim.entry, None, claim.problem.code)
     if claim.holding is not None:
@@ -102,9 +107,9 @@ def _present(claim: PodClaim, node: str, answer: Answer | None, viable: frozense
     if answer is not None:
         here = node in viable
         return Cell(claim.entry, here, "" if here else answer.reasons.get(node, "not viable"))
-    if claim.entry in said and (node in said[claim.entry][0] or node in said[claim.entry][1]):
-        return _cell(claim.entry, node, said[claim.entry])
-    return Cell(claim.entry, None, "not answered" if claim.entry not in said else "not asked")
+    if claim.entry in reported and (node in reported[claim.entry][0] or node in reported[claim.entry][1]):
+        return _cell(claim.entry, node, reported[claim.entry])
+    return Cell(claim.entry, None, "not answered" if claim.entry not in reported else "not asked")
 
 
 def _verdict(cells: Sequence[Cell], misfit: str) -> str:
@@ -116,7 +121,7 @@ def _verdict(cells: Sequence[Cell], misfit: str) -> str:
 
 
 def grouped(rows: Sequence[NodeRow]) -> Iterator[tuple[tuple[str, ...], NodeRow]]:
-    """Nodes of which the same is said, together, with one of their rows."""
+    """Nodes with equal rows, together, with one of these rows."""
     names: dict[object, list[NodeRow]] = {}
     for row in rows:
         names.setdefault((row.verdict, row.fit, row.asked, row.claims), []).append(row)

@@ -8,9 +8,9 @@ from pydantic.alias_generators import to_camel
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimFacts:
+class ClaimDetails:
     """One of the pod's claims. `state` is allocated, offered, pending, or the reason code of what stands in its
-    way; `words` says more. `holds` are devices as "pool/device", or what else the driver recorded."""
+    way; `message` explains it. `holds` are devices as "pool/device", or what else the driver recorded."""
 
     entry: str
     source: str
@@ -18,7 +18,7 @@ class ClaimFacts:
     class_name: str
     driver: str
     state: str
-    words: str = ""
+    message: str = ""
     nodes: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     since: str = ""
@@ -27,7 +27,7 @@ class ClaimFacts:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is said of one claim on one node: viable, not viable (`why` says why), or not known (None)."""
+    """The answer for one claim on one node: viable, not viable (`why` is the reason), or not known (None)."""
 
     claim: str
     viable: bool | None
@@ -36,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One node. `verdict` is selected, viable, notViable, doesNotFit (`fit` says why) or unknown; `asked` is
+    """One node. `verdict` is selected, viable, notViable, doesNotFit (`fit` is the reason) or unknown; `asked` is
     whether it was among the last candidates."""
 
     node: str
@@ -48,8 +48,8 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What somebody said, or did not: `by` is controller, scheduler, kubelet, node plugin or "driver NAME"; `code`
-    is its word for it, if it has one."""
+    """A report about the pod, or that one is missing: `by` is controller, scheduler, kubelet, node plugin or
+    "driver NAME"; `code` is the reason code, if there is one."""
 
     by: str
     code: str
@@ -83,7 +83,7 @@ class Explanation:
     round: int
     candidates: int
     viable: int
-    claims: tuple[ClaimFacts, ...]
+    claims: tuple[ClaimDetails, ...]
     nodes: tuple[NodeRow, ...]
     findings: tuple[Finding, ...]
     remedies: tuple[Remedy, ...]

@@ -1,16 +1,16 @@
-"""What kubectl's columns have no place for: what each class has, who uses what, and who waits in line."""
+"""What kubectl's columns have no place for: what each class has, who uses what, and which pods wait."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
-from parley.control.cluster import Key
-from parley.control.eligible import suitable_nodes
+from parley.api.selectors import suitable_nodes
+from parley.control.caches.cluster import Key
+from parley.explain.capacity import capacity
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting
-from parley.explain.reading import World
-from parley.explain.stock import stock
+from parley.explain.snapshot import Snapshot
 from parley.kube.clock import rfc3339
 from parley.negotiation.fit import matches
 
@@ -18,7 +18,7 @@ from parley.negotiation.fit import matches
 @dataclass(frozen=True, slots=True)
 class ClassRow:
     """A class. `nodes` is how many are suitable; `total` and `free` are of what the driver hands out there
-    (`what`), to all of its classes together, None if it can't be told; `claims` hold something, `waiting` pods
+    (`what`), to all of its classes together, None if it is not known; `claims` hold something, `waiting` pods
     want some."""
 
     name: str
@@ -60,17 +60,17 @@ class WaitRow:
     ahead: int
 
 
-def classes(world: World) -> list[ClassRow]:
+def classes(snapshot: Snapshot) -> list[ClassRow]:
     """By name."""
-    line = waiting(world)
-    found = sorted(world.classes, key=lambda class_: class_.metadata.name)
-    return [_class_row(world, class_, line) for class_ in found]
+    line = waiting(snapshot)
+    found = sorted(snapshot.classes, key=lambda class_: class_.metadata.name)
+    return [_class_row(snapshot, class_, line) for class_ in found]
 
 
-def _class_row(world: World, class_: ResourceClass, line: Sequence[Waiting]) -> ClassRow:
+def _class_row(snapshot: Snapshot, class_: ResourceClass, line: Sequence[Waiting]) -> ClassRow:
     name, selector = class_.metadata.name, suitable_nodes(class_)
-    nodes = [node.metadata.name for node in world.nodes if selector is None or matches(selector, node)]
-    there = stock(world, class_, nodes)
+    nodes = [node.metadata.name for node in snapshot.nodes if selector is None or matches(selector, node)]
+    there = capacity(snapshot, class_, nodes)
     return ClassRow(
         name=name,
         driver=class_.driver_name,
@@ -79,23 +79,23 @@ def _class_row(world: World, class_: ResourceClass, line: Sequence[Waiting]) -> 
         total=there.total if there else None,
         free=there.free if there else None,
         partly_free=there.partly if there else None,
-        claims=sum(1 for holding in world.state.ledger if holding.class_name == name),
+        claims=sum(1 for holding in snapshot.state.ledger if holding.class_name == name),
         waiting=sum(1 for pod in line if name in pod.classes),
     )
 
 
-def uses(world: World, namespace: str | None) -> list[UseRow]:
+def uses(snapshot: Snapshot, namespace: str | None) -> list[UseRow]:
     """In one namespace or in all, by pod."""
-    rows = [row for row in _uses(world) if namespace in (None, row.namespace)]
+    rows = [row for row in _uses(snapshot) if namespace in (None, row.namespace)]
     return sorted(rows, key=lambda row: (row.namespace, not row.pod, row.pod, row.claim))
 
 
-def _uses(world: World) -> Iterator[UseRow]:
-    for holding in world.state.ledger:
+def _uses(snapshot: Snapshot) -> Iterator[UseRow]:
+    for holding in snapshot.state.ledger:
         for pod in [pod.name for pod in holding.pods.values()] or [""]:
             key: Key = (holding.namespace, pod)
-            known = world.pods.get(key)
-            mirror = world.mirrors.get((holding.namespace, holding.claim))
+            known = snapshot.pods.get(key)
+            mirror = snapshot.mirrors.get((holding.namespace, holding.claim))
             allocation = mirror.status.allocation if mirror is not None else None
             yield UseRow(
                 namespace=holding.namespace,
@@ -110,14 +110,14 @@ def _uses(world: World) -> Iterator[UseRow]:
             )
 
 
-def line(world: World, namespace: str | None) -> list[WaitRow]:
+def line(snapshot: Snapshot, namespace: str | None) -> list[WaitRow]:
     """Who waits, in one namespace or in all, the oldest first."""
     rows = []
     before: Counter[frozenset[str]] = Counter()
-    for one in waiting(world):
+    for one in waiting(snapshot):
         key = _key(one)
         if namespace in (None, key[0]):
-            status = world.schedulings[key].status
+            status = snapshot.schedulings[key].status
             ahead = sum(count for classes, count in before.items() if one.classes & classes)
             row = WaitRow(*key, status.waiting_for, status.message, one.created, tuple(sorted(one.classes)), ahead)
             rows.append(row)
@@ -130,6 +130,6 @@ def _key(one: Waiting) -> Key:
     return namespace, name
 
 
-def now(world: World) -> str:
+def now(snapshot: Snapshot) -> str:
     """The time of it all."""
-    return rfc3339(world.now)
+    return rfc3339(snapshot.now)

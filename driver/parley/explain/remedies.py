@@ -1,7 +1,7 @@
 """What would help a waiting pod: which pods' end, which node if something about it changed, or none.
 
-Tried out rather than guessed: each node is judged as if other pods were gone. Where drivers can't be asked there
-are only their own proposals and the advice that belongs to the reason code.
+Tried out rather than guessed: each node is evaluated as if other pods were gone. Where drivers can't be asked
+there are only their own proposals and the advice that belongs to the reason code.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,40 +11,41 @@ from itertools import islice
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.resources import NODES
-from parley.explain.judging import PodOutlook
-from parley.explain.matrix import Said, answered
+from parley.api.wording import counted
+from parley.explain.feasibility import PodFeasibility
+from parley.explain.matrix import ReportedAnswers, answered
 from parley.explain.model import Remedy
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
-from parley.negotiation.answers import in_words, refusals
+from parley.negotiation.answers import by_reason, refusals
 from parley.sdk import PodReference
 
 MOST = 5
-"""So many ways of a kind are told."""
+"""So many remedies of a kind are shown."""
 
 _TRIED = 64
-"""So many nodes are looked into closely: the search asks once for each pod on a node."""
+"""So many nodes are searched closely: with one call for each pod on a node."""
 
 ADVICE: Mapping[str, str] = {
-    reasons.CLASS_NOT_FOUND: "create the ResourceClass, or make the claim or template anew with the right name",
-    reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: standalone drivers were asked",
+    reasons.CLASS_NOT_FOUND: "create the ResourceClass, or recreate the claim or template with the right name",
+    reasons.WAITING_FOR_DRIVERS: "nothing to do for 30 s: standalone drivers are being asked",
     reasons.DRIVER_NOT_ANSWERING: "start the driver, or correct driverName of the class",
-    reasons.OTHER_SCHEDULER: "make the pod anew without schedulerName, for the cluster's own scheduler",
-    reasons.LIMIT_REACHED: "end pods that hold some, or raise `limits` of the class",
-    reasons.PARAMETERS_INVALID: "correct the class, or make the claim or template anew: its spec can't be changed",
+    reasons.OTHER_SCHEDULER: "recreate the pod without schedulerName, for the cluster's own scheduler",
+    reasons.LIMIT_REACHED: "delete pods that hold some, or raise `limits` of the class",
+    reasons.PARAMETERS_INVALID: "correct the class, or recreate the claim or template: its spec is immutable",
     reasons.CLAIM_NOT_FOUND: "create the claim or template; its namespace has to be the pod's",
     reasons.NAME_TAKEN: "delete the built-in object of that name, or give yours another name",
-    reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: the claim is allocated without a pod, and not yet",
-    reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a class that is shareable",
-    reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or make another claim for some of them",
-    reasons.DRIVER_FAILED: "report it to who made the driver; the controller's log has the stack",
-    reasons.WRITE_REFUSED: "change what the API server's words name: a label, a quota, a policy",
+    reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: its allocation is immediate, and not done yet",
+    reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a shareable class",
+    reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or create another claim for some of them",
+    reasons.DRIVER_FAILED: "report it to the driver's vendor; the controller's log has the stack trace",
+    reasons.WRITE_REFUSED: "change what the API server's message names: a label, a quota, a policy",
     reasons.RELEASING: "bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
-    reasons.CLAIM_BEING_DELETED: "name another claim, or create it anew once it is gone",
+    reasons.CLAIM_BEING_DELETED: "name another claim, or recreate it once it is gone",
     reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",
-    reasons.ALLOCATION_FAILED: "see the driver's words; it is tried again after a pause",
-    reasons.PERMANENTLY_FAILED: "see the driver's words, and make the pod anew once the cause is gone",
-    reasons.SCHEDULER_REFUSED: "see the scheduler's words: it knows more than Parley, such as anti-affinity",
+    reasons.ALLOCATION_FAILED: "see the driver's message; it is retried with a backoff",
+    reasons.PERMANENTLY_FAILED: "see the driver's message, and recreate the pod once the cause is gone",
+    reasons.SCHEDULER_REFUSED: "see the scheduler's message: it checks more than Parley, such as anti-affinity",
     reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler looks every 5 s",
     reasons.BINDING: "nothing to do: the scheduler is binding the pod",
 }
@@ -57,215 +58,229 @@ class _Way:
     pods: tuple[PodReference, ...]
 
 
-def remedies(world: World, judge: PodOutlook, code: str, scheduling: PodScheduling | None) -> tuple[Remedy, ...]:
+def remedies(
+    snapshot: Snapshot, feasibility: PodFeasibility, code: str, scheduling: PodScheduling | None
+) -> tuple[Remedy, ...]:
     """The best first."""
-    found = [*_in_use(world, judge), *_within_limit(world, judge, code)]
-    if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in world.blind:
-        found += _by_trying(world, judge, answered(scheduling))
-    found += _proposals(world, judge, scheduling)
+    found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
+    if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in snapshot.blind:
+        found += _by_trying(snapshot, feasibility, answered(scheduling))
+    found += _proposals(snapshot, feasibility, scheduling)
     if code in ADVICE:
         found.append(Remedy("advice", ADVICE[code]))
     return tuple(found)
 
 
-def _in_use(world: World, judge: PodOutlook) -> Iterator[Remedy]:
+def _in_use(snapshot: Snapshot, feasibility: PodFeasibility) -> Iterator[Remedy]:
     """Named claims that other pods use."""
-    for claim in judge.claims:
+    for claim in feasibility.claims:
         if claim.problem is None or claim.problem.code not in (reasons.CLAIM_IN_USE, reasons.CLAIM_FULL):
             continue
         namespace = claim.problem.topics[0][1]
-        holding = world.state.ledger.of_claim(namespace, claim.name)
+        holding = snapshot.state.ledger.of_claim(namespace, claim.name)
         for pod in list(holding.pods.values())[:MOST] if holding is not None else ():
             yield Remedy("podEnds", f"claim {claim.name} is free when pod {_name(pod)} ends", (_name(pod),))
 
 
-def _within_limit(world: World, judge: PodOutlook, code: str) -> Iterator[Remedy]:
+def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
     """Pods of the namespace that hold what the limit counts."""
     if code != reasons.LIMIT_REACHED:
         return
-    classes = {claim.class_name for claim in judge.pending}
-    namespace = judge.namespace
-    for holding in world.state.ledger:
+    classes = {claim.class_name for claim in feasibility.pending}
+    namespace = feasibility.namespace
+    for holding in snapshot.state.ledger:
         if holding.class_name in classes and holding.namespace == namespace:
             for pod in holding.pods.values():
                 text = f"pod {_name(pod)} holds {holding.units} of class {holding.class_name}: room when it ends"
                 yield Remedy("podEnds", text, (_name(pod),))
 
 
-def _by_trying(world: World, judge: PodOutlook, said: Said) -> Iterator[Remedy]:
-    if judge.problem or not judge.pending:
+def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: ReportedAnswers) -> Iterator[Remedy]:
+    if feasibility.problem or not feasibility.pending:
         return
-    nodes = [node.metadata.name for node in world.nodes]
-    now = judge.doing(nodes)
-    if judge.drivers:
-        yield from _free_now(judge, nodes, now)
-    ways = list(_ways(judge, nodes, now))
-    yield from (_ends(world, judge, way, said) for way in sorted(ways, key=_effort)[:MOST])
+    nodes = [node.metadata.name for node in snapshot.nodes]
+    now = feasibility.doing(nodes)
+    if feasibility.drivers:
+        yield from _free_now(feasibility, nodes, now)
+    ways = list(_ways(feasibility, nodes, now))
+    yield from (_ends(snapshot, feasibility, way, reported) for way in sorted(ways, key=_effort)[:MOST])
     if len(ways) > MOST:
         more, least = tuple(way.node for way in ways), "at least " if len(ways) == _TRIED else ""
-        yield Remedy("podEnds", f"in the same way on {least}{len(ways) - MOST} more nodes", (), more)
-    yield from _changed_nodes(judge, nodes)
-    yield from _another_node(world, judge, nodes, ways, now)
+        yield Remedy(
+            "podEnds", f"{least}{counted(len(ways) - MOST, 'more node')} can be freed in the same way", (), more
+        )
+    yield from _changed_nodes(feasibility, nodes)
+    yield from _another_node(snapshot, feasibility, nodes, ways, now)
 
 
-def _free_now(judge: PodOutlook, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
+def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
     """Nodes that would do already: the controller was not as far when it wrote."""
-    if judge.standalone:
+    if feasibility.standalone:
         return
     free = [node for node in nodes if node in now]
     if free:
-        yield Remedy("node", f"{_nodes(free)} would do now: wait a moment and look again", (), tuple(free[:MOST]))
+        text = f"{_nodes(free)} would be viable now: wait a moment and look again"
+        yield Remedy("node", text, (), tuple(free[:MOST]))
 
 
 def _effort(way: _Way) -> tuple[int, str]:
     return len(way.pods), way.node
 
 
-def _ways(judge: PodOutlook, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Way]:
+def _ways(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[_Way]:
     """Nodes that would do if some pods ended, each with as few of those as were found."""
-    everybody = judge.all_holders()
-    with judge.without(everybody):
-        with_room, doing = judge.with_room(nodes), judge.doing(nodes)
+    everybody = feasibility.all_holders()
+    with feasibility.without(everybody):
+        with_room, doing = feasibility.with_room(nodes), feasibility.doing(nodes)
     tried = (node for node in nodes if node in with_room and node not in now)
-    promising = (node for node in tried if _with_all_gone(judge, node))
-    on_nodes = [_fewest(judge, node, judge.holders(node)) for node in islice(promising, _TRIED)]
+    promising = (node for node in tried if _with_all_gone(feasibility, node))
+    on_nodes = [_fewest(feasibility, node, feasibility.holders(node)) for node in islice(promising, _TRIED)]
     if on_nodes:
         yield from on_nodes
         return
     node = next((node for node in nodes if node in doing), None)
     if node is not None and everybody:
-        yield _fewest(judge, node, everybody)
+        yield _fewest(feasibility, node, everybody)
 
 
-def _with_all_gone(judge: PodOutlook, node: str) -> bool:
-    pods = judge.holders(node)
+def _with_all_gone(feasibility: PodFeasibility, node: str) -> bool:
+    pods = feasibility.holders(node)
     if not pods:
         return False
-    with judge.without(pods):
-        return judge.would_do(node)
+    with feasibility.without(pods):
+        return feasibility.would_do(node)
 
 
-def _fewest(judge: PodOutlook, node: str, pods: Sequence[PodReference]) -> _Way:
+def _fewest(feasibility: PodFeasibility, node: str, pods: Sequence[PodReference]) -> _Way:
     """One pod if one is enough; otherwise all without those that need not end."""
     for pod in pods:
-        with judge.without([pod]):
-            if judge.would_do(node):
+        with feasibility.without([pod]):
+            if feasibility.would_do(node):
                 return _Way(node, (pod,))
     needed = list(pods)
     for pod in pods:
         rest = [other for other in needed if other != pod]
-        with judge.without(rest):
-            if judge.would_do(node):
+        with feasibility.without(rest):
+            if feasibility.would_do(node):
                 needed = rest
     return _Way(node, tuple(needed))
 
 
-def _ends(world: World, judge: PodOutlook, way: _Way, said: Said) -> Remedy:
+def _ends(snapshot: Snapshot, feasibility: PodFeasibility, way: _Way, reported: ReportedAnswers) -> Remedy:
     names = tuple(_name(pod) for pod in way.pods)
-    about = [_holds(world, judge, pod) for pod in way.pods[:MOST]]
+    about = [_holds(snapshot, feasibility, pod) for pod in way.pods[:MOST]]
     which = f"when pod {names[0]} ends{about[0]}"
     if len(names) > 1:
         more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
         shown = (f"{name}{what}" for name, what in zip(names, about, strict=False))
         which = f"when these pods end: {', '.join(shown)}{more}"
-    others = "".join(_if_others_agree(judge, way.node, said))
+    others = "".join(_if_others_agree(feasibility, way.node, reported))
     return Remedy("podEnds", f"node {way.node} is free {which}{others}", names, (way.node,))
 
 
-def _if_others_agree(judge: PodOutlook, node: str, said: Said) -> Iterator[str]:
-    """What drivers that can't be asked here have to say about the node, where they don't find it viable."""
-    for entry, driver in judge.standalone.items():
-        viable, why = said.get(entry, (frozenset(), {}))
+def _if_others_agree(feasibility: PodFeasibility, node: str, reported: ReportedAnswers) -> Iterator[str]:
+    """What drivers that can't be asked here answered about the node, where they don't find it viable."""
+    for entry, driver in feasibility.standalone.items():
+        viable, why = reported.get(entry, (frozenset(), {}))
         if node not in viable:
             now = f"now: {why[node]}" if node in why else "it was not asked about it"
             yield f", if driver {driver} has room for claim {entry} there ({now})"
 
 
-def _holds(world: World, judge: PodOutlook, pod: PodReference) -> str:
-    held = [h for h in world.state.ledger.of_pod_name(pod.namespace, pod.name) if h.driver in judge.drivers]
+def _holds(snapshot: Snapshot, feasibility: PodFeasibility, pod: PodReference) -> str:
+    held = [
+        h for h in snapshot.state.ledger.of_pod_name(pod.namespace, pod.name) if h.driver in feasibility.drivers
+    ]
     devices = [device.device for holding in held for device in holding.allocation.devices]
     others = [
         f"{holding.units} of class {holding.class_name}" for holding in held if not holding.allocation.devices
     ]
     what = f"holds {', '.join([*devices, *others])}" if held else ""
-    started = world.pods.get((pod.namespace, pod.name))
+    started = snapshot.pods.get((pod.namespace, pod.name))
     since = started.metadata.creation_timestamp if started is not None else None
-    if since and (seconds := world.seconds_since(since)) is not None:
-        what = f"{what}, made {span(seconds)} ago" if what else f"made {span(seconds)} ago"
+    if since and (seconds := snapshot.seconds_since(since)) is not None:
+        what = f"{what}, created {span(seconds)} ago" if what else f"created {span(seconds)} ago"
     return f" ({what})" if what else ""
 
 
-def _changed_nodes(judge: PodOutlook, nodes: Sequence[str]) -> Iterator[Remedy]:
+def _changed_nodes(feasibility: PodFeasibility, nodes: Sequence[str]) -> Iterator[Remedy]:
     """Nodes that have what is asked for, but that the pod may not use, whatever ends there."""
-    told, misfits = 0, judge.misfits(nodes)
-    with_room = judge.with_room(list(misfits))
+    found, misfits = 0, feasibility.misfits(nodes)
+    with_room = feasibility.with_room(list(misfits))
     for node, why in misfits.items():
-        if told == MOST or node not in with_room:
+        if found == MOST or node not in with_room:
             continue
-        with judge.without(judge.holders(node)):
-            stays = judge.misfits([node])
+        with feasibility.without(feasibility.holders(node)):
+            stays = feasibility.misfits([node])
         if stays:
-            told += 1
-            yield Remedy("node", f"node {node} has what the claims ask for, but {why}", (), (node,))
+            found += 1
+            message = f"node {node} has what the claims ask for, but is not eligible: {why}"
+            yield Remedy("node", message, (), (node,))
 
 
 def _another_node(
-    world: World, judge: PodOutlook, nodes: Sequence[str], ways: Sequence[_Way], now: frozenset[str]
+    snapshot: Snapshot,
+    feasibility: PodFeasibility,
+    nodes: Sequence[str],
+    ways: Sequence[_Way],
+    now: frozenset[str],
 ) -> Iterator[Remedy]:
     """A node of which there is one already, unless what lacks is not the nodes'; or that no node would do."""
-    local = [way for way in ways if not any(_holds_everywhere(world, judge, pod) for pod in way.pods)]
+    local = [way for way in ways if not any(_holds_everywhere(snapshot, feasibility, pod) for pod in way.pods)]
     if local:
         yield Remedy("addNode", f"another node like {local[0].node} would help", (), (local[0].node,))
     elif not nodes:
         yield Remedy("addNode", "the cluster has no nodes: add one")
     elif not ways and not now:
-        yield _nowhere(judge, nodes)
+        yield _nowhere(feasibility, nodes)
 
 
-def _holds_everywhere(world: World, judge: PodOutlook, pod: PodReference) -> bool:
-    held = world.state.ledger.of_pod_name(pod.namespace, pod.name)
-    return any(holding.nodes is None and holding.driver in judge.drivers for holding in held)
+def _holds_everywhere(snapshot: Snapshot, feasibility: PodFeasibility, pod: PodReference) -> bool:
+    held = snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
+    return any(holding.nodes is None and holding.driver in feasibility.drivers for holding in held)
 
 
-def _nowhere(judge: PodOutlook, nodes: Sequence[str]) -> Remedy:
+def _nowhere(feasibility: PodFeasibility, nodes: Sequence[str]) -> Remedy:
     shown = nodes[:_TRIED]
-    with judge.without(judge.all_holders()):
-        reasons_ = {**refusals(judge.answers(shown)), **judge.misfits(shown)}
-    words = in_words(reasons_)
-    text = "no node would do, whatever ends"
-    return Remedy(
-        "noNode", f"{text}: {words}. Ask for something else, or add a node that will do" if words else text
-    )
+    with feasibility.without(feasibility.all_holders()):
+        reasons_ = {**refusals(feasibility.answers(shown)), **feasibility.misfits(shown)}
+    why = by_reason(reasons_)
+    text = "no node would be viable even if all other pods ended"
+    return Remedy("noNode", f"{text}: {why}. Request something else, or add a node that has it" if why else text)
 
 
-def _proposals(world: World, judge: PodOutlook, scheduling: PodScheduling | None) -> Iterator[Remedy]:
+def _proposals(
+    snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None
+) -> Iterator[Remedy]:
     """What drivers that can't be asked here proposed instead."""
-    for said in scheduling.status.claims if scheduling is not None else ():
-        if said.name not in judge.standalone or said.alternatives is None or said.viable_nodes:
+    for answer in scheduling.status.claims if scheduling is not None else ():
+        if answer.name not in feasibility.standalone or answer.alternatives is None or answer.viable_nodes:
             continue
-        text, nodes = _proposal(world, judge, said)
-        yield Remedy("alternative", f"driver {said.driver_name}, for claim {said.name}: {text}", (), nodes)
+        text, nodes = _proposal(snapshot, feasibility, answer)
+        yield Remedy("alternative", f"driver {answer.driver_name}, for claim {answer.name}: {text}", (), nodes)
 
 
-def _proposal(world: World, judge: PodOutlook, said: ClaimScheduling) -> tuple[str, tuple[str, ...]]:
-    alternatives = said.alternatives
+def _proposal(
+    snapshot: Snapshot, feasibility: PodFeasibility, answer: ClaimScheduling
+) -> tuple[str, tuple[str, ...]]:
+    alternatives = answer.alternatives
     assert alternatives is not None
     if alternatives.node_selector is None:
         if not alternatives.nodes:
-            return "no other node will do either", ()
+            return "no other node is viable either", ()
         nodes = alternatives.nodes
-        words = _against(judge, nodes)
-        return f"{_nodes(nodes)} would do{f', but {words}' if words else ''}", nodes
-    nodes = tuple(world.matching(alternatives.node_selector))
+        objections = _against(feasibility, nodes)
+        return f"{_nodes(nodes)} would be viable{f', but {objections}' if objections else ''}", nodes
+    nodes = tuple(snapshot.matching(alternatives.node_selector))
     if not nodes:
-        return "a node with other labels would do, and the cluster has none that matches", ()
-    words = _against(judge, nodes)
-    return f"{_nodes(nodes)} would do by their labels{f', but {words}' if words else ''}", nodes
+        return "a node with other labels would be viable, and no node of the cluster matches", ()
+    objections = _against(feasibility, nodes)
+    return f"{_nodes(nodes)} would be viable by label{f', but {objections}' if objections else ''}", nodes
 
 
-def _against(judge: PodOutlook, nodes: Sequence[str]) -> str:
-    """What everybody else has against the nodes."""
-    return in_words({**refusals(judge.answers(nodes)), **judge.misfits(nodes)})
+def _against(feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
+    """Why the nodes are not viable for the scheduler's filters or for other drivers."""
+    return by_reason({**refusals(feasibility.answers(nodes)), **feasibility.misfits(nodes)})
 
 
 def _nodes(nodes: Sequence[str]) -> str:

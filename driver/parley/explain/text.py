@@ -1,4 +1,4 @@
-"""How an explanation reads on a terminal: tables that fit it, or wide lines where nobody's eyes set a limit.
+"""How an explanation reads on a terminal: tables that fit it, or long lines where the output is no terminal.
 
 Without a terminal nothing is wrapped and nothing is coloured, so that `grep` and `awk` find whole lines.
 """
@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from parley.api.reasons import NO_CANDIDATES
+from parley.api.wording import counted
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
-from parley.explain.model import Cell, ClaimFacts, Explanation, Finding, NodeRow
+from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow
 from parley.explain.times import ago
 
 NARROW = 80
@@ -76,8 +77,11 @@ def _parts(told: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Itera
     if told.message:
         yield Padding(Text(told.message), (0, 0, 0, 2))
     yield Text()
-    yield _claims(told, narrow=narrow)
-    if any(cell.viable is not None for row in told.nodes for cell in row.claims) or told.code == NO_CANDIDATES:
+    yield _claims(explanation, narrow=narrow)
+    if (
+        any(cell.viable is not None for row in explanation.nodes for cell in row.claims)
+        or explanation.code == NO_CANDIDATES
+    ):
         yield Text()
         yield rounds(told)
         yield _matrix_as_list(*rows) if narrow else _matrix(told, *rows)
@@ -87,50 +91,67 @@ def _parts(told: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Itera
     yield from _section("Not read", told.unread)
 
 
-def headline(told: Explanation) -> Text:
+def headline(explanation: Explanation) -> Text:
     """What the pod does, since when, and the code of its wait."""
     text = Text()
-    text.append(f"Pod {told.title}", style="bold")
-    since = ago(told.since, told.now)
-    if told.state == "waits":
-        text.append(f" waits{f' for {since}' if since else ''}", style="yellow")
-        text.append(f": {told.code}" if told.code else ": the controller has said nothing about it yet")
-    elif told.state == "bound":
-        text.append(f" is bound to {told.node}{f' for {since}' if since else ''}", style="green")
-        text.append(f", {told.phase.lower()}" if told.phase else "")
-    elif told.state == "ended":
-        text.append(f" has ended ({told.phase.lower()})" + (f" on {told.node}" if told.node else ""))
-    elif told.state == "gated":
-        text.append(" has scheduling gates: nothing is done about it before they are removed")
+    text.append(f"Pod {explanation.title}", style="bold")
+    since = ago(explanation.since, explanation.now)
+    if explanation.state == "waits":
+        text.append(f" has been waiting for {since}" if since else " is waiting", style="yellow")
+        text.append(f": {explanation.code}" if explanation.code else ": the controller has not reported on it yet")
+    elif explanation.state == "bound":
+        bound = (
+            f" has been bound to {explanation.node} for {since}" if since else f" is bound to {explanation.node}"
+        )
+        text.append(bound, style="green")
+        text.append(f", {explanation.phase.lower()}" if explanation.phase else "")
+    elif explanation.state == "ended":
+        text.append(
+            f" has ended ({explanation.phase.lower()})" + (f" on {explanation.node}" if explanation.node else "")
+        )
+    elif explanation.state == "gated":
+        text.append(" has scheduling gates: it is not negotiated before they are removed")
     else:
         text.append(" is being deleted")
     return text
 
 
-def _claims(told: Explanation, *, narrow: bool) -> RenderableType:
+def _claims(explanation: Explanation, *, narrow: bool) -> RenderableType:
     if narrow:
-        lines = [Text(f"{c.entry}: class {c.class_name}, {claim_state(c, told)}") for c in told.claims]
+        lines = [
+            Text(f"{c.entry}: class {c.class_name}, {claim_state(c, explanation)}") for c in explanation.claims
+        ]
         return Group(Text("Claims", style="bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
-    rows = [(c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, told)) for c in told.claims]
+    rows = [
+        (c.entry, c.source, c.class_name or "-", c.driver or "-", claim_state(c, explanation))
+        for c in explanation.claims
+    ]
     return table(("CLAIM", "FROM", "CLASS", "DRIVER", "STATE"), rows)
 
 
-def claim_state(claim: ClaimFacts, told: Explanation) -> str:
+def claim_state(claim: ClaimDetails, explanation: Explanation) -> str:
     """What a claim holds and since when, or what stands in its way."""
     if claim.state == "allocated":
-        since = ago(claim.since, told.now)
+        since = ago(claim.since, explanation.now)
         what = f": {', '.join(claim.holds)}" if claim.holds else ""
-        return f"{claim.words or 'allocated'}{what}{f', for {since}' if since else ''}"
-    return f"{claim.state}: {claim.words}" if claim.words not in ("", told.message) else claim.state
+        return f"{claim.message or 'allocated'}{what}{f', for {since}' if since else ''}"
+    return f"{claim.state}: {claim.message}" if claim.message not in ("", explanation.message) else claim.state
 
 
-def rounds(told: Explanation) -> Text:
-    """The heading of the table of nodes: how many there are, and how many were asked about."""
-    if told.state == "waits":
-        asked = f"question {told.round} was about {told.candidates}" if told.round else "none was asked about yet"
-        return Text(f"Nodes ({len(told.nodes)}; {asked})", style="bold")
-    count = f"{told.round} rounds" if told.round != 1 else "1 round"
-    return Text(f"Nodes ({count}; {told.candidates} candidates, {told.viable} viable)", style="bold")
+def rounds(explanation: Explanation) -> Text:
+    """The heading of the table of nodes: how many there are, and how many were candidates in the last round."""
+    if explanation.state == "waits":
+        asked = (
+            f"round {explanation.round}: {counted(explanation.candidates, 'candidate')}"
+            if explanation.round
+            else "no driver has been asked yet"
+        )
+        return Text(f"Nodes ({len(explanation.nodes)}; {asked})", style="bold")
+    count = counted(explanation.round, "round")
+    return Text(
+        f"Nodes ({count}; {counted(explanation.candidates, 'candidate')}, {explanation.viable} viable)",
+        style="bold",
+    )
 
 
 def _matrix(told: Explanation, groups: _Rows, left: int) -> Table:
@@ -140,7 +161,7 @@ def _matrix(told: Explanation, groups: _Rows, left: int) -> Table:
         [
             Text(_names(names), style=_STYLES[row.verdict]),
             *([row.fit or "fits"] if fits else ()),
-            *(_words(cell) for cell in row.claims),
+            *(_answer(cell) for cell in row.claims),
             _mark(row),
         ]
         for names, row in groups
@@ -163,7 +184,7 @@ def _matrix_as_list(groups: _Rows, left: int) -> Group:
     return Group(*lines)
 
 
-def _words(cell: Cell) -> str:
+def _answer(cell: Cell) -> str:
     if cell.viable:
         return cell.why or "viable"
     return cell.why or "-"
@@ -182,7 +203,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
     return [_names(names)] if names else []
 
 
-def _said(finding: Finding, now: str) -> str:
+def _report(finding: Finding, now: str) -> str:
     since = ago(finding.at, now)
     if not finding.code:
         return f"{finding.by} {finding.text}"

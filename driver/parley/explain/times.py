@@ -1,4 +1,4 @@
-"""How long ago something was, in words. Pure."""
+"""How long ago something was, as text. Pure."""
 
 from datetime import UTC, datetime
 

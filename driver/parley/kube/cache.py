@@ -1,4 +1,4 @@
-"""An informer's cache: objects of one kind by namespace and name, with indexes; `reflector` fills it."""
+"""An informer's cache: objects of one kind by namespace and name, with indexes; `informer` fills it."""
 
 from collections.abc import Callable, Container, Hashable, Iterable, ValuesView
 from typing import Any, Generic, NamedTuple, TypeVar

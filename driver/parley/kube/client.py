@@ -1,7 +1,7 @@
 """A client of an API server: the verbs of the API, typed, above a transport.
 
 Reads give objects of `Resource.type`. Writes are plain JSON, so that nothing the server knows and we do not can
-get lost. Each object is decoded by itself (`answers`): one that can't be is a tombstone among the others.
+get lost. Each object is decoded by itself (`responses`): one that can't be is a tombstone among the others.
 
 A client is itself a transport, so clients nest: one around another sees each request as a `Call` on its way.
 
@@ -21,8 +21,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from parley.api.resources import Resource
-from parley.kube import answers
-from parley.kube.answers import Listing, Tombstone, WatchEvent
+from parley.kube import responses
 from parley.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -37,6 +36,7 @@ from parley.kube.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from parley.kube.responses import Listing, Tombstone, WatchEvent
 from parley.kube.transport import APPLY_PATCH, MERGE_PATCH, Call, EventType, RawEvent, Transport
 
 __all__ = [
@@ -113,9 +113,9 @@ class Client:
             call = Call("list", resource, namespace, query=query)
             content = await self.request(call)
             try:
-                page, rest = answers.page(resource, content)
+                page, rest = responses.page(resource, content)
             except ValueError as error:
-                raise answers.unreadable(call, error) from error
+                raise responses.unreadable(call, error) from error
             items += page.items
             tombstones += page.tombstones
             if not rest:
@@ -142,9 +142,9 @@ class Client:
         async with aclosing(self.stream(call)) as events:
             async for raw in events:
                 try:
-                    event = answers.event(resource, raw)
+                    event = responses.event(resource, raw)
                 except ValueError as error:
-                    raise answers.unreadable(call, error) from error
+                    raise responses.unreadable(call, error) from error
                 yield event
 
     async def create(
@@ -233,7 +233,7 @@ class Client:
         try:
             return resource.decode(content)
         except ValueError as error:
-            raise answers.unreadable(call, error) from error
+            raise responses.unreadable(call, error) from error
 
 
 def _given(**parameters: str) -> dict[str, str]:
@@ -248,5 +248,5 @@ def _name(body: Body) -> str:
 
 
 def _with_kind(resource: Resource[Any], body: Body) -> dict[str, Any]:
-    """The body with what the server wants in it although the path says it."""
+    """The body with what the server wants in it although the path names it already."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

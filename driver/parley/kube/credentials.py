@@ -1,9 +1,10 @@
 """Where the API server is, and how a client proves who it is: a kubeconfig or a pod's service account.
 
-Reading simple configurations is `access`'s; all others, running credential plugins and refreshing OIDC tokens
-are the kubernetes package's. This decides when they are looked at again: after a while, so that rotated tokens and
-certificates are used before the old ones end, and before the next request after the server said 401. If looking
-again fails, the known credentials are kept: the server is the judge of them. What goes over the wire is `http`'s.
+Reading simple configurations is `client_config`'s; all others, running credential plugins and refreshing OIDC
+tokens are the kubernetes package's. This decides when they are looked at again: after a while, so that rotated
+tokens and certificates are used before the old ones end, and before the next request after the server answered
+401. If looking again fails, the known credentials are kept: the server is the judge of them. What goes over the
+wire is `http`'s.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ import structlog
 from parley.kube.access import Access, read_kubeconfig, read_service_account
 from parley.kube.kubeconfig import fault, plugin
 
-Load = Callable[[Access], Awaitable[None]]
+Load = Callable[[ClientConfig], Awaitable[None]]
 """Fills in what is known now; called again for a refresh."""
 
 REFRESH_SECONDS = 60.0
@@ -72,28 +73,28 @@ class Credentials:
             self._due = asyncio.get_running_loop().time() + self._refresh_seconds
 
     async def _read(self) -> None:
-        access = Access()
-        await self._load(access)
-        self.host = access.host
-        self.server_name = access.tls_server_name
-        self.proxy = access.proxy or _proxy_from_environment(self.host)
-        self.authorization = access.api_key.get("BearerToken", "").strip()
+        config = ClientConfig()
+        await self._load(config)
+        self.host = config.host
+        self.server_name = config.tls_server_name
+        self.proxy = config.proxy or _proxy_from_environment(self.host)
+        self.authorization = config.api_key.get("BearerToken", "").strip()
         if self.host.startswith("https:"):
-            self.tls = self._trust(access)
+            self.tls = self._trust(config)
 
-    def _trust(self, access: Access) -> ssl.SSLContext:
+    def _trust(self, config: ClientConfig) -> ssl.SSLContext:
         """The same context each time, since open connections hold on to it; new ones see new certificates."""
-        context = self.tls or _context(verify=access.verify_ssl)
-        authority, certificate = access.ssl_ca_cert, access.cert_file
+        context = self.tls or _context(verify=config.verify_ssl)
+        authority, certificate = config.ssl_ca_cert, config.cert_file
         if authority and self._changed(authority):
             context.load_verify_locations(cafile=authority)
-        elif access.ssl_ca_data and access.ssl_ca_data != self._authority:
-            context.load_verify_locations(cadata=access.ssl_ca_data)
+        elif config.ssl_ca_data and config.ssl_ca_data != self._authority:
+            context.load_verify_locations(cadata=config.ssl_ca_data)
         elif not authority and self.tls is None:
             context.load_default_certs()
-        self._authority = access.ssl_ca_data
+        self._authority = config.ssl_ca_data
         if certificate and self._changed(certificate):
-            context.load_cert_chain(certificate, access.key_file)
+            context.load_cert_chain(certificate, config.key_file)
         return context
 
     def _changed(self, path: str) -> bool:
@@ -109,10 +110,10 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
     places = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
     loader: Any = None
 
-    async def load(access: Access) -> None:
+    async def load(config: ClientConfig) -> None:
         nonlocal loader
         if loader is not None:
-            await loader.load_and_set(access)
+            await loader.load_and_set(config)
             return
         if found := fault(places, context):
             raise ValueError(found)
@@ -121,7 +122,7 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
         from kubernetes.aio.config import load_kube_config
 
         loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
-            places, context, access, persist_config=False
+            places, context, config, persist_config=False
         )
         if (command := plugin(places, context)) and not (access.api_key or access.cert_file):
             raise ValueError(f"`{command}` gave no credentials: run it yourself to see why")
@@ -133,8 +134,8 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
 def in_cluster() -> Credentials:
     """Of the service account of the pod in which this runs."""
 
-    async def load(access: Access) -> None:
-        read_service_account(access)
+    async def load(config: ClientConfig) -> None:
+        read_service_account(config)
 
     return Credentials(load, "the pod's service account (outside of a pod, name a kubeconfig with --kubeconfig)")
 

@@ -13,7 +13,7 @@ OutcomeUnknown            no answer: a write may or may not have happened, read 
 class ApiError(Exception):
     """Raised when the API server refused a request.
 
-    `status` is the HTTP code, `reason` the API's own word ("NotFound"), `message` the server's sentence,
+    `status` is the HTTP code, `reason` the API's code ("NotFound"), `message` the server's sentence,
     `retry_after` the seconds that the server asked to wait, if it did.
     """
 
@@ -59,7 +59,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """Raised when the server asks to slow down (429)."""
+    """Raised when the server throttles the client (429)."""
 
 
 class ServerError(ApiError):

@@ -1,6 +1,6 @@
 """No write leaves a process that may have lost its lease.
 
-`LeasedClient` asks the elector before each write, and gives up one that takes longer than the lease allows.
+`LeasedClient` checks with the elector before each write, and gives up one that takes longer than the lease allows.
 Between its check and the system call lie some hundred microseconds of building, encoding and encrypting the
 request. A process that is stopped just there sends it when it wakes, however much later: with checks ahead of each
 write only, one in eight leaders that were stopped while writing did so. So the sockets (`sockets`) ask once more,

@@ -3,7 +3,7 @@
 What happens                                           what is raised
 the server refuses (a code from 300 up)                the ApiError of the code
 no connection, connection lost, nothing in time        OutcomeUnknown, also where nothing was sent
-a write lost between gateway, API server and etcd      OutcomeUnknown (see `answers.leaves_write_open`)
+a write lost between gateway, API server and etcd      OutcomeUnknown (see `responses.leaves_write_open`)
 a watch that ends                                      nothing: the iteration ends
 a watch cut in the middle of a line, or fallen silent  OutcomeUnknown
 an ERROR event in a watch                              the ApiError of its code, Expired for 410
@@ -124,19 +124,19 @@ class HttpTransport:
 
     async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
         """The events as they come."""
-        lines = answers.LineSplitter()
+        lines = responses.LineSplitter()
         try:
             response = await self._open_stream(call)
             try:
                 async for chunk in response.content.iter_any():
                     for line in lines.feed(chunk):
-                        yield answers.raw_event(line)
+                        yield responses.raw_event(line)
             finally:
                 _give_up(response)
         except (aiohttp.ClientError, OSError) as error:
             raise self._no_answer(call, error, self._options.silent_seconds) from error
         except ValueError as error:
-            raise answers.unreadable(call, error) from error
+            raise responses.unreadable(call, error) from error
         if lines.unfinished:
             raise OutcomeUnknown(f"{call}: the stream was cut in the middle of an event")
 
@@ -193,8 +193,8 @@ class HttpTransport:
         if response.status == 401:
             self._credentials.doubt()
         phrase = response.reason or "Unknown"
-        error = answers.refusal(response.status, phrase, content, response.headers.get("Retry-After"))
-        if call.writes and answers.leaves_write_open(error):
+        error = responses.refusal(response.status, phrase, content, response.headers.get("Retry-After"))
+        if call.writes and responses.leaves_write_open(error):
             return OutcomeUnknown(f"{call}: {error}")
         return error
 

@@ -82,7 +82,8 @@ class LeaseClock:
 class LeaseElector:
     """Takes part in the election for the Lease `namespace`/`name`.
 
-    `identity` must be new for every process: whoever finds its own in the object thinks it holds it.
+    `identity` must be new for every process: a process that finds its own in the object takes itself for the
+    holder.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class LeaseElector:
         holder = self._seen.spec.holder_identity if self._seen else ""
         if holder not in ("", self._identity):
             if self._renewed_at is not None:
-                self._renewed_at = None  # another one holds it: at once, whatever the clock says
+                self._renewed_at = None  # another one holds it: at once, whatever the clock shows
                 return False
             if self._clock.monotonic() < self._seen_at + self._duration():
                 return False
@@ -199,7 +200,7 @@ class LeaseElector:
                 body = {"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec}
                 self._seen = await self._client.patch(LEASES, self._name, body, self._namespace)
         except (AlreadyExists, Conflict):
-            return False  # somebody else wrote: look again
+            return False  # another candidate wrote: look again
         self._seen_at = self._clock.monotonic()
         self._renewed_at = sent
         self._told = False

@@ -1,6 +1,6 @@
 """A work queue: keys to reconcile, each once, by one worker at a time, requeued with a backoff after a failure.
 
-The queue holds keys, never events: whoever works on a key reads the present state and does what is missing.
+The queue holds keys, never events: a worker that takes a key reads the present state and does what is missing.
 A key added while a worker has it is handed out again once that worker is done (client-go's dirty and
 processing sets), so no change is missed and no two workers meet on one key. Delays go by the event loop's
 clock. What to do for a key, and what counts as a failure, is the handler's; nothing is kept over a restart.
@@ -49,7 +49,7 @@ SHORTEST_DELAY = 0.001
 class WorkQueue(Generic[K]):
     """Keys waiting for a worker, without duplicates, in the order in which they were first added.
 
-    `retries` is the delay of a key after failures in a row. `fields` tells what a key stands for in a
+    `retries` is the delay of a key after failures in a row. `fields` gives what a key stands for in a
     log entry: {"pod": "team/a"}.
     """
 
@@ -80,8 +80,8 @@ class WorkQueue(Generic[K]):
     def add_after(self, key: K, delay: float) -> None:
         """Requeue the key after `delay` seconds. Of several delays of one key the one that ends first counts.
 
-        A delay is never shorter than a clock can tell: what is left of a time is computed in floating point, and
-        whoever waited for less than the clock's resolution would find the same left again.
+        A delay is never shorter than a clock's resolution: what is left of a time is computed in floating point,
+        and a waiter that slept for less than the clock's resolution would find the same left again.
         """
         if delay <= 0:
             self.add(key)

@@ -1,5 +1,5 @@
 """Decisions only: which nodes to ask about, what the answers mean, what to do about a pod's claims.
 
-Pure functions of frozen values. No I/O and no clock; whoever acts on a decision sits in `parley.control`
+Pure functions of frozen values. No I/O and no clock; the code that acts on decisions is in `parley.control`
 and `parley.scheduler`.
 """

@@ -11,12 +11,12 @@ _NAMES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a driver says about one claim.
+    """A driver's answer about one claim.
 
     `viable` are those of the asked nodes where all claims of the request could be allocated now.
     `alternatives` are at most 32 other nodes worth asking about, or a selector of such nodes; None if the driver
-    cannot tell, and an empty tuple if it knows that there is no other. `reasons` says for a node that is not
-    viable what is missing ("0 of 1 devices of model a100 free").
+    does not know, and an empty tuple if it knows that there is no other. `reasons` has for a node that is not
+    viable what is missing ("0 of 1 device of model a100 free").
     """
 
     viable: tuple[str, ...]
@@ -59,7 +59,7 @@ def nowhere_else(answers: Answers) -> bool:
 
 
 def refusals(answers: Answers) -> dict[str, str]:
-    """Why each node is not viable, over all claims: "claim gpu: 0 of 1 devices free"."""
+    """Why each node is not viable, over all claims: "claim gpu: 0 of 1 device free"."""
     by_node: defaultdict[str, list[str]] = defaultdict(list)
     for name, answer in answers.items():
         for node, reason in answer.reasons.items():
@@ -67,8 +67,9 @@ def refusals(answers: Answers) -> dict[str, str]:
     return {node: ", ".join(reasons) for node, reasons in by_node.items()}
 
 
-def in_words(reasons: Mapping[str, str]) -> str:
-    """Nodes grouped by what speaks against them: "node a: cordoned; nodes b, c: claim gpu: has no devices"."""
+def by_reason(reasons: Mapping[str, str]) -> str:
+    """One message from the reasons of all nodes, grouped by reason: "node a: cordoned; nodes b, c: claim gpu: has
+    no devices"."""
     nodes_by_reason: defaultdict[str, list[str]] = defaultdict(list)
     for node, reason in sorted(reasons.items()):
         nodes_by_reason[reason].append(node)

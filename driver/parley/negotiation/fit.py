@@ -46,7 +46,8 @@ def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod asks of a node, apart from its claims. `excess` tells why that is too much to look at, or ""."""
+    """What a pod requests of a node, apart from its claims. `excess` is why that is too much to evaluate, or
+    ""."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...]
@@ -144,10 +145,10 @@ def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: 
 def untolerated(needs: Needs, node: Node) -> str:
     """Which cordon or taint of the node keeps the pod away, or ""."""
     if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, needs.tolerations):
-        return "is cordoned"
+        return "cordoned"
     for taint in node.spec.taints:
         if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, needs.tolerations):
-            return f"has taint {taint.key}:{taint.effect}, which the pod does not tolerate"
+            return f"taint {taint.key}:{taint.effect}, which the pod does not tolerate"
     return ""
 
 
@@ -219,8 +220,8 @@ def _int64(text: str) -> int | None:
 
 def _shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
     if (pods + 1) * 1000 > allocatable.get("pods", 0):
-        return "has no room for another pod"
+        return "no room for another pod"
     for name, amount in needs.requests:
         if used.get(name, 0) + amount > allocatable.get(name, 0):
-            return f"has too little {name} left"
+            return f"too little {name} left"
     return ""

@@ -1,6 +1,6 @@
 """Where a pod's claims stand, and what to do about them next. Pure.
 
-A state says how what Parley holds in memory relates to what the API server shows. The step depends on nothing
+A state is how what Parley holds in memory relates to what the API server shows. The step depends on nothing
 but the set of states and whether the pod is bound, so the order in which events arrive cannot matter.
 """
 
@@ -33,7 +33,7 @@ class ClaimState(Enum):
     """Allocated, recorded, and reserved for the pod."""
 
     CLEARED = "cleared"
-    """The API showed our allocation, and somebody cleared it."""
+    """The API showed our allocation, and another client cleared it."""
 
     MISPLACED = "misplaced"
     """Allocated for another node than the one that the pod is bound to, or may be bound to; or the pod can never

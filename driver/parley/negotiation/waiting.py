@@ -2,7 +2,7 @@
 
 A change wakes only the first pod of each line that the change may help. If that pod is served it leaves the
 line and the next one is woken; if not, the others of its line could not be served either. So one freed device
-costs one negotiation per line, however many pods wait; and where a line can tell that what changed on some
+costs one negotiation per line, however many pods wait; and where a line finds that a change on some
 nodes is of no use to it, not even that.
 """
 
@@ -20,7 +20,7 @@ Helps = Callable[[Collection[str]], bool]
 """Whether what changed on these nodes, and nowhere else, may help those who wait in a line."""
 
 UP_TO_DATE_SECONDS = 60.0
-"""So old may be what those who wait were told about nodes on which something changed that does not help them."""
+"""Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it."""
 
 _ARRIVED = itemgetter(0)
 
@@ -50,7 +50,7 @@ class WaitingLines(Generic[K]):
         """The pod waits in the line until one of the topics changes; it keeps its place if it is in it already.
 
         `arrived` is its place among all pods, another for each; without it (then for none) pods arrive as they
-        begin to wait. `helps` tells of changes on nodes which are of no use to the line; without it none is.
+        begin to wait. `helps` decides whether a change on some nodes may help the line; without it each may.
         Returns the pod to wake because this one left the head of another line.
         """
         self._helps[line] = helps

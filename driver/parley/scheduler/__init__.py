@@ -3,6 +3,6 @@
 `reconciler` takes a pod's key from the queue and hands the pod to a door: `native` for any scheduler, `extender`
 for one that asks Parley about its candidates. `pods` keeps each pod's `attempts` and the waiting lines,
 `candidates` finds the eligible nodes, `negotiator` decides, `standalone` negotiates with drivers in processes of
-their own, `placement` puts decisions into effect, `reporting` tells users, `result` says what is next. `changes`
+their own, `placement` puts decisions into effect, `reporting` informs users, `result` is what is next. `changes`
 turns the informers' events into keys, `wiring` puts everything together, `controller` runs it.
 """

@@ -1,19 +1,61 @@
 """What is remembered of an unbound pod between two reconciliations. Lost with the process, at no harm: the next
 leader finds out again which nodes the scheduler refuses."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from parley.control.podscheduling import StandaloneClaim
-from parley.negotiation.rounds import Outcome
-
-if TYPE_CHECKING:
-    from parley.scheduler.standalone import StandaloneSession
+from parley.control.publishing.podscheduling import StandaloneClaim
+from parley.negotiation.answers import Answers
+from parley.negotiation.rounds import Negotiation, Outcome
 
 FIRST_BLOCK = 0.1
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
+
+UNPLACED_SECONDS = 300.0
+"""So long a pod that has all its claims may stay unbound before they are taken back; each time twice as long."""
+
+LONGEST_UNPLACED = 4800.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedNode:
+    """The node on which standalone drivers allocate, by the answers of which round, and since when (the event
+    loop's clock)."""
+
+    node: str
+    round: int
+    since: float
+
+
+@dataclass(slots=True)
+class StandaloneSession:
+    """One pod's negotiation with its standalone drivers.
+
+    Drivers answer rounds of `negotiation` until there is a `selection`; then they allocate. `wanted` is what they
+    were asked for, `final_answers` ended the last round, if there is no node left to ask about.
+    """
+
+    wanted: frozenset[Hashable]
+    negotiation: Negotiation
+    asked_at: float
+    final_answers: Answers | None = None
+    selection: SelectedNode | None = None
+
+
+@dataclass(slots=True)
+class StandaloneAttempt:
+    """The part of an attempt that concerns standalone drivers.
+
+    `claims` are those that they are to allocate, `stand_ins` when one was last created for them, by name. `rounds`
+    is the number of the last question, `resumed` whether an earlier leader's selection was looked for.
+    """
+
+    claims: tuple[StandaloneClaim, ...] = ()
+    session: StandaloneSession | None = None
+    stand_ins: dict[str, float] = field(default_factory=dict)
+    rounds: int = 0
+    resumed: bool = False
 
 
 @dataclass(slots=True)
@@ -21,22 +63,16 @@ class Attempt:
     """One pod's way so far.
 
     `arrived` is its place among all pods, by the first look at each. `refused` are nodes that the scheduler
-    refused or that a driver declined lately; `excluded` those where a driver said that it will never do, with its
-    words; `left` those that the pod had to leave, to be avoided.
-    `offered` are the nodes that the scheduler may choose from now. `asked` are the claims for standalone drivers,
-    `session` how it stands with them, `stand_ins` when claims were last made for them, by name. `rounds` is the
-    number of the last question, `resumed` whether an earlier leader's selection was looked for. `retry_at` and
-    `blocked_until` are on the event loop's clock.
+    refused or that a driver declined lately; `excluded` those where a driver will never allocate, with its
+    message; `left` those that the pod had to leave, to be avoided. `offered` are the nodes that the scheduler may
+    choose from now; with `exact` it gets one only. Since `complete_since` the pod has all its claims; `unplaced`
+    is how often they were taken back because it was not bound. Times are on the event loop's clock.
     """
 
     arrived: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
-    asked: tuple[StandaloneClaim, ...] = ()
-    session: "StandaloneSession | None" = None
-    stand_ins: dict[str, float] = field(default_factory=dict)
-    rounds: int = 0
-    resumed: bool = False
+    standalone: StandaloneAttempt = field(default_factory=StandaloneAttempt)
     refused: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
@@ -46,6 +82,8 @@ class Attempt:
     blocks: int = 0
     blocked_until: float = 0.0
     retry_at: float = 0.0
+    complete_since: float | None = None
+    unplaced: int = 0
 
     def refuse(self, *nodes: str) -> None:
         """The scheduler did not place the pod on these nodes; it is asked exactly from now on."""
@@ -75,9 +113,21 @@ class Attempt:
         self.blocked_until = now + length
         return length
 
+    def patience(self, now: float) -> float:
+        """The pod has all its claims and no node: how many seconds its scheduler has left to bind it."""
+        if self.complete_since is None:
+            self.complete_since = now
+        return self.complete_since + float(min(UNPLACED_SECONDS * 2**self.unplaced, LONGEST_UNPLACED)) - now
+
+    def give_up_waiting(self) -> None:
+        """The scheduler did not bind the pod in time."""
+        self.complete_since = None
+        self.unplaced += 1
+
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""
         self.refused.clear()
         self.retry_at = 0.0
-        if self.session is not None and not self.session.selected and self.session.negotiation.over:
-            self.session = None
+        session = self.standalone.session
+        if session is not None and session.selection is None and session.negotiation.over:
+            self.standalone.session = None

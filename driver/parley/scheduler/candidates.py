@@ -1,16 +1,17 @@
 """The nodes that are eligible for one pod, in an order that spreads pods over nodes.
 
 `CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
-has said that they pass the real ones.
+has confirmed that they pass the real ones.
 """
 
 from collections.abc import Hashable, Sequence, Set
 
 from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
-from parley.control.cluster import Cluster
-from parley.control.eligible import EligibleNodes, suitable_nodes
-from parley.control.podclaims import PodClaim
+from parley.api.selectors import suitable_nodes
+from parley.control.caches.cluster import Cluster
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import matches, misfit, needs_of
 
 
@@ -78,7 +79,7 @@ class CandidateNodes(EligibleNodes):
     def _unsuitable(self, node: Node) -> str:
         for class_name, selector in self._suitable:
             if not matches(selector, node):
-                return f"is not among the suitableNodes of class {class_name}"
+                return f"not among the suitableNodes of class {class_name}"
         return ""
 
 
@@ -103,7 +104,7 @@ class ProposedNodes(CandidateNodes):
         return [name for name in self._proposed if name in self.only]
 
     def _filtered(self, node: Node) -> str:
-        return "" if node.metadata.name in self._known else "does not pass the scheduler's own filters"
+        return "" if node.metadata.name in self._known else "refused by the scheduler's own filters"
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:

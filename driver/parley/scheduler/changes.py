@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.cluster import Key, done, reference
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key, done
+from parley.control.claims.podclaims import NODES
 from parley.control.ledger import Holding
-from parley.control.mirror import is_mirror, owner_pod
-from parley.control.podclaims import NODES
-from parley.control.podscheduling import Publisher
-from parley.control.releasing import Releases, out_of_service
+from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.objects.standin import is_stand_in
+from parley.control.publishing.podscheduling import Publisher
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases, out_of_service
 from parley.control.restoring import adopt_record, count_again, count_foreign
-from parley.control.standin import driver_of_record, is_stand_in
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
+from parley.sdk.recorded import driver_of_record
 
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
@@ -85,27 +86,10 @@ class Changes:
             if old is None or self._concerns_us(old, new):
                 self.enqueue(new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._pod_gone(old)
+            self._reconciler.pod_gone(old)
+            self.enqueue(old)
         if old is not None and old.spec.node_name and not done(old) and (new is None or done(new)):
             self._reconciler.pod_left(old.spec.node_name)
-
-    def _pod_gone(self, pod: Pod) -> None:
-        node = "" if done(pod) else pod.spec.node_name
-        unseen = self._cluster.listing_pods and not pod.spec.node_name
-        if node or unseen:
-            self._count_in(pod, node)
-        self._reconciler.pod_gone(reference(pod), running_on=node, unseen=unseen)
-        self.enqueue(pod)
-
-    def _count_in(self, pod: Pod, node: str) -> None:
-        """A scheduler may have let the pod into what others use, and nobody has looked at it since: it leaves what
-        it may have been started with like any user. `node` is where, "" if that is not known."""
-        for entry in pod.spec.resource_claims:
-            holding = self._ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
-            if holding is None or not holding.shareable or holding.standalone or not holding.joinable:
-                continue
-            if not node or holding.reaches(node):
-                self._ledger.join(holding, reference(pod))
 
     def room_made(self, node: str) -> None:
         """A pod does not count for the node any more."""

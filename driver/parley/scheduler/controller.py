@@ -17,14 +17,14 @@ from parley.api.models import PodScheduling
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
-from parley.control.measured import MeasuredDriver
-from parley.control.metrics import Metrics
-from parley.control.mirror import is_mirror, owner_pod
+from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.restoring import restore
+from parley.control.telemetry.measured import MeasuredDriver
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.clock import Clock, utc
+from parley.kube.informer import RELISTS, Informer
 from parley.kube.queue import run_workers
-from parley.kube.reflector import RELISTS, Reflector
 from parley.scheduler.settings import DEFAULTS, Settings
 from parley.scheduler.wiring import base, parts
 from parley.sdk import Driver, PodReference
@@ -67,7 +67,7 @@ class Controller:
                 self._observe(driver, resource)
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]:
+    def caches(self) -> Sequence[Informer[Any]]:
         """All copies of the API's objects, those of asynchronous drivers included."""
         return [*self.cluster.caches, *(cache for driver in self._asynchronous for cache in driver.caches)]
 
@@ -123,7 +123,7 @@ class Controller:
     async def _tell_not_taken_over(self) -> None:
         """An event on each claim of which its driver could not take over what it holds."""
         for driver in self._base.state.drivers.values():
-            for uid, lost in list(driver.not_taken_over.items()):
+            for uid, lost in list(driver.not_restored.items()):
                 if (holding := self.ledger.get(uid)) is not None:
                     version = API_VERSION if holding.named else "resource.k8s.io/v1"
                     about = ("ResourceClaim", version, holding.namespace, holding.claim, uid)
@@ -159,7 +159,7 @@ class Controller:
                 self._base.queues.claims.add((mirror.metadata.namespace, mirror.metadata.name))
 
     async def _published(self) -> Sequence[PodScheduling]:
-        """What earlier runs wrote. A server that is busy or just starting is asked again, like by a reflector."""
+        """What earlier runs wrote. A server that is busy or just starting is asked again, like by an informer."""
         failures = 0
         while True:
             try:

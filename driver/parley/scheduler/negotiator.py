@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import Key, reference
-from parley.control.decide import Blocked, Search, admit, best, class_topics, none_viable, survey
-from parley.control.demand import Demand, ask
-from parley.control.podclaims import NODES, PodClaim, Problem
+from parley.control.caches.cluster import Key, reference
+from parley.control.claims.podclaims import NODES, PodClaim, Problem
+from parley.control.decision.decide import Blocked, Search, admit, best, class_topics, none_viable, survey
+from parley.control.decision.demand import Demand, ask
 from parley.control.state import State
 from parley.kube.queue import Requeue
-from parley.negotiation.answers import in_words
+from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
@@ -131,7 +131,7 @@ class Negotiator:
 
     def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait:
         left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
-        nodes = in_words(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
+        nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES))
         return wait(Blocked(problem, pod.metadata.uid), after=left)

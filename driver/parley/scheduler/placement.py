@@ -7,14 +7,14 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.cluster import Key, done, reference
-from parley.control.decide import Blocked, admit
-from parley.control.demand import Demand
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Key, done, reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import Blocked, admit
+from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding
-from parley.control.mirror import is_offer
-from parley.control.podclaims import PodClaim
+from parley.control.objects.mirror import is_offer
 from parley.control.records import Records
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
@@ -110,10 +110,11 @@ class Placement:
         return None
 
     async def write(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
-        """Record the holdings. What the API will never accept is given back, and the user told."""
+        """Record the holdings. What the API will never accept is given back, and reported to the user."""
         attempt = self._pods.known(reference(pod))
-        if attempt is not None and attempt.session is not None:
-            self._pods.reporter.allocated(pod, attempt.session.selected)
+        session = attempt.standalone.session if attempt is not None else None
+        if session is not None and session.selection is not None:
+            self._pods.reporter.allocated(pod, session.selection.node)
         try:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from parley.api.builtin import Pod
-from parley.control.cluster import Cluster, Key, reference
-from parley.control.podclaims import NODES, Topic
+from parley.control.caches.cluster import Cluster, Key, reference
+from parley.control.claims.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
 from parley.scheduler.attempts import Attempt
@@ -74,7 +74,7 @@ class Pods:
     def wake(self, topic: Topic, nodes: Collection[str] | None = None) -> None:
         """A topic changed, on these nodes alone if they are given: requeue the pods that it may help.
 
-        The others are looked at later: what they are told about the nodes may be otherwise now.
+        The others are looked at later: what is reported about their nodes may have changed.
         """
         self._revisions.changed(topic)
         helped, others = self._lines.sort_out(topic, nodes)
@@ -136,7 +136,7 @@ class Pods:
         self._next_in_turn(kept_out_by)
 
     async def arrange(self, key: Key, pod: Pod, result: Result) -> Requeue | None:
-        """Puts a pod that waits into its line and tells its user why; returns when its key is wanted again."""
+        """Puts a pod that waits into its line and reports why; returns when its key is wanted again."""
         if not isinstance(result, Wait):
             return result
         if result.stay:

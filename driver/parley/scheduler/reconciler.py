@@ -11,10 +11,10 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
-from parley.control.cluster import Key, done, over, reference
-from parley.control.gathering import gather
-from parley.control.giving_back import GivingBack
-from parley.control.podclaims import NODES, ROOM, PodClaim
+from parley.control.caches.cluster import Key, done, over, reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim
+from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
@@ -78,6 +78,7 @@ class Reconciler:
         """UIDs of pods that hold something and of which it is not known what became of them: by the record, but
         not seen yet, or gone between two lists of pods, and perhaps bound before that."""
         self._forced: dict[str, str] = {}
+        """Nodes of pods that were deleted before their kubelet reported that they ended, by the pods' UIDs."""
 
     def resume(self, unconfirmed: Collection[str]) -> None:
         """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
@@ -173,17 +174,30 @@ class Reconciler:
         """A pod's requests do not count for the node any more."""
         self._pods.wake(ROOM, (node,))
 
-    def pod_gone(self, pod: PodReference, *, running_on: str = "", unseen: bool = False) -> None:
-        """Forget what was remembered of the pod; `sync` releases what it holds.
-
-        `running_on`: the node whose kubelet has not said that the pod ended. `unseen`: it was not bound when it
-        was seen last, and nobody watched since.
-        """
-        self._allocator.abort(pod.uid)
-        if running_on and self._state.ledger.of_pod(pod):
-            self._forced[pod.uid] = running_on
-        if unseen and self._state.ledger.of_pod(pod):
-            self._unconfirmed.add(pod.uid)
+    def pod_gone(self, pod: Pod) -> None:
+        """Forget what was remembered of the pod; `sync` releases what it holds."""
+        user, cluster = reference(pod), self._state.cluster
+        self._allocator.abort(user.uid)
+        running_on = "" if done(pod) else pod.spec.node_name
+        unwatched = cluster.listing_pods and not pod.spec.node_name  # it may have been bound since it was seen
+        if running_on or unwatched:
+            self._count_in(pod, running_on)
+        if self._state.ledger.of_pod(user):
+            if running_on:
+                self._forced[user.uid] = running_on
+            if unwatched:
+                self._unconfirmed.add(user.uid)
         for door in self._doors:
-            door.gone(pod)
-        self._pods.gone(pod)
+            door.gone(user)
+        self._pods.gone(user)
+
+    def _count_in(self, pod: Pod, node: str) -> None:
+        """A scheduler may have let the pod into what others use, and nobody has looked at it since: it leaves what
+        it may have been started with like any user. `node` is where, "" if that is not known."""
+        ledger = self._state.ledger
+        for entry in pod.spec.resource_claims:
+            holding = ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
+            if holding is None or not holding.shareable or holding.standalone or not holding.joinable:
+                continue
+            if not node or holding.reaches(node):
+                ledger.join(holding, reference(pod))

@@ -8,10 +8,10 @@ import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import reference
-from parley.control.events import Recorder
-from parley.control.metrics import Metrics
-from parley.control.podscheduling import Publisher, Report
+from parley.control.caches.cluster import reference
+from parley.control.publishing.events import Recorder
+from parley.control.publishing.podscheduling import Publisher, Report
+from parley.control.telemetry.metrics import Metrics
 from parley.negotiation.rounds import Outcome
 from parley.scheduler.attempts import Attempt
 from parley.sdk import PodReference
@@ -47,7 +47,7 @@ class PodReporter:
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
-            asked = attempt.asked
+            asked = attempt.standalone.claims
             report = Report(attempt.outcome, attempt.drivers, "", code, message, asked, standalone=bool(asked))
             self._publisher.want(reference(pod), report)
         await self.warn(pod, code, message)
@@ -61,7 +61,9 @@ class PodReporter:
     def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
         """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling."""
         self._figures.goes_on(pod.metadata.uid, code)
-        report = Report(attempt.outcome, attempt.drivers, selected, code, message, attempt.asked, standalone=True)
+        report = Report(
+            attempt.outcome, attempt.drivers, selected, code, message, attempt.standalone.claims, standalone=True
+        )
         self._publisher.want(reference(pod), report)
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:

@@ -1,10 +1,10 @@
-"""How a reconciliation of a pod ends: what is to happen next, told to the one place that arranges it."""
+"""How a reconciliation of a pod ends: what is to happen next, returned to the one place that arranges it."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from parley.control.decide import Blocked
-from parley.control.podclaims import Problem, Topic
+from parley.control.claims.podclaims import Problem, Topic
+from parley.control.decision.decide import Blocked
 from parley.kube.queue import Requeue
 from parley.negotiation.waiting import Helps
 

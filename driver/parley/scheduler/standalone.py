@@ -5,20 +5,20 @@ node is selected. Embedded drivers are asked again at each reconciliation: their
 When a node is selected, the standalone drivers allocate; what they allocated shows in their claims.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import NodeSelector, Pod
 from parley.api.models import Alternatives, ClaimScheduling, PodScheduling
 from parley.api.selectors import selector_of
-from parley.control.cluster import reference
-from parley.control.demand import Demand
-from parley.control.eligible import EligibleNodes
-from parley.control.podclaims import PodClaim, Topic
-from parley.control.podscheduling import StandaloneClaim
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.decision.demand import Demand
+from parley.control.decision.eligible import EligibleNodes
+from parley.control.objects.standin import is_stand_in
+from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
-from parley.control.standin import is_stand_in
 from parley.control.state import State
 from parley.negotiation.answers import (
     Answer,
@@ -29,35 +29,17 @@ from parley.negotiation.answers import (
     viable_for_all,
 )
 from parley.negotiation.rounds import Ask, Negotiation, Outcome
+from parley.scheduler.attempts import SelectedNode, StandaloneSession
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 from parley.sdk import PodReference
-
-ANSWER_SECONDS = 30.0
-"""So long a standalone driver may take before the pod's user is told that it does not answer."""
+from parley.sdk.checks import ANSWER_SECONDS
 
 SEEN_SECONDS = 1.0
 """So long a claim that was made may take until it is seen."""
 
 ALLOCATE_GRACE_SECONDS = 60.0
 """A standalone driver keeps the class's time limit itself; this much later the node is given up without it."""
-
-
-@dataclass(slots=True)
-class StandaloneSession:
-    """One pod's negotiation with its standalone drivers.
-
-    `heard` are the answers that ended the last round, if nobody is left to be asked about; `selected` is the node
-    where drivers allocate since `selected_at`, chosen in round `selected_round`.
-    """
-
-    wanted: frozenset[Hashable]
-    negotiation: Negotiation
-    asked_at: float
-    heard: Answers | None = None
-    selected: str = ""
-    selected_at: float = 0.0
-    selected_round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +65,20 @@ class StandaloneSessions:
         self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | Failure | Wait | None:
         """How the session stands: an outcome, a failure on the selected node, or what is waited for."""
-        attempt = self._pods.attempt(pod)
+        mine = self._pods.attempt(pod).standalone
         if (left_over := self._left_over(pod)) is not None:
             await self._records.delete_scheduling(left_over)
             return None
-        if attempt.session is None or not demand.wanted_standalone <= attempt.session.wanted:
+        if mine.session is None or not demand.wanted_standalone <= mine.session.wanted:
             self.give_up(reference(pod))
-            attempt.asked = tuple(
+            mine.claims = tuple(
                 StandaloneClaim(c.entry, demand.drivers[c.entry], c.name) for c in demand.standalone
             )
-            attempt.session = self._begin(pod, demand, nodes)
+            mine.session = self._begin(pod, demand, nodes)
         await self._make_stand_ins(pod, demand)
-        session = attempt.session
-        if session.selected:
-            return self._follow(pod, session, demand)
+        session = mine.session
+        if session.selection is not None:
+            return self._follow(pod, session.selection, demand)
         return await self._listen(pod, session, demand, nodes, ask)
 
     async def _make_stand_ins(self, pod: Pod, demand: Demand) -> None:
@@ -105,11 +87,11 @@ class StandaloneSessions:
         for claim in demand.standalone:
             if claim.written is None and self._stand_in_due(pod, claim) <= 0:
                 await self._records.stand_in(pod, claim)
-                self._pods.attempt(pod).stand_ins[claim.name] = now()
+                self._pods.attempt(pod).standalone.stand_ins[claim.name] = now()
 
     def _stand_in_due(self, pod: Pod, claim: PodClaim) -> float:
         """In how many seconds the claim's stand-in is to be made, if it is not seen until then."""
-        return self._pods.attempt(pod).stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
+        return self._pods.attempt(pod).standalone.stand_ins.get(claim.name, -SEEN_SECONDS) + SEEN_SECONDS - now()
 
     def _waits(self, pod: Pod, demand: Demand, topics: Sequence[Topic], after: float | None) -> Wait:
         """For the drivers, `after` seconds at most, or until a stand-in should have been seen."""
@@ -120,15 +102,15 @@ class StandaloneSessions:
     def _begin(self, pod: Pod, demand: Demand, nodes: EligibleNodes) -> StandaloneSession:
         """Ask from the beginning; after a restart, go on with the node that was selected before."""
         attempt, before = self._pods.attempt(pod), self._scheduling(pod)
-        rounds = max(attempt.rounds, before.spec.round if before is not None else 0)
+        rounds = max(attempt.standalone.rounds, before.spec.round if before is not None else 0)
         session = StandaloneSession(demand.wanted_standalone, self._negotiation(pod, nodes, rounds), now())
-        if before is not None and before.spec.selected_node and not attempt.resumed:
+        if before is not None and before.spec.selected_node and not attempt.standalone.resumed:
             same = {claim.resource_claim_name for claim in before.spec.claims}
             if all(claim.name in same for claim in demand.standalone):
                 attempt.outcome = Outcome(rounds, tuple(before.spec.candidate_nodes))
                 attempt.drivers = demand.drivers
                 self._selected(pod, session, demand, before.spec.selected_node, rounds)
-        attempt.resumed = True
+        attempt.standalone.resumed = True
         return session
 
     def _negotiation(
@@ -156,7 +138,7 @@ class StandaloneSessions:
         attempt = self._pods.attempt(pod)
         while True:
             outcome = session.negotiation.outcome
-            attempt.rounds = outcome.round
+            attempt.standalone.rounds = outcome.round
             answers, missing = self._answers(pod, outcome, demand, ask)
             attempt.outcome, attempt.drivers = replace(outcome, answers=answers), demand.drivers
             if missing and outcome.candidates:
@@ -178,7 +160,7 @@ class StandaloneSessions:
         negotiation.close(answers)
         if not negotiation.over:
             return None
-        session.heard = answers
+        session.final_answers = answers
         return negotiation.outcome
 
     def _reconsidered(
@@ -192,9 +174,9 @@ class StandaloneSessions:
             viable=viable_for_all(outcome.candidates, answers),
             refused={**outcome.refused, **refusals(answers)},
         )
-        if changed.viable or answers == session.heard:
+        if changed.viable or answers == session.final_answers:
             return changed
-        session.heard = answers
+        session.final_answers = answers
         proposal = agreed_alternatives(answers)
         if proposal is None:
             return changed
@@ -251,10 +233,10 @@ class StandaloneSessions:
 
     def select(self, pod: Pod, demand: Demand, node: str) -> Wait | None:
         """The standalone drivers allocate on the node from now on."""
-        session = self._pods.attempt(pod).session
+        session = self._pods.attempt(pod).standalone.session
         assert session is not None
-        self._selected(pod, session, demand, node, session.negotiation.outcome.round)
-        followed = self._follow(pod, session, demand)
+        selection = self._selected(pod, session, demand, node, session.negotiation.outcome.round)
+        followed = self._follow(pod, selection, demand)
         return followed if isinstance(followed, Wait) else None
 
     def resume(self, pod: Pod, scheduling: PodScheduling) -> None:
@@ -266,13 +248,16 @@ class StandaloneSessions:
                 uid = mirror.metadata.uid if is_stand_in(claim) else claim.metadata.uid
                 self._ledger.expect(reference(pod), claim.metadata.name, uid, claim.spec.resource_class_name)
 
-    def _selected(self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int) -> None:
-        session.selected, session.selected_at, session.selected_round = node, now(), chosen_in
+    def _selected(
+        self, pod: Pod, session: StandaloneSession, demand: Demand, node: str, chosen_in: int
+    ) -> SelectedNode:
+        session.selection = SelectedNode(node, chosen_in, now())
         for claim in demand.standalone:
             assert claim.class_ is not None
             self._ledger.expect(reference(pod), claim.name, claim.uid, claim.class_.metadata.name)
+        return session.selection
 
-    def _follow(self, pod: Pod, session: StandaloneSession, demand: Demand) -> Failure | Wait:
+    def _follow(self, pod: Pod, selection: SelectedNode, demand: Demand) -> Failure | Wait:
         """A node is selected: see whether a driver failed, or takes too long."""
         failures = [
             (claim, entry.failure)
@@ -280,28 +265,28 @@ class StandaloneSessions:
             for claim in demand.standalone
             if claim.entry == entry.name
             and demand.drivers[claim.entry] == entry.driver_name
-            and entry.round == session.selected_round
+            and entry.round == selection.round
             and entry.failure is not None
-            and entry.failure.node_name == session.selected
+            and entry.failure.node_name == selection.node
         ]
         if failures:
-            words = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
-            message = f"could not allocate on node {session.selected}: {words}"
-            return Failure(session.selected, message, tuple(c for c, f in failures if f.permanent))
+            causes = "; ".join(sorted({f"driver {demand.drivers[c.entry]}: {f.message}" for c, f in failures}))
+            message = f"could not allocate on node {selection.node}: {causes}"
+            return Failure(selection.node, message, tuple(c for c, f in failures if f.permanent))
         limit = ALLOCATE_GRACE_SECONDS + max(
             c.class_.allocation_timeout_seconds for c in demand.standalone if c.class_ is not None
         )
-        left = session.selected_at + limit - now()
+        left = selection.since + limit - now()
         drivers = sorted({demand.drivers[claim.entry] for claim in demand.standalone})
         if left <= 0:
-            words = (
-                f"gave up node {session.selected}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
+            message = (
+                f"gave up node {selection.node}: {', '.join(drivers)} allocated nothing on it within {limit:g} s"
             )
-            return Failure(session.selected, words, ())
+            return Failure(selection.node, message, ())
         attempt = self._pods.attempt(pod)
-        work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.asked)
-        message = f"allocating on node {session.selected}: {work}"
-        self._pods.reporter.asks(pod, attempt, reasons.ALLOCATING, message, selected=session.selected)
+        work = ", ".join(f"{one.driver} (claim {one.claim})" for one in attempt.standalone.claims)
+        message = f"allocating on node {selection.node}: {work}"
+        self._pods.reporter.asks(pod, attempt, reasons.ALLOCATING, message, selected=selection.node)
         return self._waits(pod, demand, sorted({("class", c.class_name) for c in demand.standalone}), left)
 
     def give_up(self, pod: PodReference) -> None:
@@ -314,27 +299,27 @@ class StandaloneSessions:
         """Whatever was asked is void. A selected node is given up at once, so that no driver goes on in vain."""
         self.give_up(reference(pod))
         attempt = self._pods.known(reference(pod))
-        if attempt is None or attempt.session is None:
+        if attempt is None or attempt.standalone.session is None:
             return
-        session, attempt.session = attempt.session, None
-        if session.selected:
-            attempt.left.add(session.selected)
-            message = f"node {session.selected} was given up; others are tried"
+        selection, attempt.standalone.session = attempt.standalone.session.selection, None
+        if selection is not None:
+            attempt.left.add(selection.node)
+            message = f"node {selection.node} was given up; others are tried"
             self._pods.reporter.asks(pod, attempt, reasons.WAITING_FOR_DRIVERS, message)
 
 
 def _answer(entry: ClaimScheduling, candidates: Sequence[str], excluded: Mapping[str, str]) -> Answer:
     """A driver's entry as an answer about the candidates; nodes that it was not asked about do not count."""
-    said = frozenset(entry.viable_nodes)
-    viable = tuple(node for node in candidates if node in said and node not in excluded)
-    unviable = [node for node in candidates if node not in said and node not in excluded]
+    given = frozenset(entry.viable_nodes)
+    viable = tuple(node for node in candidates if node in given and node not in excluded)
+    unviable = [node for node in candidates if node not in given and node not in excluded]
     reason = entry.reason or "not viable"
     reasons_ = {node: _about(node, reason) for node in unviable}
     return Answer(viable, _alternatives(entry.alternatives), {**reasons_, **_among(excluded, candidates)})
 
 
 def _about(node: str, reason: str) -> str:
-    """The part of a driver's reason that is about the node, if it tells them apart as "node: why; node: why"."""
+    """The part of a driver's reason that is about the node, if it lists them as "node: why; node: why"."""
     for part in reason.split("; "):
         if part.startswith(f"{node}: "):
             return part.removeprefix(f"{node}: ")
@@ -345,9 +330,9 @@ def _among(reasons_by_node: Mapping[str, str], nodes: Sequence[str]) -> dict[str
     return {node: reasons_by_node[node] for node in nodes if node in reasons_by_node}
 
 
-def _alternatives(said: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
-    if said is None:
+def _alternatives(given: Alternatives | None) -> tuple[str, ...] | NodeSelector | None:
+    if given is None:
         return None
-    if said.node_selector is not None:
-        return selector_of(said.node_selector)
-    return said.nodes
+    if given.node_selector is not None:
+        return selector_of(given.node_selector)
+    return given.nodes

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from parley.control.allocation import Allocator
-from parley.control.claims import Claims
-from parley.control.cluster import Cluster
-from parley.control.events import Recorder
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Cluster
+from parley.control.caches.tombstones import Tombstones
+from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.claims.templates import TemplateReconciler
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
-from parley.control.metrics import Metrics
-from parley.control.podscheduling import Publisher
+from parley.control.publishing.events import Recorder
+from parley.control.publishing.podscheduling import Publisher
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases
 from parley.control.state import State
-from parley.control.templates import Templates
-from parley.control.tombstones import Tombstones
+from parley.control.telemetry.metrics import Metrics
 from parley.control.wakeups import Wakeups
 from parley.kube.client import Client
 from parley.kube.clock import Clock
@@ -58,8 +58,8 @@ class Base:
 class Parts:
     """The controller's parts that its tasks, its endpoints and tests call."""
 
-    claims: Claims
-    templates: Templates
+    claims: ClaimReconciler
+    templates: TemplateReconciler
     publisher: Publisher
     giving_back: GivingBack
     reconciler: Reconciler
@@ -110,8 +110,8 @@ def parts(base: Base) -> Parts:
     )
     base.wakeups.subscribe(immediate.wake)
     return Parts(
-        Claims(client, state, control.giving_back, control.records, immediate),
-        Templates(client, state.cluster, base.recorder),
+        ClaimReconciler(client, state, control.giving_back, control.records, immediate),
+        TemplateReconciler(client, state.cluster, base.recorder),
         publisher,
         control.giving_back,
         reconciler,

@@ -16,7 +16,10 @@ from parley.negotiation.answers import Answer
 from parley.sdk.driver import Allocation, Device, Parameters, Request
 
 MAX_CLAIMS = 128
-"""Of one driver in one pod, as many as a PodScheduling can tell of. Kubernetes sets no limit to a pod's claims."""
+"""Of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no limit to a pod's claims."""
+
+ANSWER_SECONDS = 30.0
+"""So long a driver that does not answer at once may take: then its pods wait with DriverNotAnswering."""
 
 MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
@@ -39,6 +42,18 @@ class BadParameters(Exception):
     """Raised when parameters fail the driver's schema. The message names each field and its value."""
 
 
+def fault_text(error: Exception) -> str:
+    """What a driver raised by mistake, in one line; a KeyError by itself says no more than the key."""
+    kind, text = type(error).__name__, str(error)
+    return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind
+
+
+def failure_text(error: Exception) -> str:
+    """Why a driver could not allocate, in one line: what it raised, if that is a sentence."""
+    text = str(error)
+    return text if text and not isinstance(error, KeyError) else fault_text(error)
+
+
 def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:
     """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
     if raw is not None and not isinstance(raw, Mapping):  # of a mirror that somebody else made
@@ -57,7 +72,7 @@ def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, wh
 
 
 def check_count(driver: str, pod: str, claims: int) -> None:
-    """Raises BadParameters if the pod has more claims of the driver than are judged together."""
+    """Raises BadParameters if the pod has more claims of the driver than are evaluated together."""
     if claims > MAX_CLAIMS:
         raise BadParameters(
             f"pod {pod} has {claims} claims of driver {driver}, {MAX_CLAIMS} are possible: "
@@ -66,7 +81,7 @@ def check_count(driver: str, pod: str, claims: int) -> None:
 
 
 def parameters_unreadable(whose: str, why: str) -> str:
-    """Nobody can tell what they say."""
+    """The message about parameters that can't be decoded."""
     return f"parameters of {whose} can't be read: {why}"
 
 

@@ -1,15 +1,15 @@
 """The interface between Parley and the driver of a resource.
 
 Parley decides which nodes to ask about, when to allocate and when to give back; a driver knows what it has
-and where. A driver keeps its state in memory: at start Parley tells it what is allocated (`restore`), later
-it hears of nothing but its own calls, of foreign allocations (`restore` again) and of the objects it watches.
+and where. A driver keeps its state in memory: at start Parley calls `restore` for each allocation, later it is
+called for its own allocations, for foreign ones (`restore` again) and for changes of the objects it watches.
 
 All methods that are not `async` are called from one event loop and must return at once.
 
-What a method raises concerns the claim or the pod that it was called for: its user is told, it is called again
-after a growing pause, and all else goes on (`parley.sdk.embedded`). A `restore` that raises leaves the driver not
-knowing what a claim holds: on that claim's node (everywhere, if it has none) it is asked to allocate nothing, and
-devices that the record names it can give to nobody, until the claim is given back.
+What a method raises concerns the claim or the pod that it was called for: its users see it in an event or
+condition, it is called again after a growing pause, and all else goes on (`parley.sdk.embedded`). A `restore` that
+raises leaves the driver not knowing what a claim holds: on that claim's node (everywhere, if it has none) it is
+asked to allocate nothing, and devices that the record names it can give to nobody, until the claim is given back.
 
 A driver whose answers or allocations take longer than a moment is `asynchronous`: it is asked through API
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
@@ -69,13 +69,13 @@ class ClaimRequest(Generic[P, C]):
     class_parameters: C
 
 
-def _unheard(_: str) -> None:
-    """Progress that nobody asked for."""
+def _discard(_: str) -> None:
+    """Progress of an allocation that nobody waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[P, C]):
-    """All pending claims of one pod that this driver serves. They are judged and allocated together.
+    """All pending claims of one pod that this driver serves. They are evaluated and allocated together.
 
     `progress` takes a short sentence about how far an allocation is ("attached, formatting"); an asynchronous
     driver's users read it in the claims' conditions.
@@ -83,7 +83,7 @@ class Request(Generic[P, C]):
 
     pod: PodReference
     claims: tuple[ClaimRequest[P, C], ...]
-    progress: Callable[[str], None] = field(default=_unheard, compare=False, repr=False)
+    progress: Callable[[str], None] = field(default=_discard, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -162,7 +162,7 @@ class Driver(Generic[P, C]):
         raise NotImplementedError
 
     def forget(self, uid: str) -> None:
-        """A foreign allocation that `restore` told of is gone. Idempotent."""
+        """A foreign allocation that `restore` counted is gone. Idempotent."""
         raise NotImplementedError
 
     def viable(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:

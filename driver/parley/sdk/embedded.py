@@ -1,10 +1,10 @@
-"""Runs a driver inside a program of Parley's: typed parameters in, checked answers out, mistakes contained.
+"""Calls a driver in this process, of the controller or of `parley driver run`: typed parameters in, checked
+answers out, exceptions contained.
 
-What a program knows of a driver is this class; what the driver knows of the program is nothing. What a driver
-raises concerns the claim or the pod that it was called for: it comes out as a DriverFault, or, where nobody waits
-for an answer (`observe`, `restore`, `forget`, `follow`), is logged. What a claim holds that the driver failed to
-take over is not handed out: on the claim's node the driver allocates nothing, nor anywhere the devices that the
-claim's record names.
+The program calls the driver through this class alone. What a driver raises concerns the claim or the pod that it
+was called for: it is raised as a DriverFault, or, where nobody waits for an answer (`observe`, `restore`,
+`forget`, `follow`), logged. What a claim holds that the driver failed to restore is not handed out: on the claim's
+node the driver allocates nothing, nor anywhere the devices that the claim's record names.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from parley.sdk.checks import (
     check_answers,
     check_scores,
     check_units,
+    fault_text,
     parse_parameters,
 )
 from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, PodReference, Request
@@ -47,8 +48,8 @@ class RawClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class NotTakenOver:
-    """What a claim holds by its record, of which the driver knows nothing since its `restore` failed."""
+class NotRestored:
+    """What a claim holds by its record, and the driver does not count since its `restore` failed."""
 
     held: Held
     message: str
@@ -64,7 +65,7 @@ class EmbeddedDriver:
     def __init__(self, driver: Driver[Any, Any]) -> None:
         self.driver = driver
         self.name = driver.name
-        self.not_taken_over: dict[str, NotTakenOver] = {}
+        self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
         self._to_undo: set[str] = set()
 
@@ -109,10 +110,10 @@ class EmbeddedDriver:
 
     def _barred(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those of the nodes where nothing may be allocated, and why."""
-        return {node: lost.message for node in nodes for lost in self.not_taken_over.values() if lost.bars(node)}
+        return {node: lost.message for node in nodes for lost in self.not_restored.values() if lost.bars(node)}
 
     def _without(self, answers: Mapping[str, Answer], barred: Mapping[str, str]) -> Mapping[str, Answer]:
-        if not self.not_taken_over:
+        if not self.not_restored:
             return answers
         return {
             name: Answer(answer.viable, self._allowed(answer.alternatives), {**answer.reasons, **barred})
@@ -158,11 +159,11 @@ class EmbeddedDriver:
             raise
         except Exception as error:
             self._failed(call, error)
-            raise DriverFault(f"driver {self.name} failed in {call}: {words(error)}") from error
+            raise DriverFault(f"driver {self.name} failed in {call}: {fault_text(error)}") from error
 
     def _failed(self, call: str, error: Exception) -> None:
         """The driver broke its contract: whoever can mend it needs the stack."""
-        log.error("driver failed", driver=self.name, call=call, error=words(error), exc_info=error)
+        log.error("driver failed", driver=self.name, call=call, error=fault_text(error), exc_info=error)
 
     async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
@@ -184,7 +185,7 @@ class EmbeddedDriver:
 
     def _check_devices(self, allocations: Mapping[str, Allocation]) -> None:
         given = {device for allocation in allocations.values() for device in allocation.devices}
-        for lost in self.not_taken_over.values():
+        for lost in self.not_restored.values():
             if shared := given & frozenset[Device](lost.held.devices):
                 device = min(shared)
                 raise DriverFault(f"device {device.pool}/{device.device} may be in use: {lost.message}")
@@ -205,32 +206,32 @@ class EmbeddedDriver:
         """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
         await self.driver.deallocate(uid)
         self._to_undo.discard(uid)
-        self.not_taken_over.pop(uid, None)
+        self.not_restored.pop(uid, None)
 
     def restore(self, held: Held, claim: str = "") -> None:
-        """Tell the driver of an allocation in the API, that of `claim` (namespace/name)."""
+        """Have the driver count an allocation in the API, that of `claim` (namespace/name)."""
         try:
             self.driver.restore(held)
         except Exception as error:
             self._failed("restore", error)
             message = (
-                f"driver {self.name} could not take over what claim {claim or held.uid} holds ({words(error)}), "
-                "and keeps away from it until that claim is given back"
+                f"driver {self.name} could not restore what claim {claim or held.uid} holds "
+                f"({fault_text(error)}), and keeps away from it until that claim is given back"
             )
-            self.not_taken_over[held.uid] = NotTakenOver(held, message)
+            self.not_restored[held.uid] = NotRestored(held, message)
         else:
-            self.not_taken_over.pop(held.uid, None)
+            self.not_restored.pop(held.uid, None)
 
     def forget(self, uid: str) -> None:
-        """Tell the driver that a foreign allocation is gone. If it fails, the devices stay in use for it."""
-        self.not_taken_over.pop(uid, None)
+        """Have the driver count a foreign allocation no more. If it fails, the devices stay in use for it."""
+        self.not_restored.pop(uid, None)
         try:
             self.driver.forget(uid)
         except Exception as error:
             self._failed("forget", error)
 
     def observe(self, old: Any | None, new: Any | None) -> bool:
-        """Tell the driver of a change of what it watches; whether waiting pods may succeed. If it fails, maybe."""
+        """Hand the driver a change of what it watches; whether waiting pods may succeed. If it fails, they may."""
         try:
             return self.driver.observe(old, new)
         except Exception as error:
@@ -250,9 +251,3 @@ class EmbeddedDriver:
                 changed()
             else:
                 return
-
-
-def words(error: Exception) -> str:
-    """An error in one line; a KeyError by itself says no more than the key."""
-    kind, text = type(error).__name__, str(error)
-    return text if isinstance(error, DriverFault) and text else f"{kind}: {text}" if text else kind

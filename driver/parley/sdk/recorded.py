@@ -1,7 +1,10 @@
-"""The record of an allocation in a ResourceClaim's status, written and read: by the controller and by drivers
-outside of it. Pure. That a record is well-formed was checked by the API server."""
+"""The record of an allocation in a ResourceClaim's status: what is written, what it means, and when it has to go.
 
-from collections.abc import Iterable
+The rules of the controller and of standalone drivers alike. Pure. That a record is well-formed was checked by the
+API server.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parley.api import models
@@ -9,7 +12,15 @@ from parley.api.builtin import Node, NodeSelector
 from parley.api.models import ResourceClaim
 from parley.api.selectors import node_selector, selector_of
 from parley.negotiation.fit import matches
-from parley.sdk.driver import Allocation, Device
+from parley.sdk.driver import Allocation, Device, Held
+
+NOTHING_ALLOCATED: Mapping[str, Any] = {
+    "driverName": None,
+    "allocation": None,
+    "deallocationRequested": None,
+    "state": "pending",
+}
+"""What a merge patch of the status has to hold when the driver has deallocated: all of it in one write."""
 
 
 def allocation_record(driver: str, allocation: Allocation, node: str, *, shareable: bool) -> dict[str, Any]:
@@ -25,8 +36,23 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
     return body
 
 
+def driver_of_record(claim: ResourceClaim) -> str:
+    """The driver that allocated the claim by its own record, "" if nobody did."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return ""
+    return allocation.handles[0].driver_name if allocation.handles else claim.status.driver_name or ""
+
+
+def must_be_deallocated(claim: ResourceClaim) -> bool:
+    """Whether the driver has to deallocate what the claim holds: it is asked to, or the claim is deleted. One that
+    is deleted while pods use it stays until they are gone."""
+    deleted = bool(claim.metadata.deletion_timestamp) and not claim.status.reserved_for
+    return claim.status.deallocation_requested or deleted
+
+
 def recorded(claim: ResourceClaim, nodes: Iterable[Node]) -> tuple[str, Allocation] | None:
-    """What the claim's record says was allocated, and where: see `read_allocation`."""
+    """What was allocated by the claim's record, and where: see `read_allocation`."""
     return read_allocation(claim.status.allocation, nodes) if claim.status.allocation is not None else None
 
 
@@ -43,6 +69,11 @@ def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tup
     selector = selector_of(allocation.available_on_nodes)
     on = _named(selector) or tuple(node.metadata.name for node in nodes if matches(selector, node))
     return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else ())
+
+
+def held_as_recorded(uid: str, node: str, allocation: Allocation) -> Held:
+    """What a driver restores of an allocation that is recorded; `node` is "" if the record names none."""
+    return Held(uid, node or None, allocation.devices, allocation.data)
 
 
 def _named(selector: NodeSelector) -> tuple[str, ...]:

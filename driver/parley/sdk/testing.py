@@ -145,7 +145,7 @@ async def check_giving_back_restores(scenario: Scenario, wanted: Request[Any, An
 
 
 async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any, Any]) -> None:
-    """A new driver that is told what is allocated answers like the one that allocated it."""
+    """A new driver that restores what is allocated answers like the one that allocated it."""
     driver, successor = scenario.make(), scenario.make()
     for copy, node, allocations in await _exhaust(driver, scenario, wanted):
         for claim in copy.claims:

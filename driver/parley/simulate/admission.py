@@ -1,8 +1,8 @@
 """The admission policies `mirrors.yaml` and `claims.yaml` of `deploy/base`, as a model. Pure.
 
 Built-in resource allocation knows no exclusive claims, so that without them kube-scheduler and claim controller
-let a second pod in, or say who is next; and whoever may edit a namespace's objects could change whose a claim is.
-The API server in memory has no admission; the models of Kubernetes' parts, and whoever plays a user, ask here
+let a second pod in, or decide who is next; and users who may edit a namespace's objects could change a claim's
+owner. The API server in memory has no admission; the models of Kubernetes' components and of users check here
 before they write. `tests/admission_cases.py` holds the model and the policies on a real API server to the same.
 """
 
@@ -20,7 +20,7 @@ from parley.api.names import (
     POD_CLAIM_NAME_ANNOTATION,
 )
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, Resource
-from parley.control.mirror import is_mirror, is_shareable, owner_pod_uid
+from parley.control.objects.mirror import is_mirror, is_shareable, owner_pod_uid
 
 Json = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ class Rights:
 def refusal(claim: BuiltinClaim, after: Sequence[Mapping[str, str]], *, allocates: bool = False) -> str:
     """Why `status.reservedFor` of the claim can't become `after`, or "".
 
-    `allocates`: whoever asks holds the verb `allocate`, as Parley does; scheduler and claim controller do not.
+    `allocates`: the requester holds the verb `allocate`, as Parley does; scheduler and claim controller do not.
     """
     if not is_mirror(claim) or is_shareable(claim):
         return ""
@@ -147,8 +147,8 @@ def _claim_refused(title: str, old: Json, new: Json, rights: Rights) -> str:
     if not new:
         if rights.deletes or not generated:
             return ""
-        words = "cannot delete what Parley made for a pod: delete the pod, with which it goes."
-        return f"{title}: {rights.name} {words}"
+        text = "cannot delete what Parley made for a pod: delete the pod, with which it goes."
+        return f"{title}: {rights.name} {text}"
     if _generated_for(old) != _generated_for(new):
         return (
             f"{title}: {rights.name} cannot set or remove label parley.dev/generated-for, by which Parley knows "

@@ -16,11 +16,11 @@ import structlog
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod, PodResourceClaim
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
-from parley.control.cluster import Key, done, reference
-from parley.control.mirror import consumer, owner_pod_uid
+from parley.control.caches.cluster import Key, done, reference
+from parley.control.objects.mirror import consumer, owner_pod_uid
 from parley.kube.client import Client, Forbidden, NotFound
+from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names, may_use
 from parley.simulate.status_writes import Consumers, change_consumers, patch_pod
 
@@ -40,18 +40,18 @@ class ClaimController:
         self._pod_queue: WorkQueue[Key] = WorkQueue()
         self._claim_queue: WorkQueue[Key] = WorkQueue()
         self._generated: dict[Entry, str] = {}
-        self._pods = Reflector(client, PODS, on_change=self._pod)
-        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
-        self._templates = Reflector(client, BUILTIN_TEMPLATES, on_change=self._template)
+        self._pods = Informer(client, PODS, on_change=self._pod)
+        self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._templates = Informer(client, BUILTIN_TEMPLATES, on_change=self._template)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        reflectors = (self._templates, self._claims, self._pods)
+        informers = (self._templates, self._claims, self._pods)
         async with asyncio.TaskGroup() as tasks:
-            for reflector in reflectors:
-                tasks.create_task(reflector.run())
-            for reflector in reflectors:
-                await reflector.synced.wait()
+            for informer in informers:
+                tasks.create_task(informer.run())
+            for informer in informers:
+                await informer.synced.wait()
             tasks.create_task(run_workers(self._pod_queue, self._serve, 1))
             tasks.create_task(run_workers(self._claim_queue, self._tidy, 1))
 
@@ -109,7 +109,7 @@ class ClaimController:
         return made.metadata.name
 
     async def _reserve(self, pod: Pod) -> None:
-        """A bound pod has its allocated claims reserved, whoever bound it."""
+        """A bound pod has its allocated claims reserved, whichever component bound it."""
         mine = consumer(reference(pod))
         for name in claim_names(pod):
             claim = self._claims.get(pod.metadata.namespace, name)

@@ -23,7 +23,7 @@ POINT = 10
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """Where to bind; or, if `node` is "", what the pod's condition says, and where an eviction might help."""
+    """Where to bind; or, if `node` is "", the message of the pod's condition, and where an eviction might help."""
 
     node: str
     message: str = ""

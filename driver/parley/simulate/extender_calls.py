@@ -1,4 +1,4 @@
-"""What kube-scheduler says to an extender and makes of the answers, as JSON in Go's casing.
+"""kube-scheduler's calls to an extender, and what it makes of the responses, as JSON in Go's casing.
 
 Every call has a time limit, as with `httpTimeout`: after it the scheduler goes on, and whatever the extender does
 about the call goes on too. When to call is left to `extended_cycle` and `preemption`.

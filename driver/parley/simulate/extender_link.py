@@ -1,6 +1,6 @@
 """The way from a simulated kube-scheduler to Parley's extender door, as the connection between two containers.
 
-Requests of a controller that ends are never answered; the scheduler hears at once that the connection broke.
+Requests of a controller that ends are never answered; the scheduler sees at once that the connection broke.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.cluster import Key
+from parley.control.caches.cluster import Key
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -29,7 +29,7 @@ from parley.simulate.placement import binding_failed, place, unschedulable
 from parley.simulate.pod_claims import MOST_USERS, is_reserved, may_use, reserved_by_others
 from parley.simulate.preemption import preempt
 from parley.simulate.scheduler_cache import SchedulerCache
-from parley.simulate.status_writes import condition, patch_claim, patch_pod, says
+from parley.simulate.status_writes import condition, has_condition, patch_claim, patch_pod
 
 UNSCHEDULABLE = "Unschedulable"
 AFTER_FAILURE = Backoff(first=1.0, longest=1.0)
@@ -146,7 +146,7 @@ class KubeScheduler:
                 return
 
     async def _tell(self, pod: Pod, reason: str, message: str) -> None:
-        if not says(pod, "PodScheduled", message):
+        if not has_condition(pod, "PodScheduled", message):
             now = rfc3339(self._clock())
             entry = condition("PodScheduled", "False", reason, message, now)
             await patch_pod(self._client, pod, {"conditions": [entry]})

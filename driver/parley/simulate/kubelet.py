@@ -1,7 +1,7 @@
 """A model of the kubelets of all nodes: bound pods run, some for a given time, and deleted ones go.
 
 A pod whose claims are not all allocated and reserved for it does not start, as with a real kubelet; but it
-starts at the next change rather than at the next sync. A deleted pod is told to have ended before its object
+starts at the next change rather than at the next sync. A deleted pod is terminal before its object
 goes; one whose object goes by force is unprepared some seconds later. `prepared` is what the node plugins know
 (`simulate.node_plugins`). What it leaves out: containers, restarts, and admission by resources.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.cluster import Key, done
+from parley.control.caches.cluster import Key, done
 from parley.kube.client import Client, NotFound
 from parley.kube.clock import Clock, rfc3339
+from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.kube.reflector import Reflector
 from parley.simulate.pod_claims import claim_names, is_reserved, may_use
 from parley.simulate.status_writes import condition, patch_pod
 
@@ -40,7 +40,7 @@ UNPREPARE_SECONDS = 5.0
 
 
 class Kubelets:
-    """One for all nodes. `duration` says how long a pod runs; on nodes in `stopped` nothing is done.
+    """One for all nodes. `duration` is how long a pod runs; on nodes in `stopped` nothing is done.
 
     `prepared` has the pods that use a claim, by node and the claim's UID.
     """
@@ -57,8 +57,8 @@ class Kubelets:
         self._duration = duration
         self._unprepare_seconds = unprepare_seconds
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._pods = Reflector(client, PODS, on_change=self._pod)
-        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._pods = Informer(client, PODS, on_change=self._pod)
+        self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
         self._ends: dict[str, float] = {}
         self.stopped: set[str] = set()
         self.prepared: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -67,9 +67,9 @@ class Kubelets:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in (self._claims, self._pods):
-                tasks.create_task(reflector.run())
-                await reflector.synced.wait()
+            for informer in (self._claims, self._pods):
+                tasks.create_task(informer.run())
+                await informer.synced.wait()
             tasks.create_task(run_workers(self._queue, self._sync, 1))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -161,4 +161,4 @@ class Kubelets:
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
         except NotFound:
-            pass  # somebody forced the deletion
+            pass  # the deletion was forced

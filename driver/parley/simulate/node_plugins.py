@@ -1,7 +1,7 @@
-"""A model of all node plugins' receipts: what is not prepared on its node any more is said to be so.
+"""A model of all node plugins' receipts: they confirm what is no longer prepared on its node.
 
-As `parley_kubelet.claims.releases` does on one node, for every driver. What is prepared the simulated kubelets
-say; publishing devices is left out.
+As `parley_kubelet.claims.releases` does on one node, for every driver. The simulated kubelets know what
+is prepared; publishing devices is left out.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import asyncio
 from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
 from parley.kube.client import Client, Conflict, NotFound
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 from parley.simulate.kubelet import Kubelets
 
 AGAIN = 3.0
@@ -23,7 +23,7 @@ class NodePlugins:
         self._client = client
         self._kubelets = kubelets
         self._asked = asyncio.Event()
-        self._watch = Reflector(client, CLAIM_RELEASES, on_change=lambda _old, _new: self._asked.set())
+        self._watch = Informer(client, CLAIM_RELEASES, on_change=lambda _old, _new: self._asked.set())
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -14,10 +14,10 @@ from parley.api.builtin import BuiltinClaim, Event, Pod
 from parley.api.models import PodScheduling
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, POD_SCHEDULINGS, PODS
-from parley.control.cluster import Key
-from parley.control.mirror import allocated, driver_of, nodes_of, owner_pod_uid
+from parley.control.caches.cluster import Key
+from parley.control.objects.mirror import allocated, driver_of, nodes_of, owner_pod_uid
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ClaimRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod. `waits` says why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
+    """One pod. `waits` is why it is not bound ("NothingViable: ..."), "" if it is; `round` is the last
     negotiation in which drivers answered."""
 
     namespace: str
@@ -58,7 +58,7 @@ class PodRecord:
 
     @property
     def reason(self) -> str:
-        """Why the pod is not bound, in Parley's words or else the scheduler's."""
+        """Why the pod is not bound: Parley's message, or else the scheduler's."""
         if self.node:
             return ""
         conditions = [c for c in self.pod.status.conditions if c.type == "PodScheduled" and c.status == "False"]
@@ -74,11 +74,11 @@ class Recording:
         self.bound = 0
         """How many of the pods were bound, so far."""
         self._start = asyncio.get_running_loop().time()
-        self._reflectors: tuple[Reflector[Any], ...] = (
-            Reflector(client, PODS, on_change=self._pod),
-            Reflector(client, BUILTIN_CLAIMS, on_change=self._claim),
-            Reflector(client, POD_SCHEDULINGS, on_change=self._scheduling),
-            Reflector(client, EVENTS, on_change=self._event),
+        self._informers: tuple[Informer[Any], ...] = (
+            Informer(client, PODS, on_change=self._pod),
+            Informer(client, BUILTIN_CLAIMS, on_change=self._claim),
+            Informer(client, POD_SCHEDULINGS, on_change=self._scheduling),
+            Informer(client, EVENTS, on_change=self._event),
         )
 
     @property
@@ -88,9 +88,9 @@ class Recording:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Return when nothing that happens from now on can be missed."""
-        for reflector in self._reflectors:
-            tasks.create_task(reflector.run())
-            await reflector.synced.wait()
+        for informer in self._informers:
+            tasks.create_task(informer.run())
+            await informer.synced.wait()
 
     def _record(self, namespace: str, name: str) -> PodRecord:
         return self._records.setdefault((namespace, name), PodRecord(namespace, name))

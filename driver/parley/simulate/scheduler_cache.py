@@ -7,19 +7,19 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Node
 from parley.api.resources import BUILTIN_CLAIMS, NODES
-from parley.control.cluster import Key, done
+from parley.control.caches.cluster import Key, done
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 from parley.simulate.anti_affinity import PODS, Pod
 from parley.simulate.node_table import NodeTable
 from parley.simulate.pod_claims import claim_names
 
 
 class SchedulerCache:
-    """The caches of one scheduler. `retry` hears of every pod that is worth an attempt.
+    """The caches of one scheduler. `retry` is called for every pod that is worth an attempt.
 
     `extended`: as with an extender and without the DynamicResources plugin. Claims are not looked at then, and all
-    pods that wait are worth an attempt at every event of pods and nodes: nobody can tell what matters to the
+    pods that wait are worth an attempt at every event of pods and nodes: it is not known what matters to the
     extender. Upstream also at events of claims, which Parley's door must not count on.
     """
 
@@ -32,18 +32,18 @@ class SchedulerCache:
         self._waiting: dict[Key, None] = {}
         self._by_claim: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
         self._claims_changed = asyncio.Event()
-        self._pods = Reflector(client, PODS, on_change=self._pod)
-        self._nodes = Reflector(client, NODES, on_change=self._node)
-        self._claims = Reflector(client, BUILTIN_CLAIMS, on_change=self._claim)
+        self._pods = Informer(client, PODS, on_change=self._pod)
+        self._nodes = Informer(client, NODES, on_change=self._node)
+        self._claims = Informer(client, BUILTIN_CLAIMS, on_change=self._claim)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Fill the caches, and keep them as long as the tasks run."""
         claims = () if self._extended else (self._claims,)
-        reflectors: tuple[Reflector[Any], ...] = (self._nodes, *claims, self._pods)
-        for reflector in reflectors:
-            tasks.create_task(reflector.run())
-        for reflector in reflectors:
-            await reflector.synced.wait()
+        informers: tuple[Informer[Any], ...] = (self._nodes, *claims, self._pods)
+        for informer in informers:
+            tasks.create_task(informer.run())
+        for informer in informers:
+            await informer.synced.wait()
 
     def pending(self, key: Key) -> Pod | None:
         """The pod, if it is this scheduler's to place now."""
@@ -122,7 +122,7 @@ class SchedulerCache:
                 self._by_claim[new.metadata.namespace, name][_key(new)] = None
 
     def _placed(self, old: Pod | None, new: Pod | None) -> None:
-        """The pod is bound, ended or gone, or somebody else's to place."""
+        """The pod is bound, ended or gone, or another scheduler's to place."""
         for pod in (old, new):
             if pod is not None:
                 self._await_claims(pod, None)
@@ -139,8 +139,8 @@ class SchedulerCache:
             self._table.put(new)
         elif old is not None:
             self._table.drop(old.metadata.name)
-        tells = _tells if self._extended else _offers
-        if old is None or new is None or tells(old) != tells(new):
+        relevant = _queueing_fields if self._extended else _offers
+        if old is None or new is None or relevant(old) != relevant(new):
             self.retry_all()
 
     def _claim(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
@@ -164,6 +164,6 @@ def _offers(node: Node) -> object:
     return node.metadata.labels, node.spec, node.status.allocatable
 
 
-def _tells(node: Node) -> object:
+def _queueing_fields(node: Node) -> object:
     """All that makes an event of a node's update; heartbeats do not."""
     return _offers(node), node.metadata.annotations, [(c.type, c.status) for c in node.status.conditions]

@@ -17,11 +17,11 @@ async def patch_pod(client: Client, pod: Pod, status: dict[str, Any]) -> None:
     try:
         await client.patch(PODS, pod.metadata.name, body, pod.metadata.namespace, subresource="status")
     except (NotFound, Conflict, Invalid):
-        pass  # as the docstring says; another uid is 422, because a uid can not be changed
+        pass  # gone, as documented; another uid is 422, because a uid can not be changed
 
 
 async def patch_claim(client: Client, claim: BuiltinClaim, status: dict[str, Any]) -> BuiltinClaim:
-    """Change a claim's status if it is still as given. Raises Conflict if not, Forbidden if a policy says so."""
+    """Change a claim's status if it is still as given. Raises Conflict if not, Forbidden if a policy denies it."""
     if why := refusal(claim, status.get("reservedFor") or ()):
         raise Forbidden(403, "Forbidden", why)
     body = {
@@ -63,7 +63,7 @@ def condition(kind: str, status: str, reason: str, message: str, now: str) -> di
     return {key: value for key, value in entry.items() if value}
 
 
-def says(pod: Pod, kind: str, message: str) -> bool:
+def has_condition(pod: Pod, kind: str, message: str) -> bool:
     """Whether the pod has that condition with that message."""
     return any(_is(known, kind, message) for known in pod.status.conditions)
 

@@ -1,6 +1,6 @@
-"""A page that tells what `parley explain` and `parley get` tell, and keeps telling it while somebody looks.
+"""A web page with what `parley explain` and `parley get` show, kept up to date while it is open.
 
-`watching` has the caches, `worlds` makes of them a `World` to explain in, `facts` and `timeline` add what only
-the page shows, `views` makes HTML of it, `pages` chooses among these by address, `streams` tells open pages of
-changes, and `server` is the door: HTTP, read-only. Nothing is judged here.
+`informers` has the caches, `snapshots` makes of them a `Snapshot` to explain from, `details` and `timeline` add
+what only the page shows, `views` makes HTML of it, `pages` chooses among these by address, `streams` pushes
+changes to open pages, and `server` serves all of it over HTTP, read-only. No decisions are made here.
 """

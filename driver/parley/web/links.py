@@ -1,4 +1,4 @@
-"""Addresses of pages: what an address asks for, and how pages name each other.
+"""Addresses of pages: parsing a request's path and query, and links between pages.
 
 Links are relative to the page that they stand on, so that it all may be served below any path.
 """

@@ -1,4 +1,4 @@
-"""Makes the page, or the data, that an address asks for. What can't be answered becomes a page that says so."""
+"""Makes the page, or the data, for an address. What can't be answered becomes an error page."""
 
 import re
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from parley.kube.faults import Unanswerable, as_sentences
 from parley.web import facts
 from parley.web.links import Address, Links
 from parley.web.markup import Node, html
+from parley.web.snapshots import Snapshots
 from parley.web.timeline import timeline
 from parley.web.views.holders import class_, node
 from parley.web.views.home import home
 from parley.web.views.parts import document, problem, warnings
 from parley.web.views.pod import pod
-from parley.web.worlds import Worlds
 
 NOT_FOUND = 404
 UNAVAILABLE = 503
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its title, what is in <main>, and a version that tells these apart from others."""
+    """A page: its title, what is in <main>, and a version that changes with these."""
 
     title: str
     main: str
@@ -53,40 +53,44 @@ class _Content:
     main: Callable[[Links], list[Node]]
 
 
-class _NoSuchPage(NothingToTell):
+class _NoSuchPage(NothingToExplain):
     """Raised for an address that no page has."""
 
 
-async def page(worlds: Worlds, address: Address) -> Page:
-    """The page at the address, whatever it has to say."""
+async def page(snapshots: Snapshots, address: Address) -> Page:
+    """The page at the address, also if it is an error page."""
     links = Links(address)
 
     async def rendered() -> Page:
-        content = _content(world, told, address)
-        return _page(content.title, [warnings(trouble, world.unread), *content.main(links)])
+        content = _content(snapshot, objects, address)
+        return _page(content.title, [warnings(trouble, snapshot.unread), *content.main(links)])
 
     try:
-        world, told = await _read(worlds, address)
-        trouble = worlds.trouble
-        return await worlds.aside(rendered)
+        snapshot, objects = await _read(snapshots, address)
+        trouble = snapshots.trouble
+        return await snapshots.aside(rendered)
     except Unanswerable as error:
-        found = not isinstance(error, NothingToTell)
+        found = not isinstance(error, NothingToExplain)
         title, status = ("No answer", UNAVAILABLE) if found else ("Not found", NOT_FOUND)
         return _page(title, problem(title, str(error), links), status)
 
 
-async def data(worlds: Worlds, address: Address) -> tuple[int, bytes]:
+async def data(snapshots: Snapshots, address: Address) -> tuple[int, bytes]:
     """The same as JSON, with its status; an object with `error` if it can't be answered."""
 
     async def encoded() -> bytes:
-        found = {**_content(world, told, address).data(), "unread": world.unread, "now": overview.now(world)}
+        found = {
+            **_content(snapshot, objects, address).data(),
+            "unread": snapshot.unread,
+            "now": overview.now(snapshot),
+        }
         return orjson.dumps(wire(found), option=orjson.OPT_INDENT_2)
 
     try:
-        world, told = await _read(worlds, address)
-        return 200, await worlds.aside(encoded)
+        snapshot, objects = await _read(snapshots, address)
+        return 200, await snapshots.aside(encoded)
     except Unanswerable as error:
-        status = NOT_FOUND if isinstance(error, NothingToTell) else UNAVAILABLE
+        status = NOT_FOUND if isinstance(error, NothingToExplain) else UNAVAILABLE
         return status, orjson.dumps({"error": str(error)})
 
 
@@ -96,34 +100,34 @@ def _page(title: str, main: list[Node], status: int = 200) -> Page:
     return Page(f"{title} - Parley", text, version, status)
 
 
-async def _read(worlds: Worlds, address: Address) -> tuple[World, Told | None]:
-    """The world, and what only a pod's page shows of that pod."""
-    told = None
+async def _read(snapshots: Snapshots, address: Address) -> tuple[Snapshot, PodObjects | None]:
+    """The snapshot, and what only a pod's page shows of that pod."""
+    objects = None
     if not all(_NAME.fullmatch(part) for part in address.parts):
         raise _NoSuchPage("there is no such page")
     if address.parts[:1] == ("pods",) and len(address.parts) == 3:
-        with as_sentences():
-            told = await tell(worlds.client, *address.parts[1:])
-    return await worlds.world(), told
+        with readable_errors():
+            objects = await read_pod(snapshots.client, *address.parts[1:])
+    return await snapshots.snapshot(), objects
 
 
-def _content(world: World, told: Told | None, address: Address) -> _Content:
+def _content(snapshot: Snapshot, objects: PodObjects | None, address: Address) -> _Content:
     """Raises NothingToTell if there is nothing at the address."""
     match address.parts:
         case ():
-            return _home(world)
-        case ("pods", namespace, name) if told is not None:
-            return _pod(world, told, namespace, name)
+            return _home(snapshot)
+        case ("pods", namespace, name) if objects is not None:
+            return _pod(snapshot, objects, namespace, name)
         case ("classes", name):
-            return _class(world, name)
+            return _class(snapshot, name)
         case ("nodes", name):
-            return _node(world, name)
+            return _node(snapshot, name)
     raise _NoSuchPage("there is no such page")
 
 
-def _home(world: World) -> _Content:
-    line, classes, now = overview.line(world, None), overview.classes(world), overview.now(world)
-    pods = facts.pods(world, line)
+def _home(snapshot: Snapshot) -> _Content:
+    line, classes, now = overview.line(snapshot, None), overview.classes(snapshot), overview.now(snapshot)
+    pods = details.pods(snapshot, line)
     return _Content(
         "Pods and classes",
         lambda: {"pods": pods, "classes": classes, "waiting": line},
@@ -131,12 +135,12 @@ def _home(world: World) -> _Content:
     )
 
 
-def _pod(world: World, told: Told, namespace: str, name: str) -> _Content:
-    if told.scheduling is not None:
-        whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(told.scheduling))
-        world = _with(world, (namespace, name), whole)
-    explained = explain_in(world, told)
-    moments = timeline(told, explained)
+def _pod(snapshot: Snapshot, objects: PodObjects, namespace: str, name: str) -> _Content:
+    if objects.scheduling is not None:
+        whole: PodScheduling = POD_SCHEDULINGS.decode(orjson.dumps(objects.scheduling))
+        snapshot = _with(snapshot, (namespace, name), whole)
+    explained = explain_in(snapshot, objects)
+    moments = timeline(objects, explained)
     return _Content(
         f"Pod {explained.title}",
         lambda: {"pods": [explained], "timeline": moments},
@@ -144,13 +148,13 @@ def _pod(world: World, told: Told, namespace: str, name: str) -> _Content:
     )
 
 
-def _with(world: World, key: tuple[str, str], scheduling: PodScheduling) -> World:
-    """The world with this PodScheduling as a whole."""
-    return replace(world, schedulings={**world.schedulings, key: scheduling})
+def _with(snapshot: Snapshot, key: tuple[str, str], scheduling: PodScheduling) -> Snapshot:
+    """The snapshot with this PodScheduling as a whole."""
+    return replace(snapshot, schedulings={**snapshot.schedulings, key: scheduling})
 
 
-def _class(world: World, name: str) -> _Content:
-    found, now = facts.class_facts(world, name), overview.now(world)
+def _class(snapshot: Snapshot, name: str) -> _Content:
+    found, now = details.class_details(snapshot, name), overview.now(snapshot)
     if found is None:
         raise _NoSuchPage(f"there is no class {name}: see `kubectl get prclasses`")
     return _Content(
@@ -160,8 +164,8 @@ def _class(world: World, name: str) -> _Content:
     )
 
 
-def _node(world: World, name: str) -> _Content:
-    found, now = facts.node_facts(world, name), overview.now(world)
+def _node(snapshot: Snapshot, name: str) -> _Content:
+    found, now = details.node_details(snapshot, name), overview.now(snapshot)
     if found is None:
         raise _NoSuchPage(f"there is no node {name}, or nodes may not be read")
     return _Content(f"Node {name}", lambda: {"nodes": [found]}, lambda links: node(found, now, links))

@@ -1,8 +1,8 @@
-"""The door: pages, data, streams and files over HTTP. GET and HEAD only, no cookies, nothing from elsewhere.
+"""The HTTP server: pages, data, streams and files. GET and HEAD only, no cookies, nothing from elsewhere.
 
-Whoever may connect may read: there is no authentication here. A web page of somebody else that a reader's browser
-has open can't read this one: no other origin is allowed to, and a name that is not this server's own is refused,
-so that nobody's name can be made to point here.
+Everybody who can connect can read: there is no authentication here. A web page of another site that a reader's
+browser has open can't read this one: no other origin is allowed to, and a name that is not this server's own is
+refused, so that DNS rebinding does not help.
 """
 
 import asyncio
@@ -18,14 +18,15 @@ from aiohttp.typedefs import Handler
 
 from parley.web.links import Address, Links, address
 from parley.web.pages import UNAVAILABLE, data, page
+from parley.web.snapshots import Snapshots
 from parley.web.streams import MOST, Feed, Streams, TooMany
-from parley.web.worlds import Worlds
 
 MOST_PAGES = 32
 """So many pages are made or wait to be made at once, besides those of streams."""
 
 ALIVE = 5.0
-"""Seconds after which a stream without news says that it is there, and finds out whether its reader still is."""
+"""Seconds after which a stream without changes sends a comment, which also shows whether its reader is still
+there."""
 
 _METHODS = ("GET", "HEAD")
 _AGAIN = {"Retry-After": "10"}
@@ -45,11 +46,11 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def application(
-    worlds: Worlds, names: Collection[str] = (), most_streams: int = MOST, alive: float = ALIVE
+    snapshots: Snapshots, names: Collection[str] = (), most_streams: int = MOST, alive: float = ALIVE
 ) -> web.Application:
-    """The server. `names` are those by which it may be asked for, besides addresses and localhost. Whoever
-    made the worlds ends them, after the server."""
-    server = _Server(worlds, Streams(worlds, most_streams), alive)
+    """The server. `names` are those by which it may be asked for, besides addresses and localhost. The
+    caller closes the snapshots, after the server."""
+    server = _Server(snapshots, Streams(snapshots, most_streams), alive)
     known = frozenset(name.lower() for name in names)
 
     @web.middleware
@@ -88,8 +89,8 @@ def own_name(host: str, known: Collection[str]) -> bool:
 
 
 class _Server:
-    def __init__(self, worlds: Worlds, streams: Streams, alive: float) -> None:
-        self._worlds = worlds
+    def __init__(self, snapshots: Snapshots, streams: Streams, alive: float) -> None:
+        self._snapshots = snapshots
         self._alive = alive
         self._streams = streams
         self._pages = 0
@@ -98,7 +99,7 @@ class _Server:
         self._files = {file.name: file.read_bytes() for file in folder.iterdir()}
 
     async def end(self, _: web.Application) -> None:
-        """End all streams: who stops a server does not wait for its readers."""
+        """End all streams, so that stopping the server does not wait for its readers."""
         for task in self._open:
             task.cancel()
 
@@ -128,7 +129,7 @@ class _Server:
             self._pages -= 1
 
     async def _html(self, request: web.Request, wanted: Address) -> web.Response:
-        made = await page(self._worlds, wanted)
+        made = await page(self._snapshots, wanted)
         content = made.whole(Links(wanted)).encode()
         response = _tagged(request, content, "text/html", made.version, made.status)
         if made.status == UNAVAILABLE:
@@ -136,7 +137,7 @@ class _Server:
         return response
 
     async def _json(self, wanted: Address) -> web.Response:
-        status, content = await data(self._worlds, wanted)
+        status, content = await data(self._snapshots, wanted)
         headers = {"Cache-Control": "no-store"}
         return web.Response(body=content, status=status, content_type="application/json", headers=headers)
 
@@ -150,7 +151,7 @@ class _Server:
                 await response.prepare(request)
                 self._open.add(task)
                 if request.method == "GET":
-                    await _told(response, feed, request.query.get("version", ""), self._alive)
+                    await _send_changes(response, feed, request.query.get("version", ""), self._alive)
         except TooMany:
             raise web.HTTPServiceUnavailable(text=_BUSY, headers=_AGAIN) from None
         except ConnectionError:
@@ -160,7 +161,7 @@ class _Server:
         return response
 
 
-async def _told(response: web.StreamResponse, feed: Feed, version: str, alive: float) -> None:
+async def _send_changes(response: web.StreamResponse, feed: Feed, version: str, alive: float) -> None:
     """Until the reader goes, or the server ends."""
     while True:
         try:
@@ -175,7 +176,7 @@ async def _told(response: web.StreamResponse, feed: Feed, version: str, alive: f
 
 
 def _tagged(request: web.Request, content: bytes, kind: str, tag: str, status: int = 200) -> web.Response:
-    """What a browser may keep, but asks about each time. An answer about trouble is always told anew."""
+    """What a browser may cache, but revalidates each time. Errors are always sent in full."""
     headers = {"Cache-Control": "private, no-cache", "ETag": f'"{tag}"'}
     known = {found.value for found in request.if_none_match or ()}
     if status == 200 and tag in known:

@@ -1,7 +1,7 @@
-"""Tells open pages of changes: one maker per address, however many look at it.
+"""Server-sent events for open pages: each address is rendered once, however many readers it has.
 
 A page is made again when something in the cluster changed, at most once a second, or after `TICK` seconds, for
-ages grow; it is sent only if it reads otherwise than before. Who is slow gets the latest, and misses what was
+ages grow; it is sent only if it differs from the last one. A slow reader gets the latest, and misses what was
 between.
 """
 
@@ -13,7 +13,7 @@ import structlog
 
 from parley.web.links import Address
 from parley.web.pages import Page, page
-from parley.web.worlds import Worlds
+from parley.web.snapshots import Snapshots
 
 TICK = 10.0
 LEAST = 1.0
@@ -39,7 +39,7 @@ class Feed:
         self.followers = 0
 
     def show(self, made: Page) -> None:
-        """Tell the followers, if it reads otherwise than before."""
+        """Notify the followers, if the page differs from the last one."""
         if self._latest is None or self._latest.version != made.version:
             self._latest = made
             new, self._new = self._new, asyncio.Event()
@@ -55,8 +55,8 @@ class Feed:
 class Streams:
     """All streams of a server, at most `most`."""
 
-    def __init__(self, worlds: Worlds, most: int = MOST) -> None:
-        self._worlds = worlds
+    def __init__(self, snapshots: Snapshots, most: int = MOST) -> None:
+        self._snapshots = snapshots
         self._most = most
         self._feeds: dict[tuple[object, ...], tuple[Feed, asyncio.Task[None]]] = {}
 
@@ -94,13 +94,13 @@ class Streams:
     async def _make(self, address: Address, feed: Feed) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            revision, started = self._worlds.revision, loop.time()
+            revision, started = self._snapshots.revision, loop.time()
             try:
-                feed.show(await page(self._worlds, address))
+                feed.show(await page(self._snapshots, address))
             except Exception:
                 log.exception("a page was not made", page="/".join(address.parts))
             pause = max(LEAST, _SHARE * (loop.time() - started))
             await asyncio.sleep(pause)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, TICK - pause)):
-                    await self._worlds.changed(revision)
+                    await self._snapshots.changed(revision)

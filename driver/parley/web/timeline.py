@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parley.api.names import FIELD_MANAGER
-from parley.explain.explaining import Told
+from parley.explain.explaining import PodObjects
 from parley.explain.findings import Event
 from parley.explain.model import Explanation
 from parley.explain.times import moment
@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that `by` did, said or saw. `code` is its word for it, if it has one."""
+    """Something that `by` did, reported or observed. `code` is its reason code, if it has one."""
 
     at: str
     by: str
@@ -27,18 +27,18 @@ class Moment:
     text: str
 
 
-def timeline(told: Told, explained: Explanation) -> tuple[Moment, ...]:
+def timeline(objects: PodObjects, explained: Explanation) -> tuple[Moment, ...]:
     """In order of time; of what happened within a second, in the usual order."""
-    raw, scheduling = told.raw, told.scheduling or {}
-    found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(told)]
+    raw, scheduling = objects.raw, objects.scheduling or {}
+    found = [*_made(raw), *_claims(explained), *_states(raw), *_negotiation(scheduling), *_events(objects)]
     timed = [(time, one) for one in found if (time := moment(one.at)) is not None]
     return tuple(one for _, one in sorted(timed, key=lambda pair: pair[0]))
 
 
 def _made(raw: Json) -> Iterator[Moment]:
     meta = raw.get("metadata", {})
-    yield Moment(meta.get("creationTimestamp") or "", "API server", "", "the pod was made")
-    yield Moment(meta.get("deletionTimestamp") or "", "API server", "", "the pod is to be gone by then")
+    yield Moment(meta.get("creationTimestamp") or "", "API server", "", "the pod was created")
+    yield Moment(meta.get("deletionTimestamp") or "", "API server", "", "the pod's graceful deletion ends")
 
 
 def _states(raw: Json) -> Iterator[Moment]:
@@ -71,21 +71,21 @@ def _container(status: Json) -> Iterator[Moment]:
         yield Moment(running.get("startedAt") or "", "kubelet", "", f"container {name} runs")
     if ended := state.get("terminated"):
         yield Moment(ended.get("startedAt") or "", "kubelet", "", f"container {name} runs")
-        text = f"container {name} ended with status {ended.get('exitCode')}"
+        text = f"container {name} ended with exit code {ended.get('exitCode')}"
         yield Moment(ended.get("finishedAt") or "", "kubelet", ended.get("reason") or "", text)
 
 
 def _negotiation(scheduling: Json) -> Iterator[Moment]:
     meta = scheduling.get("metadata", {})
     made = meta.get("creationTimestamp") or ""
-    yield Moment(made, "controller", "", "told for the first time how the negotiation stands")
+    yield Moment(made, "controller", "", "recorded the negotiation for the first time")
     for entry in meta.get("managedFields") or ():
         at, manager = entry.get("time") or "", entry.get("manager", "")
         if manager != FIELD_MANAGER:
-            yield Moment(at, f"driver ({manager})", "", "answered or allocated last")
+            yield Moment(at, f"driver ({manager})", "", "last wrote an answer or allocation")
         elif at != made:
             round_ = scheduling.get("spec", {}).get("round", 0)
-            yield Moment(at, "controller", "", f"told last how the negotiation stands (round {round_})")
+            yield Moment(at, "controller", "", f"last updated the negotiation (round {round_})")
 
 
 def _claims(explained: Explanation) -> Iterator[Moment]:
@@ -94,12 +94,12 @@ def _claims(explained: Explanation) -> Iterator[Moment]:
         yield Moment(claim.since, f"driver {claim.driver}", "", f"claim {claim.entry} was allocated{held}")
 
 
-def _events(told: Told) -> Iterator[Moment]:
-    uid = told.raw.get("metadata", {}).get("uid")
-    for event in told.events:
+def _events(objects: PodObjects) -> Iterator[Moment]:
+    uid = objects.raw.get("metadata", {}).get("uid")
+    for event in objects.events:
         if (event.regarding or {}).get("uid") == uid:
             yield Moment(event.at, _writer(event), event.reason, event.note)
 
 
 def _writer(event: Event) -> str:
-    return "controller" if event.writer == "parley.dev/controller" else event.writer or "somebody"
+    return "controller" if event.writer == "parley.dev/controller" else event.writer or "unknown"

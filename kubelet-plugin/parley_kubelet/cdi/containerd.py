@@ -1,4 +1,4 @@
-"""Whether this node's container runtime adds CDI devices, as far as its version and configuration file tell.
+"""Whether this node's container runtime adds CDI devices, as far as its version and configuration file show.
 
 containerd 1.7 has it switched off by default, 2.0 and later have it always; both look into two folders by default
 (containerd, documentation of the CRI plugin). Other runtimes are named and left alone.
@@ -14,12 +14,12 @@ DEFAULT_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
 _PLUGINS: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _VERSION = re.compile(r"containerd://v?(\d+)\.(\d+)")
 
-Told = tuple[str, str]
+RuntimeCheck = tuple[str, str]
 """What was found, and the remedy, "" if it is well."""
 
 
-def look(version: str, file: Path, cdi: Path) -> Iterator[Told]:
-    """What there is to say; `version` as in a node's status (`containerd://2.1.4`)."""
+def look(version: str, file: Path, cdi: Path) -> Iterator[RuntimeCheck]:
+    """The checks; `version` as in a node's status (`containerd://2.1.4`)."""
     matched = _VERSION.match(version)
     if matched is None:
         yield f"{version or 'not known yet'}: not containerd, make sure that it reads CDI files in {cdi}", ""
@@ -49,7 +49,9 @@ def _read(file: Path) -> Mapping[str, Any] | str:
         return f"{file} is not TOML ({error})"
 
 
-def _settings(version: str, major: int, configuration: Mapping[str, Any], file: Path, cdi: Path) -> Iterator[Told]:
+def _settings(
+    version: str, major: int, configuration: Mapping[str, Any], file: Path, cdi: Path
+) -> Iterator[RuntimeCheck]:
     section, settings = _section(configuration)
     if major == 1 and settings.get("enable_cdi") is not True:
         yield (

@@ -1,9 +1,9 @@
 """What the container runtime adds to a container that uses a claim, as a CDI specification.
 
 One file per claim. Its first CDI device stands for the whole claim and has all edits; one more for each device of
-the claim has nothing but that device's variable: by its id the kubelet tells the devices' health apart. So the
+the claim has nothing but that device's variable: by its id the kubelet attributes health to a device. So the
 file can be made from the checkpoint alone and removed with the claim. The folder is usually on a memory disk and
-shared with other vendors: files are told apart by a prefix, and written again after a restart of the machine.
+shared with other vendors: files are recognised by a prefix, and written again after a restart of the machine.
 
 Source of the format: Container Device Interface specification, version 0.6.0, which containerd 1.7 reads too.
 """
@@ -38,9 +38,9 @@ def specification(driver: str, entry: CheckpointEntry) -> dict[str, Any] | None:
     if not _has_edits(entry):
         return None
     variables = {device: {device_variable(device.name): device.name} for device in entry.devices}
-    told = {name: value for variable in variables.values() for name, value in variable.items()}
+    device_env = {name: value for variable in variables.values() for name, value in variable.items()}
     edits = entry.edits
-    whole = edits.model_copy(update={"env": {**_missing(told, edits), **edits.env}})
+    whole = edits.model_copy(update={"env": {**_missing(device_env, edits), **edits.env}})
     devices = [{"name": entry.uid, "containerEdits": whole.cdi()}]
     for device, name in _names(entry).items():
         env = {variable: whole.env[variable] for variable in variables[device]}
@@ -53,8 +53,8 @@ def _has_edits(entry: CheckpointEntry) -> bool:
     return bool(entry.devices or entry.edits.cdi())
 
 
-def _missing(told: dict[str, str], edits: Edits) -> dict[str, str]:
-    return {name: value for name, value in told.items() if name not in edits.env}
+def _missing(device_env: dict[str, str], edits: Edits) -> dict[str, str]:
+    return {name: value for name, value in device_env.items() if name not in edits.env}
 
 
 def _names(entry: CheckpointEntry) -> dict[HeldDevice, str]:

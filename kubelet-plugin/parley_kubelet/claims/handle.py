@@ -1,7 +1,8 @@
 """What was allocated for a built-in claim, read from the claim and nothing else.
 
-Decides whether the claim is this driver's on this node, and which devices and handle it has, or says in a sentence
-why not. Whether the handle suits the driver is left to `preparation`, whether the devices exist to the driver.
+Decides whether the claim is this driver's on this node, and which devices and handle it has, or explains in a
+sentence why not. Whether the handle suits the driver is left to `preparation`, whether the devices exist to the
+driver.
 
 The controller writes results and a handle. Either each result names a device and the handle is an opaque
 configuration; or the one result is a placeholder, because the devices were found after the allocation was written
@@ -21,7 +22,7 @@ from parley_kubelet.state.checkpoint import Result
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What this driver granted: devices, each once; what the kubelet is told, by request; the handle and the field
+    """What this driver granted: devices, each once; what the kubelet gets, by request; the handle and the field
     that it was found in."""
 
     results: tuple[Result, ...]
@@ -52,8 +53,8 @@ def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted
     field, handle = _handle(claim, results, driver, full)
     named = _named(results) or _of_handle(results, handle)
     devices = tuple(dict.fromkeys(Device(result.pool, result.device) for result in named))
-    told = named or tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in results)
-    return Granted(told, devices, handle, field)
+    reported = named or tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in results)
+    return Granted(reported, devices, handle, field)
 
 
 def _results(claim: BuiltinClaim, driver: str, full: str) -> tuple[DeviceResult, ...]:
@@ -82,7 +83,7 @@ def _check_place(claim: BuiltinClaim, node: str, full: str) -> None:
 
 
 def _names_node(selector: NodeSelector, node: str) -> bool:
-    """By name: Parley writes no other selector, and so does whoever allocates a device of one node."""
+    """By name: Parley writes no other selector, and so does any driver that allocates a device of one node."""
     return any(node in _term_names(term) for term in selector.node_selector_terms)
 
 
@@ -92,7 +93,7 @@ def _node_names(selector: NodeSelector) -> Iterator[str]:
 
 
 def _term_names(term: NodeSelectorTerm) -> list[str]:
-    """The nodes of a term that says nothing else than their names."""
+    """The nodes of a term that has nothing but their names."""
     if term.match_expressions or len(term.match_fields) != 1:
         return []
     (field,) = term.match_fields
@@ -137,7 +138,7 @@ def _named(results: tuple[DeviceResult, ...]) -> tuple[Result, ...]:
 
 
 def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[Result, ...]:
-    """The devices behind a placeholder, if the handle lists any: the kubelet is told of them, not of the
+    """The devices behind a placeholder, if the handle lists any: the kubelet gets them, not the
     placeholder, so that their health is theirs."""
     listed = handle.get("devices") if isinstance(handle, dict) else None
     found = [_device(item) for item in listed] if isinstance(listed, list) else []

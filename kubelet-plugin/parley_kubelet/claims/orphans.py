@@ -1,7 +1,8 @@
 """Finds at the start what earlier runs left in the checkpoint for claims that nobody can use any more.
 
-The kubelet asks to unprepare whatever it once asked to prepare, unless it lost its own state, the pod was removed
-while the machine was down, or the claim was deleted under it. Decides what may be given back without being asked:
+The kubelet requests to unprepare whatever it once requested to prepare, unless it lost its own state, the pod was
+removed while the machine was down, or the claim was deleted under it. Decides what may be given back without being
+asked:
 
     claim as it was                                 left alone
     claim gone, or another of its name, or nobody's

@@ -69,7 +69,7 @@ def boot_id() -> str:
 
 
 class Preparation:
-    """The claims of one driver on one node. `boot` tells this boot of the machine from earlier ones."""
+    """The claims of one driver on one node. `boot` identifies this boot of the machine."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Preparation:
         self._under_way: Counter[str] = Counter()
         self._calls: set[asyncio.Task[Any]] = set()
         self.released = asyncio.Event()
-        """Set whenever something is no longer held; whoever waits for that clears it."""
+        """Set whenever something is no longer held; its waiter clears it."""
 
     def restore(self) -> Entries:
         """Bring the CDI folder in line with the checkpoint, and return what is held. Blocks.
@@ -145,8 +145,8 @@ class Preparation:
         self.released.set()
 
     async def give_back(self, judged: CheckpointEntry) -> bool:
-        """Unprepare a claim that nobody asks for, and return whether that was done: not if its entry is another
-        one by now, because the kubelet has asked meanwhile. Raises what `unprepare` does."""
+        """Unprepare a claim that is not requested any more, and return whether that was done: not if its entry is
+        another one by now, because the kubelet has asked meanwhile. Raises what `unprepare` does."""
         claim = ClaimName(judged.namespace, judged.name, judged.uid)
         given: bool = await self._in_order(claim, partial(self._give_back, judged))
         if given:

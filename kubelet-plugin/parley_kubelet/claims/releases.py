@@ -1,7 +1,7 @@
 """Gives receipts: what was allocated on this node is not prepared here any more, and may be given to others.
 
-The controller asks for one by a ClaimRelease for this node; the receipt is that it goes. Decides when: as soon as
-the API shows no allocation of the claim any more (the controller says so in the ClaimRelease), the driver's
+The controller requests one by a ClaimRelease for this node; the receipt is its deletion. Decides when: as soon as
+the API shows no allocation of the claim any more (the controller records that in the ClaimRelease), the driver's
 checkpoint on this node has no entry for the claim's UID, and no call for it is under way. After that it can't be
 prepared: a call reads the claim before it prepares anything. What happens until then is the controller's affair.
 
@@ -17,7 +17,7 @@ import structlog
 from parley.api.models import Allocation, ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.state.checkpoint import CheckpointError
 
@@ -36,7 +36,7 @@ class Receipts:
         self._drivers = drivers
         self._asked = asyncio.Event()
         self._given: set[str] = set()
-        self._watch: Reflector[ClaimRelease] = Reflector(
+        self._watch: Informer[ClaimRelease] = Informer(
             client,
             CLAIM_RELEASES,
             Selection(field_selector=f"spec.nodeName={node}"),
@@ -74,7 +74,7 @@ class Receipts:
         ]
 
     async def _news(self) -> None:
-        """Until something was asked or given back; not longer than `AGAIN` while somebody waits."""
+        """Until something was requested or given back; not longer than `AGAIN` while a ClaimRelease is open."""
         try:
             async with asyncio.timeout(AGAIN if self._waiting() else None):
                 await self._asked.wait()

@@ -1,7 +1,7 @@
-"""Runs the check commands of devices, each when it is due, and remembers what they said.
+"""Runs the check commands of devices, each when it is due, and remembers the results.
 
 A command that ends with another status than 0, is killed by its limit, or cannot be started, is a fault; its last
-line of output tells why. What follows from a fault is left to `device_driver`.
+line of output is the reason. What follows from a fault is left to `device_driver`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ AT_ONCE: Final = 8
 """So many checks run at the same time."""
 
 _LONGEST: Final = 500
-"""Characters of a command's output that are told."""
+"""Characters of a command's output that are reported."""
 
 
 class Checks:
@@ -90,8 +90,10 @@ async def _fault(device: NodeDevice, check: HealthCheck) -> str | None:
         await _end(process)
     if process.returncode == 0:
         return None
-    told = output.decode(errors="replace").strip().splitlines()
-    return f"check {program} ended with status {process.returncode}" + (f": {told[-1][:_LONGEST]}" if told else "")
+    lines = output.decode(errors="replace").strip().splitlines()
+    return f"check {program} ended with status {process.returncode}" + (
+        f": {lines[-1][:_LONGEST]}" if lines else ""
+    )
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -98,7 +98,7 @@ class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
             return self._checks.health(where)
         if device.device_nodes:
             return Health(where, Condition.HEALTHY, "", time.time())
-        return Health(where, Condition.UNKNOWN, "no device node and no check tell of it", time.time())
+        return Health(where, Condition.UNKNOWN, "no device node or check reports its health", time.time())
 
     def _known(self, claim: DeviceClaim) -> Mapping[str, NodeDevice]:
         try:

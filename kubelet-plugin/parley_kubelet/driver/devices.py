@@ -84,7 +84,7 @@ def missing_node(device: NodeDevice) -> str | None:
 
 
 def absent(configuration: Configuration) -> tuple[str, ...]:
-    """What the file names and the node lacks, in words for the log."""
+    """What the file names and the node lacks, as messages for the log."""
     return tuple(
         f"{entry.name}: {node} is not a device node"
         for entry in configuration.devices

@@ -1,9 +1,9 @@
 """How the devices of one driver are, for the kubelet, which shows it in the status of the pods that use them.
 
-The driver is asked every few seconds; that is how a device that vanished is noticed. The kubelet hears the whole
+The driver is polled every few seconds; that is how a device that vanished is noticed. The kubelet gets the whole
 list when it connects, at every change, and again before what it knows expires; when a plugin of a rolling update
-leaves, it forgets everything, and the other plugin's next list puts that right. A driver that cannot tell makes
-its devices' health unknown.
+leaves, it forgets everything, and the other plugin's next list puts that right. A driver whose health call fails
+makes its devices' health unknown.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.hooks import Condition, Health
 
 REPEAT: Final = 5.0
-"""Seconds after which the kubelet is told again."""
+"""Seconds after which health is sent to the kubelet again."""
 
 LIMIT: Final = 25.0
 """Seconds for the driver's answer."""
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class HealthMonitor:
-    """Asks one driver; `on_change` is called when the answer differs from the one before."""
+    """Polls one driver; `on_change` is called when the answer differs from the one before."""
 
     def __init__(self, preparation: Preparation, on_change: Callable[[], None] = lambda: None) -> None:
         self._preparation = preparation
@@ -43,7 +43,7 @@ class HealthMonitor:
             await asyncio.sleep(self._driver.health_seconds)
 
     async def ask(self) -> None:
-        """Ask once, and tell all streams if something changed."""
+        """Poll once, and notify all streams if something changed."""
         report = await self._asked()
         changed = report != self._report
         if changed:
@@ -62,7 +62,7 @@ class HealthMonitor:
             self._news.notify_all()
 
     async def reports(self) -> AsyncIterator[Sequence[Health]]:
-        """What the kubelet is to be told, as it becomes due, until `end`."""
+        """The messages for the kubelet, as they become due, until `end`."""
         while not self._ended:
             if self._report is not None:
                 yield self._report
@@ -80,7 +80,7 @@ class HealthMonitor:
                 found = await self._driver.health(await self._preparation.held())
         except Exception as error:
             self._cannot_tell(str(error) or f"no answer within {LIMIT:g} s", error)
-            message = f"{self._driver.name} cannot tell: {self._fault}"
+            message = f"{self._driver.name} failed to report health: {self._fault}"
             return tuple(Health(health.device, Condition.UNKNOWN, message) for health in self._report or ())
         self._fault = ""
         return tuple(sorted(found, key=lambda health: health.device))

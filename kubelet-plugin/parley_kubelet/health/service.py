@@ -10,7 +10,7 @@ from parley_kubelet.proto.dra_health_v1_pb2_grpc import DRAResourceHealthService
 from parley_kubelet.proto.dra_health_v1alpha1_pb2_grpc import DRAResourceHealthServicer as V1Alpha1Servicer
 
 EXPIRES: Final = 30
-"""Seconds after which the kubelet takes a health that was not told again for unknown."""
+"""Seconds after which the kubelet takes a health that was not sent again for unknown."""
 
 LONGEST: Final = 1024
 """Bytes of a message that the kubelet keeps."""

@@ -45,7 +45,7 @@ class DRAResourceHealthServicer:
     """Missing associated documentation comment in .proto file."""
 
     def NodeWatchResources(self, request, context):
-        """A message at once and whenever something changes. What was told expires: it has to be repeated.
+        """A message at once and whenever something changes. A health expires and has to be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

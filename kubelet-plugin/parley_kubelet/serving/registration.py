@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002, N802 - the protocol gives the names, and arguments that not every answer needs
-"""Tells the kubelet, which asks, what this plugin is and where it serves.
+"""Answers the kubelet's registration calls: what this plugin is and where it serves.
 
 The kubelet sees the socket in its registration folder and comes by itself, again after each of its own
 restarts. Its refusal is logged and not acted on: it tries again while the socket is there.

@@ -46,8 +46,8 @@ class DraService(DRAPluginServicer):
         answer.error, entry = await self._attempt("prepare", claim, self._preparation.prepare(claim))
         if entry is not None:
             answer.devices.extend(self._devices(entry))
-            told = [device.name for device in entry.devices]
-            log.info("claim prepared", driver=self._driver, claim=str(claim), uid=claim.uid, devices=told)
+            devices = [device.name for device in entry.devices]
+            log.info("claim prepared", driver=self._driver, claim=str(claim), uid=claim.uid, devices=devices)
         return claim.uid, answer
 
     async def _unprepare(self, claim: ClaimName) -> tuple[str, dra.NodeUnprepareResourceResponse]:

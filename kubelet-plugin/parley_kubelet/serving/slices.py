@@ -1,7 +1,7 @@
 """Publishes the devices of a driver on this node as ResourceSlices, and keeps them published.
 
 Decides what the slices say and when they are written: whenever those in the API differ from the devices that
-are there, be it that a device came or went, that somebody changed or deleted a slice, or that the kubelet
+are there, be it that a device came or went, that another client changed or deleted a slice, or that the kubelet
 wiped them, as it does at its own start. Who uses the devices is not its affair.
 
 The node has one pool of its own name. All its slices are of one generation, which rises with each change, so
@@ -22,14 +22,14 @@ from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES
 from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector, Selection
+from parley.kube.informer import Informer, Selection
 from parley_kubelet.hooks import Offer
 
 DEVICES_PER_SLICE: Final = 64
 """The API server's limit for slices whose devices have taints (128 without)."""
 
 RESYNC: Final = 60.0
-"""Seconds after which devices are looked for again; nobody tells that a device node came."""
+"""Seconds after which devices are looked for again; no event reports a new device node."""
 
 PAUSE: Final = 2.0
 """Seconds between two writings at least, so that two plugins that disagree (a rolling update with another
@@ -85,7 +85,7 @@ class SlicePublisher:
 
     async def run(self) -> None:
         """Publish, and publish again whenever it is needed, until cancelled."""
-        watch = Reflector(
+        watch = Informer(
             self._client,
             RESOURCE_SLICES.read_through(_without_devices),
             Selection(field_selector=self._selector),

@@ -1,11 +1,11 @@
 """Where the plugin's two unix sockets are, how a gRPC server comes to serve on one, stays there, and leaves it.
 
 A second server would silently take over a path that is in use, and the first one remove it later. So two
-plugins of a rolling update have different names, by their pod's UID, and a path where somebody answers is
+plugins of a rolling update have different names, by their pod's UID, and a path where a process answers is
 refused. A socket without anybody behind it is left from a crash and removed.
 
-A socket that somebody removes is made again: the kubelet takes a removed registration socket for the plugin's end,
-and pods with claims would fail on the node until somebody restarts the plugin.
+A socket that is removed is made again: the kubelet takes a removed registration socket for the plugin's end,
+and pods with claims would fail on the node until the plugin is restarted.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ def _is_gone(path: Path) -> bool:
 
 
 def is_served(path: Path) -> bool:
-    """Whether somebody answers there."""
+    """Whether a process answers there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         return probe.connect_ex(str(path)) == 0
@@ -118,5 +118,5 @@ def _clear(path: Path) -> None:
             path.unlink(missing_ok=True)
             return
     raise SocketRefused(
-        f"socket {path}: another parley-kubelet serves there: stop it, or set POD_UID to tell the two apart"
+        f"socket {path}: another parley-kubelet serves there: stop it, or set POD_UID to distinguish the two"
     )

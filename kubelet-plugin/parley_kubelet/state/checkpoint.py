@@ -29,7 +29,7 @@ class CheckpointError(Exception):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A device of the claim as the kubelet is told of it, with the claim's request that it serves."""
+    """A device of the claim as reported to the kubelet, with the claim's request that it serves."""
 
     request: str
     pool: str
@@ -69,7 +69,8 @@ class CheckpointEntry(_Often, frozen=True):
 
     `phase` is `prepared` from a successful prepare until unprepare begins: only then may a container have it.
     `boot` is the machine's boot in which it was prepared, "" if that is not known. `edits` and `state` are what
-    the driver returned. All of it is kept as it is written, `encoded`: a node has many entries, and seldom asks.
+    the driver returned. All of it is kept as it is written, `encoded`: a node has many entries, and seldom reads
+    them.
     """
 
     encoded: bytes
@@ -174,7 +175,7 @@ class Checkpoint:
         return self._known[1]
 
     def write(self, entries: Entries) -> Entries:
-        """Replace the file; returns what it holds. Raises OSError, and then `read` tells which one stands."""
+        """Replace the file; returns what it holds. Raises OSError, and then `read` finds which one is there."""
         held = {uid: entries[uid] for uid in sorted(entries)}
         claims = [entry.encoded for entry in held.values()]
         checksum = _checksum_of(b"[" + b",".join(claims) + b"]")

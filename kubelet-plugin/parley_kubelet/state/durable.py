@@ -24,8 +24,8 @@ _RETRY = 0.02
 
 
 class Disk:
-    """The changes that a folder asks of the system, one each: between any two the process or the machine may die.
-    All raise OSError."""
+    """The changes that a folder requests from the system, one each: between any two the process or the machine may
+    die. All raise OSError."""
 
     def make(self, folder: Path, mode: int) -> None:
         """Make a folder in one that is there; it is no error if it is there, too."""
@@ -133,7 +133,7 @@ class Folder:
             os.close(descriptor)
 
     def is_name_locked(self, name: str) -> bool:
-        """Whether somebody, in this process or another, does something for `name` now."""
+        """Whether this process or another does something for `name` now."""
         descriptor = self._open(_NAMES_LOCK)
         try:
             return not _taken(descriptor, name)
@@ -151,7 +151,8 @@ class Folder:
 
     @contextmanager
     def _in_use(self, how: int) -> Iterator[None]:
-        """A lock of the folder itself, by which its unfinished files are told from those of the dead."""
+        """A lock of the folder itself, by which its unfinished files are distinguished from those of dead
+        processes."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, how)

@@ -60,7 +60,7 @@ def from_version_1(claim: Mapping[str, Any], node: str) -> dict[str, Any]:
 
 
 def _results(old: _PreparedClaim, node: str) -> list[_Result]:
-    """The kubelet keeps what it was told at that time; told again, it hears of the devices themselves."""
+    """The kubelet keeps the response of that time; prepared again, it gets the devices themselves."""
     if all((result.pool, result.device) != PLACEHOLDER for result in old.results):
         return list(old.results)
     request = old.results[0].request

@@ -21,7 +21,7 @@ a thread, where it may see to files of the claim, and is called once."""
 
 @dataclass(slots=True)
 class _Change:
-    """`decide` is None where somebody only reads, and then `done` gets all entries."""
+    """`decide` is None for a mere read, and then `done` gets all entries."""
 
     uid: str
     decide: Decision | None
@@ -48,7 +48,7 @@ class SharedCheckpoint:
         return entries
 
     async def change(self, uid: str, decide: Decision) -> CheckpointEntry | None:
-        """Record what `decide` says for the claim; returns it when it is on the disk.
+        """Record what `decide` returns for the claim; returns it when it is on the disk.
 
         Raises what `decide` raises, CheckpointError, or OSError if it could not be written: then the old entry
         stands.

@@ -54,7 +54,7 @@ class Kubelet:
             await self._channel.close()
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
-        """Tell the plugin what became of its registration."""
+        """Notify the plugin of the result of its registration."""
         status = registration.RegistrationStatus(plugin_registered=registered, error=error)
         await self._registration.NotifyRegistrationStatus(status, timeout=LIMIT)
 
@@ -71,16 +71,16 @@ class Kubelet:
         return {claim.metadata.name: answer.claims[claim.metadata.uid].error for claim in claims}
 
     async def health(self, version: str = "v1") -> AsyncIterator[Mapping[str, tuple[str, str]]]:
-        """What the plugin tells of its devices, each time: health and message by pool/device."""
+        """What the plugin reports of its devices, each time: health and message by pool/device."""
         messages, stubs = _HEALTH[version]
         request = messages.NodeWatchResourcesRequest()
-        async for told in stubs.DRAResourceHealthStub(self._channel).NodeWatchResources(request):
+        async for response in stubs.DRAResourceHealthStub(self._channel).NodeWatchResources(request):
             yield {
                 f"{device.device.pool_name}/{device.device.device_name}": (
                     messages.HealthStatus.Name(device.health),
                     device.message,
                 )
-                for device in told.devices
+                for device in response.devices
             }
 
     def _message(self, claim: BuiltinClaim) -> Any:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from parley_kubelet.cdi.faults import faults
 from parley_kubelet.cdi.specifications import specification
+from parley_kubelet.cdi.validation import faults
 from parley_kubelet.configuration import label
 from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Prepared
 from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, Result
@@ -24,7 +24,7 @@ INTERRUPTIONS: Final = 25
 @dataclass(frozen=True)
 class Scenario:
     """`make` gives a driver as it is after a start of the plugin, over what earlier ones left. The claims can be
-    prepared all at the same time. `left` tells what the driver has outside of itself (files, attachments), in
+    prepared all at the same time. `left` returns what the driver has outside of itself (files, attachments), in
     anything that can be compared."""
 
     make: Callable[[], NodeDriver[Any, Any]]
@@ -60,7 +60,7 @@ def check_devices(scenario: Scenario) -> None:
 
 
 async def check_prepared_together(scenario: Scenario) -> None:
-    """All claims at the same time are admitted, prepared, told of in `health`, and undone."""
+    """All claims at the same time are admitted, prepared, reported in `health`, and undone."""
     before, driver = scenario.left(), scenario.make()
     held: list[Held[Any]] = []
     for claim in scenario.claims:
@@ -69,9 +69,11 @@ async def check_prepared_together(scenario: Scenario) -> None:
     prepared = await asyncio.gather(*(driver.prepare(claim) for claim in scenario.claims))
     held = [Held(claim, _checked(driver, claim, p)) for claim, p in zip(scenario.claims, prepared, strict=True)]
     if driver.tells_health():
-        told = {health.device for health in await driver.health(held)}
+        reported = {health.device for health in await driver.health(held)}
         for claim in scenario.claims:
-            assert set(claim.devices) <= told, f"health() leaves out devices of claim {claim}, which holds them"
+            assert set(claim.devices) <= reported, (
+                f"health() leaves out devices of claim {claim}, which holds them"
+            )
     await asyncio.gather(*(driver.unprepare(one) for one in held))
     assert scenario.left() == before, "unprepare() left something of claims that were prepared together"
 

@@ -278,7 +278,7 @@ def test_what_the_user_left_out_is_shown(installed: Cluster, namespace: str) -> 
             CLAIM_RELEASES,
             release(),
             {"spec": {"nodeName": "n2"}},
-            '"one" is invalid: spec: Invalid value: spec is immutable: it says what happened.',
+            '"one" is invalid: spec: Invalid value: spec is immutable: it records what happened.',
         ),
     ],
     ids=["a claim's parameters", "parameters added to a claim", "a template's class", "a release's node"],

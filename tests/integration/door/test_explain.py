@@ -43,7 +43,7 @@ async def test_a_bound_pod(team: Namespace, devices: Devices) -> None:
     assert told.since
     assert claim.since
     assert {row.node: (row.verdict, row.claims[0].why) for row in told.nodes} == {
-        "node-0": ("notViable", "1 of 1 devices free, 2 wanted"),
+        "node-0": ("notViable", "1 of 1 device free, 2 wanted"),
         "node-1": ("selected", ""),
     }
 

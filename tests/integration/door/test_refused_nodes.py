@@ -8,7 +8,7 @@ from tests.integration.door.conftest import Devices
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import PODS
-from parley.control.mirror import is_offer
+from parley.control.objects.mirror import is_offer
 from parley.sdk import Device
 
 pytestmark = pytest.mark.cluster

@@ -16,7 +16,7 @@ from tests.cluster.watching import LIMIT, collections, until
 from parley.api import reasons
 from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
-from parley.control.mirror import owner_pod_uid
+from parley.control.objects.mirror import owner_pod_uid
 from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster

@@ -18,7 +18,7 @@ from tests.cluster.raw import raw
 from tests.cluster.starting import DEPLOY
 from tests.cluster.watching import LIMIT
 
-from parley.kube.following import held_on
+from parley.kube.followed_lease import held_on
 from parley_devcluster import Cluster
 from parley_devcluster.machine import free_ports
 from parley_devcluster.processes import MARK

@@ -16,7 +16,7 @@ from tests.unit.scheduler.conftest import World
 from parley.cli import logs
 from parley.cli.endpoints import served
 from parley.web.server import application
-from parley.web.worlds import Thread, Worlds
+from parley.web.snapshots import Snapshots, Thread
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,8 @@ async def until(true: Callable[[], Awaitable[bool]], seconds: float = 120.0) -> 
 async def url(world: World) -> AsyncIterator[str]:
     """Where the page is served, without a slash at its end."""
     aside = Thread()
-    worlds = Worlds(world.server.client(), "default", clock=world.clock, aside=aside)
-    async with served(application(worlds), 0, "127.0.0.1") as port:
+    snapshots = Snapshots(world.server.client(), "default", clock=world.clock, aside=aside)
+    async with served(application(snapshots), 0, "127.0.0.1") as port:
         yield f"http://127.0.0.1:{port}"
-    await worlds.close()
+    await snapshots.close()
     aside.close()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from parley.api.resources import LEASES
 from parley.cli.leading import Options, serve, unique
 from parley.cli.main import app
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.drivers import built_in
 from parley.kube.client import Client
 from parley.kube.lease import LeaseLost

@@ -4,7 +4,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter
 
 from parley.cli.endpoints import application, process_figures, served
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 
 
 async def answer(port: int, path: str) -> tuple[int, str]:

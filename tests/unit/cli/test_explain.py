@@ -62,7 +62,7 @@ def test_a_pod_in_all_the_ways_that_kubectl_users_write(explain: Explain, argume
     result = explain(*arguments)
 
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("Pod default/runs is bound to a for ")
+    assert result.stdout.startswith("Pod default/runs has been bound to a for ")
     assert "allocated on node a: a/gpu-0" in result.stdout
 
 
@@ -80,13 +80,13 @@ def test_json_and_yaml_have_the_same_in_them(explain: Explain) -> None:
 
 
 def test_without_a_name_all_that_wait(explain: Explain) -> None:
-    assert explain("pods").stdout.splitlines()[0].startswith("Pod default/wants waits for ")
+    assert explain("pods").stdout.splitlines()[0].startswith("Pod default/wants has been waiting for ")
     assert "default/runs is bound" not in explain("pods", "-A").stdout
     assert explain("pods", "-n", "team").stderr == "No pod with claims of Parley's waits in namespace team.\n"
 
 
 def test_a_name_in_any_namespace(explain: Explain) -> None:
-    assert explain("pod", "wants", "-A", "-n", "team").stdout.startswith("Pod default/wants waits")
+    assert explain("pod", "wants", "-A", "-n", "team").stdout.startswith("Pod default/wants has been waiting")
     assert explain("pod", "none", "-A").stderr == "error: no namespace has a pod none: see `kubectl get pods -A`\n"
 
 

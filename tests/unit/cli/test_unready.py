@@ -8,10 +8,10 @@ import pytest
 
 from parley.api.resources import NODES, PODS
 from parley.cli.leading import unready
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Call, Client, Forbidden
+from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
-from parley.kube.reflector import Reflector
 
 pytestmark = pytest.mark.looptime
 
@@ -26,9 +26,9 @@ class WithoutNodes(Client):
 
 
 class Leader:
-    def __init__(self, *caches: Reflector[Any]) -> None:
+    def __init__(self, *caches: Informer[Any]) -> None:
         self.ready = asyncio.Event()
-        self.caches: Sequence[Reflector[Any]] = caches
+        self.caches: Sequence[Informer[Any]] = caches
 
     async def run(self) -> None:
         await asyncio.gather(*(cache.run() for cache in self.caches))
@@ -37,7 +37,7 @@ class Leader:
 @pytest.fixture
 async def leader() -> AsyncIterator[Leader]:
     client = WithoutNodes(MemoryServer().client())
-    leader = Leader(Reflector(client, PODS), Reflector(client, NODES))
+    leader = Leader(Informer(client, PODS), Informer(client, NODES))
     run = asyncio.create_task(leader.run())
     yield leader
     run.cancel()

@@ -19,7 +19,7 @@ from parley.api.resources import CLASSES, NODES
 from parley.cli.leading import Options, serve
 from parley.cli.main import app, plugin
 from parley.cli.web import Place, place, serving
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 from parley.drivers import built_in
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer

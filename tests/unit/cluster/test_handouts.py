@@ -6,7 +6,7 @@ import pytest
 from tests.cluster.handouts import nothing_handed_out_twice
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.mirror import allocation_body, consumer
+from parley.control.objects.mirror import allocation_body, consumer
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
 from parley.sdk import Allocation, Device, PodReference

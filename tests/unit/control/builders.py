@@ -16,23 +16,23 @@ from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClas
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, EVENTS, NODES, PODS, TEMPLATES, Resource
 from parley.control.allocation import Allocator
-from parley.control.claims import Claims
-from parley.control.cluster import Cluster, Key
-from parley.control.events import Recorder
-from parley.control.giving_back import GivingBack
+from parley.control.caches.cluster import Cluster, Key
+from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding, Ledger, Phase
 from parley.control.limits import Limits
-from parley.control.mirror import ClassRequest, claim_mirror, claim_spec
-from parley.control.podclaims import PodClaim, Topic
+from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
+from parley.control.publishing.events import Recorder
 from parley.control.records import Records
-from parley.control.releasing import Releases
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.drivers.tokens import TokensDriver
+from parley.kube.informer import OnChange
 from parley.kube.memory import MemoryServer
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import OnChange
 from parley.sdk import Allocation, Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate.cluster import loop_clock
@@ -320,7 +320,7 @@ class Acting:
         self.giving_back = GivingBack(state, records, self.releases, self._close, world.wakeups, self.queue)
         self.allocator = Allocator(state.ledger, state.drivers)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)
-        self.claims = Claims(world.client, state, self.giving_back, records, self.immediate)
+        self.claims = ClaimReconciler(world.client, state, self.giving_back, records, self.immediate)
 
     async def _close(self, pod: PodReference) -> None:
         self.closed.append(pod)

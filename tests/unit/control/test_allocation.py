@@ -18,9 +18,10 @@ from tests.unit.control.builders import (
 )
 
 from parley.control.allocation import ALLOCATE_SECONDS, Aborted, AllocationFailed, Allocator, Busy
-from parley.control.demand import demand_of
-from parley.control.mirror import MAX_USERS
-from parley.control.podclaims import PodClaim
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import demand_of
+from parley.control.ledger import Written
+from parley.control.objects.mirror import MAX_USERS
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.sdk import Allocation, PermanentError, Request
 
@@ -73,7 +74,7 @@ def test_the_ledger_has_what_the_drivers_allocated_and_for_whom() -> None:
         assert (first.driver, first.node, first.units, first.class_name) == (TOKENS, "node-1", 2, "licence")
         assert (second.driver, second.units) == (Second.name, 1)
         assert list(first.pods.values()) == [user("p")]
-        assert (first.named, first.recorded, first.offered) == (True, False, False)
+        assert (first.named, first.written, first.offered) == (True, Written.NO, False)
         assert first.allocation.data["count"] == 2
         assert world.writes == []
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from parley.cli.endpoints import application, served
-from parley.control.connections import ANYBODY, ConnectionLimits, allow_many_files, limited, limited_app
+from parley.control.telemetry.connections import ANYBODY, ConnectionLimits, allow_many_files, limited, limited_app
 
 HOST = "127.0.0.1"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -10,10 +10,10 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_class, a_hol
 
 from parley.api import reasons
 from parley.api.models import ResourceClass
-from parley.control.decide import Blocked, Search, admit, best, none_viable, soon, survey
-from parley.control.demand import Demand
-from parley.control.eligible import SuitableNodes
-from parley.control.podclaims import NODES, ROOM, PodClaim, Problem
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem
+from parley.control.decision.decide import Blocked, Search, admit, best, none_viable, soon, survey
+from parley.control.decision.demand import Demand
+from parley.control.decision.eligible import SuitableNodes
 from parley.control.state import State
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.negotiation.answers import Answers
@@ -157,7 +157,7 @@ class TestSurvey:
             outcome = survey(world.state, wanted(world.state, pending("a")), search)
             assert outcome.viable == ("node-0",)
             assert outcome.refused == {"node-1": "claim a: is broken for good"}
-            assert search.nodes.misfits == {"cordoned": "is cordoned"}
+            assert search.nodes.misfits == {"cordoned": "cordoned"}
 
         played(story)
 
@@ -195,7 +195,7 @@ class TestNoneViable:
             problem = blocked_at(world.state, [pending("a", count=9)]).problem
             assert problem.code == reasons.NOTHING_VIABLE
             assert problem.message == (
-                "0 of 2 nodes will do: node cordoned: is cordoned; "
+                "0 of 2 nodes will do: node cordoned: cordoned; "
                 "node node-0: claim a: 4 of 4 tokens of class licence free, 9 wanted. "
                 "To help: free devices or add nodes that have what is asked for"
             )

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.control.builders import NAMESPACE, TOKENS, a_class, pending, user
 
-from parley.control.demand import Demand, ask, demand_of, have_preferences, scores, units
-from parley.control.podclaims import PodClaim
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Demand, ask, demand_of, have_preferences, scores, units
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.negotiation.answers import Answer

@@ -3,15 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.unit.control.builders import TOKENS, World, a_class, played
 
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
 from parley.api.resources import RESOURCE_SLICES
 from parley.api.selectors import node_selector, selector_of
-from parley.control.eligible import SuitableNodes, spread
+from parley.control.decision.eligible import SuitableNodes
 
 
 def naming(*names: str) -> NodeSelector:
@@ -30,10 +28,10 @@ def taint(key: str, effect: str) -> dict[str, Any]:
     [
         ({}, a_class(), ""),
         ({}, a_class(suitableNodes=node_selector(["node-1"])), ""),
-        ({}, a_class(suitableNodes=node_selector(["other"])), "is not among the suitableNodes of class licence"),
-        ({"unschedulable": True}, a_class(), "is cordoned"),
-        (taint("maintenance", "NoSchedule"), a_class(), "has taint maintenance:NoSchedule"),
-        (taint("maintenance", "NoExecute"), a_class(), "has taint maintenance:NoExecute"),
+        ({}, a_class(suitableNodes=node_selector(["other"])), "not among the suitableNodes of class licence"),
+        ({"unschedulable": True}, a_class(), "cordoned"),
+        (taint("maintenance", "NoSchedule"), a_class(), "taint maintenance:NoSchedule"),
+        (taint("maintenance", "NoExecute"), a_class(), "taint maintenance:NoExecute"),
         (taint("slow", "PreferNoSchedule"), a_class(), ""),
     ],
     ids=["any", "suitable", "unsuitable", "cordoned", "tainted", "evicting", "rather-not"],
@@ -97,18 +95,3 @@ def test_looking_anew_begins_where_the_first_look_did_and_knows_nothing_of_it() 
         assert list(anew) == looked
 
     played(story)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.text(max_size=5))
-def test_each_name_comes_once_in_its_turn_from_a_place_of_the_objects_own(names: list[str], uid: str) -> None:
-    found = list(spread(names, uid))
-    turns = [names[n:] + names[:n] for n in range(len(names))] or [[]]
-    assert found in turns
-    assert found == list(spread(names, uid))
-
-
-def test_not_everybody_begins_at_the_same_node() -> None:
-    names = [f"node-{number}" for number in range(10)]
-    firsts = {next(iter(spread(names, f"uid-{number}"))) for number in range(100)}
-    assert len(firsts) == len(names)

@@ -10,8 +10,8 @@ from tests.support.faults import FaultClient
 
 from parley.api import reasons
 from parley.api.resources import EVENTS
-from parley.control.events import PAUSE, Recorder
-from parley.control.metrics import Metrics
+from parley.control.publishing.events import PAUSE, Recorder
+from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Call, ServerError
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run

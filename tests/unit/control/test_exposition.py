@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from parley.control.exposition import Exposition
+from parley.control.telemetry.exposition import Exposition
 
 
 class Counted(Collector):

@@ -1,7 +1,6 @@
-"""All that is known about a pod's claims, and what is in the way of a generated one, word by word."""
+"""All that is known about a pod's claims is gathered; those of other DRA drivers are left out."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import pytest
 from tests.unit.control.builders import (
@@ -13,15 +12,13 @@ from tests.unit.control.builders import (
     played,
 )
 
-from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.api.names import DEVICE_CLASS, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
-from parley.control.cluster import reference
-from parley.control.gathering import gather
-from parley.control.mirror import ClassRequest, template_mirror
-from parley.control.podclaims import PodClaim, Topic
-from parley.control.standin import stand_in
+from parley.control.caches.cluster import reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.mirror import ClassRequest, template_mirror
+from parley.control.objects.standin import stand_in
 
 Given = Callable[[World, Pod], Awaitable[None]]
 OTHERS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
@@ -31,153 +28,6 @@ async def gathered(world: World, given: Given) -> tuple[PodClaim, ...]:
     pod = await world.pod(templates=["licence"])
     await given(world, pod)
     return gather(world.state, pod)
-
-
-async def nothing(world: World, pod: Pod) -> None:
-    """There is no template."""
-
-
-async def templated(world: World, pod: Pod) -> None:
-    await world.class_()
-    await world.template()
-
-
-async def template_taken(world: World, pod: Pod) -> None:
-    await world.template()
-    await world.put(BUILTIN_TEMPLATES, {"metadata": {"name": "licence"}, "spec": {"spec": OTHERS}})
-
-
-async def template_too_large(world: World, pod: Pod) -> None:
-    await world.template(notes="x" * 10_000)
-
-
-async def template_refused(world: World, pod: Pod) -> None:
-    world.cluster.mirror_refused(await world.template(), "quota exceeded")
-
-
-async def generated(world: World, pod: Pod) -> None:
-    await world.class_()
-    await world.generated(pod)
-
-
-async def without_class(world: World, pod: Pod) -> None:
-    await world.generated(pod)
-
-
-async def deleted(world: World, pod: Pod) -> None:
-    await generated(world, pod)
-    await world.admin.patch(BUILTIN_CLAIMS, "p-licence", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
-    await world.delete(BUILTIN_CLAIMS, "p-licence")
-
-
-async def made_by_hand(world: World, pod: Pod) -> None:
-    meta = {"name": "p-licence", **generated_metadata(pod, "licence")}
-    request = {"name": "exclusive", "exactly": {"deviceClassName": DEVICE_CLASS}}
-    await world.put(BUILTIN_CLAIMS, {"metadata": meta, "spec": {"devices": {"requests": [request]}}})
-
-
-async def stand_in_taken(world: World, pod: Pod) -> None:
-    await generated(world, pod)
-    await world.claim("p-licence")
-
-
-async def stand_in_going(world: World, pod: Pod) -> None:
-    await generated(world, pod)
-    await world.put(CLAIMS, stand_in(pod, "licence", "p-licence", ClassRequest("licence", {})))
-    await world.patch_status(
-        CLAIMS, "p-licence", {"driverName": "outside.example.com", "allocation": {"shareable": False}}
-    )
-
-
-@dataclass
-class Case:
-    """What is the matter, what the pod's user is told, and what would change it. `passes`: it is not told."""
-
-    given: Given
-    code: str
-    message: str
-    topics: tuple[Topic, ...] = ()
-    passes: bool = False
-
-
-TEMPLATE: Topic = ("template", NAMESPACE, "licence")
-CLAIM: Topic = ("claim", NAMESPACE, "p-licence")
-
-CASES = [
-    Case(
-        nothing,
-        reasons.CLAIM_NOT_FOUND,
-        "template team/licence of claim 'licence' does not exist: "
-        "create a ResourceClaimTemplate of parley.dev (or of resource.k8s.io) with that name",
-        (TEMPLATE,),
-    ),
-    Case(
-        templated,
-        reasons.CLAIM_NOT_FOUND,
-        "the claim for 'licence' is being made from template team/licence",
-        (TEMPLATE,),
-        passes=True,
-    ),
-    Case(
-        template_taken,
-        reasons.NAME_TAKEN,
-        "a resource.k8s.io ResourceClaimTemplate team/licence exists that Parley did not make: "
-        "delete it, or give the parley.dev ResourceClaimTemplate another name",
-        (TEMPLATE,),
-    ),
-    Case(
-        template_too_large,
-        reasons.PARAMETERS_INVALID,
-        "parameters of template team/licence have 10012 bytes as JSON, at most 10000 fit: shorten them",
-        (TEMPLATE,),
-    ),
-    Case(
-        template_refused,
-        reasons.WRITE_REFUSED,
-        "the API server refused the resource.k8s.io ResourceClaimTemplate that stands for team/licence: "
-        "quota exceeded: change what it names; it is tried again",
-        (TEMPLATE,),
-    ),
-    Case(
-        without_class,
-        reasons.CLASS_NOT_FOUND,
-        "claim team/p-licence: spec.resourceClassName='licence' does not exist: create that ResourceClass",
-        (("class", "licence"),),
-    ),
-    Case(
-        deleted,
-        reasons.CLAIM_NOT_FOUND,
-        "the claim for 'licence' was deleted and is being made anew",
-        passes=True,
-    ),
-    Case(
-        made_by_hand,
-        reasons.NAME_TAKEN,
-        "claim team/p-licence names Parley's DeviceClass but was not made by Parley: "
-        "make it from a parley.dev ResourceClaimTemplate",
-        (CLAIM,),
-    ),
-    Case(
-        stand_in_taken,
-        reasons.NAME_TAKEN,
-        "a parley.dev ResourceClaim team/p-licence exists that Parley did not make, and Parley needs the name "
-        "for what the driver allocates: delete it",
-        (CLAIM,),
-    ),
-    Case(stand_in_going, reasons.CLAIM_NOT_FOUND, "claim team/p-licence is being given back", passes=True),
-]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.given.__name__)
-def test_what_is_in_the_way_of_a_generated_claim(case: Case) -> None:
-    async def story(world: World) -> None:
-        (claim,) = await gathered(world, case.given)
-        problem = claim.problem
-        assert problem is not None
-        assert (problem.code, problem.message) == (case.code, case.message)
-        assert (problem.topics, problem.transient) == (case.topics, case.passes)
-
-    played(story)
 
 
 def test_a_generated_claim_is_found_with_its_class_and_what_it_asks_for() -> None:

@@ -9,11 +9,11 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_hold
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.allocation import Busy
-from parley.control.cluster import reference
-from parley.control.demand import demand_of
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding
-from parley.control.mirror import asked, consumer
-from parley.control.podclaims import PodClaim
+from parley.control.objects.mirror import asked, consumer
 from parley.kube.client import ServerError
 from parley.sdk import Held
 

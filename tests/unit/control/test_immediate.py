@@ -4,18 +4,17 @@ from collections.abc import Mapping
 
 import pytest
 from tests.support.faults import NumberedCall
-from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_claim, a_class, played
+from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_class, played
 
 from parley.api import reasons
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS, CLASSES
-from parley.control.cluster import Key
-from parley.control.immediate import PAUSES, check_parameters
+from parley.control.caches.cluster import Key
+from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import Invalid
 from parley.sdk import Allocation, Held, PermanentError, Request
-from parley.sdk.checks import BadParameters
 
 KEY: Key = (NAMESPACE, "c")
 
@@ -40,12 +39,12 @@ class Faulty(TokensDriver):
         return await super().allocate(request, node)
 
 
-async def keep(world: World, acting: Acting) -> ResourceClaim:
+async def reconcile(world: World, acting: Acting) -> ResourceClaim:
     """Look at the claim, as `claims` does, with what the cache has; returns it as it is then."""
     await world.seen()
     claim = world.cluster.claim(KEY)
     assert claim is not None
-    await acting.immediate.keep(claim, world.cluster.class_("licence"))
+    await acting.immediate.sync(claim, world.cluster.class_("licence"))
     await world.seen()
     return await world.the_claim()
 
@@ -66,7 +65,7 @@ async def cluster(world: World, *nodes: str) -> Acting:
 
 def test_the_claim_shows_its_allocation_and_where_it_is() -> None:
     async def story(world: World) -> None:
-        claim = await keep(world, await cluster(world, "node-1"))
+        claim = await reconcile(world, await cluster(world, "node-1"))
         assert claim.status.allocation is not None
         assert (claim.status.driver_name, claim.status.state) == (TOKENS, "allocated")
         assert (allocated(claim).status, allocated(claim).message) == ("True", "allocated on node node-1")
@@ -79,9 +78,9 @@ def test_the_claim_shows_its_allocation_and_where_it_is() -> None:
 def test_an_allocated_claim_is_left_alone() -> None:
     async def story(world: World) -> None:
         acting = await cluster(world, "node-1")
-        await keep(world, acting)
+        await reconcile(world, acting)
         before = world.server.resource_version
-        await keep(world, acting)
+        await reconcile(world, acting)
         assert world.server.resource_version == before
 
     played(story)
@@ -97,10 +96,10 @@ def test_what_is_allocated_and_not_recorded_is_recorded_at_the_next_look() -> No
 
         world.before = refuse
         with pytest.raises(ConnectionError):
-            await keep(world, acting)
+            await reconcile(world, acting)
         assert len(world.ledger) == 1
         world.before = lambda call: None
-        assert (await keep(world, acting)).status.allocation is not None
+        assert (await reconcile(world, acting)).status.allocation is not None
         assert len(world.ledger) == 1
 
     played(story)
@@ -110,10 +109,10 @@ def test_where_no_node_will_do_the_condition_says_why_and_a_change_that_may_help
     async def story(world: World) -> None:
         world.state.drivers[TOKENS].restore(HELD)
         acting = await cluster(world, "node-1")
-        condition = allocated(await keep(world, acting))
+        condition = allocated(await reconcile(world, acting))
         assert (condition.status, condition.reason) == ("False", reasons.NOTHING_VIABLE)
         assert condition.message == (
-            "0 of 1 nodes will do: node node-1: claim c: 0 of 1 tokens of class licence free, 1 wanted. "
+            "0 of 1 node will do: node node-1: claim c: 0 of 1 token of class licence free, 1 wanted. "
             "To help: free devices or add nodes that have what is asked for"
         )
         acting.immediate.wake(("class", "other"))
@@ -130,7 +129,7 @@ def test_a_full_limit_of_the_class_holds_it_back() -> None:
     async def story(world: World) -> None:
         acting = await cluster(world, "node-1")
         await world.admin.patch(CLASSES, "licence", {"limits": [{"claims": 0}]})
-        condition = allocated(await keep(world, acting))
+        condition = allocated(await reconcile(world, acting))
         assert condition.reason == reasons.LIMIT_REACHED
         acting.immediate.wake(("limit", "licence", NAMESPACE))
         assert acting.queued == 1
@@ -146,14 +145,14 @@ def test_what_failed_is_tried_again_after_a_growing_pause_elsewhere_first() -> N
         claim = world.cluster.claim(KEY)
         class_ = world.cluster.class_("licence")
         assert claim is not None
-        await acting.immediate.keep(claim, class_)
-        await acting.immediate.keep(claim, class_)
+        await acting.immediate.sync(claim, class_)
+        await acting.immediate.sync(claim, class_)
         assert len(driver.tried) == 1, "it waits for the pause"
         assert acting.queue.statistics().delayed == 1
         condition = allocated(await world.the_claim())
         assert condition.reason == reasons.ALLOCATION_FAILED
         assert condition.message == (f"driver {TOKENS} could not allocate on node {driver.tried[0]}: out of order")
-        await keep(world, acting)
+        await reconcile(world, acting)
         assert set(driver.tried) == {"node-1", "node-2"}
         assert PAUSES.delay(1) < PAUSES.delay(2)
 
@@ -165,8 +164,8 @@ def test_a_node_where_the_driver_never_will_is_tried_once() -> None:
 
     async def story(world: World) -> None:
         acting = await cluster(world, "node-1")
-        assert allocated(await keep(world, acting)).reason == reasons.ALLOCATION_FAILED
-        condition = allocated(await keep(world, acting))
+        assert allocated(await reconcile(world, acting)).reason == reasons.ALLOCATION_FAILED
+        condition = allocated(await reconcile(world, acting))
         assert condition.reason == reasons.NOTHING_VIABLE
         assert f"driver {TOKENS} could not allocate on node node-1: broken for good" in condition.message
         assert driver.tried == ["node-1"]
@@ -179,10 +178,10 @@ def test_a_change_of_the_class_voids_what_failed_before() -> None:
 
     async def story(world: World) -> None:
         acting = await cluster(world, "node-1")
-        await keep(world, acting)
+        await reconcile(world, acting)
         driver.failures.clear()
         await world.admin.patch(CLASSES, "licence", {"parameters": {"pool": 2}})
-        assert (await keep(world, acting)).status.allocation is not None
+        assert (await reconcile(world, acting)).status.allocation is not None
 
     played(story, driver)
 
@@ -197,7 +196,7 @@ def test_an_allocation_that_the_api_server_refuses_is_given_back() -> None:
                 raise Invalid(422, "Invalid", "handles: too long")
 
         world.before = refuse_once
-        condition = allocated(await keep(world, acting))
+        condition = allocated(await reconcile(world, acting))
         assert condition.message == "the API server refused the allocation: handles: too long"
         assert len(world.ledger) == 0
         assert ("driver", TOKENS) in world.woken
@@ -210,17 +209,8 @@ def test_claims_of_drivers_outside_and_those_not_ready_are_left_alone(driver: st
     async def story(world: World) -> None:
         await world.node("node-1")
         claim = await world.claim(mode="Immediate")
-        await Acting(world).immediate.keep(claim, a_class(driver=driver) if driver else None)
+        await Acting(world).immediate.sync(claim, a_class(driver=driver) if driver else None)
         assert world.writes == []
         assert len(world.ledger) == 0
-
-    played(story)
-
-
-def test_parameters_are_checked_before_any_node_is_looked_for() -> None:
-    async def story(world: World) -> None:
-        check_parameters(world.state.drivers, a_claim(parameters={"count": 1}), a_class())
-        with pytest.raises(BadParameters, match="count=0"):
-            check_parameters(world.state.drivers, a_claim(parameters={"count": 0}), a_class())
 
     played(story)

@@ -13,8 +13,8 @@ from parley.api.models import ClaimSpec
 from parley.api.names import DEVICE_CLASS, POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES
 from parley.api.selectors import node_selector
-from parley.control import kept
-from parley.control.mirror import ClassRequest, allocated, asked, claim_spec, is_mirror, is_shareable
+from parley.control.caches import kept
+from parley.control.objects.mirror import ClassRequest, allocated, asked, claim_spec, is_mirror, is_shareable
 from parley.drivers.device.inventory import Inventory
 from parley.negotiation.fit import needs_of, requested
 

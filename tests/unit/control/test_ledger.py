@@ -1,11 +1,12 @@
 """The ledger finds every holding by its claim and by its pods, and counts it as long as it is there."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.control.builders import NAMESPACE, a_class, a_holding, user
 
-from parley.control.ledger import Holding, Ledger
+from parley.control.ledger import Holding, Ledger, Written
 from parley.control.limits import Limits
 from parley.sdk import Allocation, PodReference
 
@@ -145,3 +146,21 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("before", "lost", "overtaken"),
+    [
+        (Written.NO, Written.MAYBE, Written.NO),
+        (Written.MAYBE, Written.MAYBE, Written.NO),
+        (Written.YES, Written.UNSETTLED, Written.YES),
+        (Written.UNSETTLED, Written.UNSETTLED, Written.YES),
+    ],
+)
+def test_a_write_of_unknown_outcome_leaves_open_what_the_object_shows(
+    before: Written, lost: Written, overtaken: Written
+) -> None:
+    assert (before.outcome_unknown(), before.settled()) == (lost, overtaken)
+    assert not before.outcome_unknown().is_settled
+    assert before.settled().is_settled
+    assert before.outcome_unknown().is_known == before.settled().is_known == before.is_known

@@ -1,4 +1,4 @@
-"""How late the event loop is, is counted, and told when it is much; seldom, however often it happens."""
+"""How late the event loop is, is counted, and logged when it is much; seldom, however often it happens."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from parley.control.loop_lag import LoopLag, watched
-from parley.control.metrics import Metrics
+from parley.control.telemetry.loop_lag import LoopLag, watched
+from parley.control.telemetry.metrics import Metrics
 
 
 class Clock:
@@ -29,23 +29,23 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def warnings(lags: Iterator[tuple[float, float]], clock: Clock) -> list[dict[str, object]]:
     lag = LoopLag(Metrics(), clock)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         for when, seconds in lags:
             clock.now = when
-            lag.saw(seconds)
-    return [{key: line[key] for key in ("event", "log_level", "seconds", "times")} for line in told]
+            lag.saw(seconds, 0.2)
+    return [{key: line[key] for key in ("event", "log_level", "seconds", "busy", "times")} for line in logged]
 
 
-def test_a_quarter_of_a_second_is_told(clock: Clock) -> None:
+def test_a_quarter_of_a_second_is_logged(clock: Clock) -> None:
     assert warnings(iter([(0.0, 0.25), (1.0, 0.3)]), clock) == [
-        {"event": "the event loop was late", "log_level": "warning", "seconds": 0.3, "times": 1}
+        {"event": "the event loop was late", "log_level": "warning", "seconds": 0.3, "busy": 0.2, "times": 1}
     ]
 
 
-def test_it_is_told_once_in_30_seconds(clock: Clock) -> None:
-    told = warnings(((float(second), 1.0) for second in range(31)), clock)
+def test_it_is_logged_once_in_30_seconds(clock: Clock) -> None:
+    logged = warnings(((float(second), 1.0) for second in range(31)), clock)
 
-    assert [line["times"] for line in told] == [1, 30]
+    assert [line["times"] for line in logged] == [1, 30]
 
 
 @pytest.mark.looptime
@@ -70,3 +70,20 @@ async def test_what_keeps_the_loop_busy_is_seen(clock: Clock) -> None:
     measuring.cancel()
 
     assert sample(metrics, "sum") == pytest.approx(1.0)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("used", "blocked"), [(0.3, 0.3), (5.0, 1.0)], ids=["starved", "busy"])
+async def test_what_the_process_computed_itself_is_counted_apart(
+    clock: Clock, used: float, blocked: float
+) -> None:
+    metrics, cpu = Metrics(), Clock()
+    measuring = asyncio.create_task(LoopLag(metrics, clock, cpu).run())
+    await asyncio.sleep(0)
+    clock.now += 1.1
+    cpu.now += used
+
+    await asyncio.sleep(0.15)
+    measuring.cancel()
+
+    assert metrics.registry.get_sample_value("parley_event_loop_blocked_seconds_sum") == pytest.approx(blocked)

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.control.builders import TOKENS, World, class_fields, pending, played, user
 
 from parley.api.resources import CLASSES
-from parley.control.demand import demand_of
-from parley.control.measured import MeasuredClient, MeasuredDriver, kind_of
-from parley.control.metrics import Metrics
+from parley.control.decision.demand import demand_of
+from parley.control.telemetry.measured import MeasuredClient, MeasuredDriver, kind_of
+from parley.control.telemetry.metrics import Metrics
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import AlreadyExists
 from parley.sdk import Allocation, PermanentError, Request

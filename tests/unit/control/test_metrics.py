@@ -9,12 +9,12 @@ from tests.support.faults import FaultClient, kill_at
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.control.ledger import Holding, Ledger
-from parley.control.measured import MeasuredClient, MeasuredDriver
-from parley.control.metrics import Metrics, label
+from parley.control.telemetry.measured import MeasuredClient, MeasuredDriver
+from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Conflict, NotFound, OutcomeUnknown
+from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
 from parley.kube.queue import WorkQueue
-from parley.kube.reflector import Reflector
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Driver, NoParameters, PermanentError, PodReference, Request
 from parley.sdk.embedded import RawClaim
@@ -224,7 +224,7 @@ class FailFirst:
 def test_caches_tell_how_much_they_hold_and_how_often_watching_was_interrupted(metrics: Metrics) -> None:
     async def story() -> None:
         client = MemoryServer().client()
-        pods = Reflector(FaultClient(client, before=FailFirst()), PODS)
+        pods = Informer(FaultClient(client, before=FailFirst()), PODS)
         metrics.read_caches([pods])
         following = asyncio.create_task(pods.run())
         await pods.synced.wait()

@@ -23,7 +23,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import DEVICE_CLASS, MIRROR_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, TEMPLATES
-from parley.control.mirror import (
+from parley.control.objects.mirror import (
     MAX_PARAMETERS_BYTES,
     ClassRequest,
     allocated,
@@ -56,7 +56,7 @@ NAMES = st.sampled_from(["a", "b", "node-1"])
 ALLOCATIONS = st.builds(
     Allocation,
     devices=st.lists(st.builds(Device, NAMES, NAMES), unique=True, max_size=3).map(tuple),
-    data=st.dictionaries(st.sampled_from(["count", "shared"]), st.integers() | st.booleans()),
+    data=st.dictionaries(st.sampled_from(["count", "shared"]), st.integers(-(2**63), 2**64 - 1) | st.booleans()),
 )
 
 

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.unit.control.builders import NAMESPACE, NOW, TOKENS, World, a_holding, played, user
+from tests.unit.control.builders import NAMESPACE, NOW, TOKENS, World, a_claim, a_class, a_holding, played, user
 
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
-from parley.control.mirror import MAX_USERS, ClassRequest, consumer
-from parley.control.named import is_outdated, mirror_follows, named
-from parley.control.podclaims import PodClaim
-from parley.control.standin import stand_in
+from parley.control.claims.gathering import gather
+from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, misunderstood
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.objects.mirror import MAX_USERS, ClassRequest, consumer
+from parley.control.objects.standin import stand_in
 from parley.sdk import PodReference
 
 Given = Callable[[World], Awaitable[None]]
@@ -25,8 +26,8 @@ TOPIC = ("claim", NAMESPACE, "c")
 async def found(world: World, pod: Pod | None = None) -> PodClaim | None:
     """What a pod finds that names claim c."""
     pod = pod or await world.pod(claims=["c"])
-    (entry,) = pod.spec.resource_claims
-    return named(world.state, pod, entry)
+    claims = gather(world.state, pod)
+    return claims[0] if claims else None
 
 
 async def ready(world: World) -> None:
@@ -139,6 +140,7 @@ class Case:
     code: str
     message: str
     passes: bool = False
+    topics: tuple[Topic, ...] = ()
 
 
 CASES = [
@@ -152,6 +154,7 @@ CASES = [
         without_class,
         reasons.CLASS_NOT_FOUND,
         "claim team/c: spec.resourceClassName='licence' does not exist: create that ResourceClass",
+        topics=(("class", "licence"),),
     ),
     Case(
         too_large,
@@ -224,7 +227,7 @@ def test_what_is_in_the_way(case: Case) -> None:
         problem = claim.problem
         assert problem is not None
         assert (problem.code, problem.message) == (case.code, case.message)
-        assert (problem.transient, problem.topics) == (case.passes, (TOPIC,))
+        assert (problem.transient, problem.topics) == (case.passes, (TOPIC, *case.topics))
 
     played(story)
 
@@ -300,12 +303,12 @@ def test_a_mirror_is_outdated_when_its_unused_claims_class_changed_its_mind_abou
     async def story(world: World) -> None:
         await ready(world)
         claim, mirror = await world.the_claim(), await world.the_mirror()
-        assert not is_outdated(world.cluster, claim, mirror)
+        assert not is_outdated(claim, mirror, world.cluster.class_("licence"))
         await world.admin.patch(CLASSES, "licence", {"shareable": True})
         await world.seen()
-        assert is_outdated(world.cluster, claim, mirror)
+        assert is_outdated(claim, mirror, world.cluster.class_("licence"))
         used = await world.patch_status(BUILTIN_CLAIMS, "c", {"allocation": ALLOCATION})
-        assert not is_outdated(world.cluster, claim, used)
+        assert not is_outdated(claim, used, world.cluster.class_("licence"))
 
     played(story)
 
@@ -313,10 +316,42 @@ def test_a_mirror_is_outdated_when_its_unused_claims_class_changed_its_mind_abou
 def test_no_mirror_follows_before_the_class_is_there_nor_once_the_claim_goes() -> None:
     async def story(world: World) -> None:
         claim = await world.claim()
-        assert not mirror_follows(world.cluster, claim)
+        assert not has_mirror(claim, world.cluster.class_("licence"))
         await world.class_()
-        assert mirror_follows(world.cluster, claim)
+        assert has_mirror(claim, world.cluster.class_("licence"))
         going = claim.metadata.model_copy(update={"deletion_timestamp": NOW})
-        assert not mirror_follows(world.cluster, claim.model_copy(update={"metadata": going}))
+        assert not has_mirror(claim.model_copy(update={"metadata": going}), world.cluster.class_("licence"))
+
+    played(story)
+
+
+def test_parameters_that_the_driver_does_not_understand_are_a_fault() -> None:
+    async def story(world: World) -> None:
+        def fault(count: int) -> Problem | None:
+            return misunderstood(NamedClaim(world.state, a_claim(parameters={"count": count}), None, a_class()))
+
+        assert fault(1) is None
+        problem = fault(0)
+        assert problem is not None
+        assert problem.code == reasons.PARAMETERS_INVALID
+        assert "count=0" in problem.message
+
+    played(story)
+
+
+def test_a_claim_whose_last_user_is_bound_and_whose_mirror_was_forced_away_is_being_deleted() -> None:
+    async def story(world: World) -> None:
+        await ready(world)
+        pod = await world.pod(claims=["c"])
+        mine = PodReference(NAMESPACE, "p", pod.metadata.uid)
+        world.ledger.add(a_holding("c", uid=(await world.the_claim()).metadata.uid, pods={mine.uid: mine}))
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+        await world.delete(CLAIMS, "c")
+        await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.delete(BUILTIN_CLAIMS, "c")
+        claim = await found(world, pod)
+        assert claim is not None
+        assert claim.problem is not None
+        assert claim.problem.code == reasons.CLAIM_BEING_DELETED
 
     played(story)

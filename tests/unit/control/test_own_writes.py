@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.control.own_writes import OwnWrites
+from parley.control.caches.own_writes import OwnWrites
 
 
 @dataclass(frozen=True)

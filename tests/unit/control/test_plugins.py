@@ -4,7 +4,7 @@ from tests.unit.control.builders import TOKENS, a_class, read
 
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import RESOURCE_SLICES
-from parley.control.plugins import Plugins
+from parley.control.caches.plugins import Plugins
 
 
 def a_slice(node: str, driver: str = TOKENS, name: str = "one") -> ResourceSlice:

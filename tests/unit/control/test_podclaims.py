@@ -10,16 +10,16 @@ import pytest
 from tests.unit.control.builders import NOW, TOKENS, a_claim, a_holding, a_pod, generated_for, mirror_of, user
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.control.ledger import Holding
-from parley.control.mirror import (
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding, Written
+from parley.control.objects.mirror import (
     allocation_body,
     consumer,
     declined_body,
     found_body,
     offer_body,
 )
-from parley.control.own_writes import OwnWrites
-from parley.control.podclaims import PodClaim
 from parley.negotiation.states import ClaimState
 from parley.sdk import Allocation
 
@@ -65,26 +65,26 @@ CASES = [
     Case("the offer was declined, the scheduler has yet to clear it", offers(ended=DECLINED), None, S.OFFERED),
     Case("the offer was answered by nobody that we remember", offers(ended=FOUND), None, S.UNKNOWN),
     Case("an allocation that nobody remembers", shows("p"), None, S.UNKNOWN),
-    Case("another pod uses it", shows("q"), a_holding("c", "q", recorded=True), S.JOINABLE),
+    Case("another pod uses it", shows("q"), a_holding("c", "q", written=Written.YES), S.JOINABLE),
     Case("allocated, and not written yet", EMPTY, a_holding("c", "p"), S.UNWRITTEN),
     Case("the cache shows the allocation, reserved for another", shows("q"), a_holding("c", "p"), S.UNWRITTEN),
-    Case("recorded and reserved", shows("p"), a_holding("c", "p", recorded=True), S.ALLOCATED),
-    Case("somebody cleared it", EMPTY, a_holding("c", "p", recorded=True), S.CLEARED),
-    Case("a write of it may still arrive", shows("p"), a_holding("c", "p", uncertain=True), S.UNWRITTEN),
-    Case("one of its record may", shows("p"), a_holding("c", "p", record_uncertain=True), S.UNWRITTEN),
-    Case("bound where it is", shows("p"), a_holding("c", "p", recorded=True), S.ALLOCATED, BOUND),
-    Case("bound elsewhere", shows("p"), a_holding("c", "p", recorded=True), S.MISPLACED, ELSEWHERE),
+    Case("recorded and reserved", shows("p"), a_holding("c", "p", written=Written.YES), S.ALLOCATED),
+    Case("somebody cleared it", EMPTY, a_holding("c", "p", written=Written.YES), S.CLEARED),
+    Case("a write of it may still arrive", shows("p"), a_holding("c", "p", written=Written.MAYBE), S.UNWRITTEN),
+    Case("one of its record may", shows("p"), a_holding("c", "p", record_written=Written.MAYBE), S.UNWRITTEN),
+    Case("bound where it is", shows("p"), a_holding("c", "p", written=Written.YES), S.ALLOCATED, BOUND),
+    Case("bound elsewhere", shows("p"), a_holding("c", "p", written=Written.YES), S.MISPLACED, ELSEWHERE),
     Case(
         "bound elsewhere, while another pod uses it",
         shows("p", "q"),
-        a_holding("c", "p", "q", recorded=True),
+        a_holding("c", "p", "q", written=Written.YES),
         S.ALLOCATED,
         ELSEWHERE,
     ),
     Case(
         "bound elsewhere, to be used everywhere",
         shows("p"),
-        a_holding("c", "p", recorded=True, allocation=Allocation(available_on=None)),
+        a_holding("c", "p", written=Written.YES, allocation=Allocation(available_on=None)),
         S.ALLOCATED,
         ELSEWHERE,
     ),
@@ -92,7 +92,7 @@ CASES = [
     Case(
         "bound and let in, then the mirror was deleted",
         shows("p", deleted=True),
-        a_holding("c", "p", recorded=True),
+        a_holding("c", "p", written=Written.YES),
         S.ALLOCATED,
         BOUND,
     ),
@@ -111,7 +111,7 @@ def test_where_the_claim_stands(case: Case) -> None:
 
 HOLDINGS: list[Callable[[], Holding | None]] = [
     lambda: None,
-    lambda: a_holding("c", "p", recorded=True),
+    lambda: a_holding("c", "p", written=Written.YES),
     lambda: a_holding("c", "q"),
 ]
 
@@ -136,7 +136,7 @@ def test_a_generated_claim_that_was_made_anew_holds_nothing_for_a_pod_that_waits
     pod: Pod, state: ClaimState
 ) -> None:
     anew = generated_for(pod)
-    earlier = a_holding(anew.metadata.name, "p", uid="uid-earlier", named=False, recorded=True)
+    earlier = a_holding(anew.metadata.name, "p", uid="uid-earlier", named=False, written=Written.YES)
     assert PodClaim("licence", anew.metadata.name, anew, holding=earlier).state(pod) is state
 
 

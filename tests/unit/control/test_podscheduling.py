@@ -10,15 +10,15 @@ from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
 from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
-from parley.control.cluster import reference
-from parley.control.podscheduling import REWRITES, Publisher, Report, StandaloneClaim, body
+from parley.control.caches.cluster import reference
+from parley.control.publishing.podscheduling import REWRITES, Publisher, Report, StandaloneClaim, body
 from parley.kube.client import NotFound, ServerError
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import Answer
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.sdk import PodReference
 
-ANSWER = Answer(("node-1",), ("node-3",), {"node-2": "0 of 1 devices free"})
+ANSWER = Answer(("node-1",), ("node-3",), {"node-2": "0 of 1 device free"})
 OUTCOME = Outcome(2, ("node-1", "node-2"), {"gpu": ANSWER}, viable=("node-1",))
 WAITING = Report(OUTCOME, {"gpu": TOKENS}, waiting_for=reasons.LIMIT_REACHED, message="no room")
 BOUND = Report(OUTCOME, {"gpu": TOKENS}, selected="node-1")
@@ -66,7 +66,7 @@ def test_the_object_is_the_pods_and_tells_candidates_answers_and_selected_node()
         assert (shown.status.candidates, shown.status.viable) == (2, 1)
         (claim,) = shown.status.claims
         assert (claim.name, claim.driver_name, claim.round) == ("gpu", TOKENS, 2)
-        assert (claim.viable_nodes, claim.reason) == (("node-1",), "node-2: 0 of 1 devices free")
+        assert (claim.viable_nodes, claim.reason) == (("node-1",), "node-2: 0 of 1 device free")
         assert claim.alternatives is not None
         assert claim.alternatives.nodes == ("node-3",)
 

@@ -4,19 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.faults import NumberedCall
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played
 
 from parley.api.builtin import Pod
-from parley.api.conditions import Said
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.conditions import ConditionUpdate
+from parley.api.resources import BUILTIN_CLAIMS
 from parley.control.allocation import Busy
-from parley.control.cluster import reference
-from parley.control.ledger import Holding
-from parley.control.mirror import ClassRequest, consumer, nodes_of
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding, Written
+from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
 from parley.control.records import together
-from parley.kube.client import Conflict, OutcomeUnknown
+from parley.kube.client import Conflict
 from parley.sdk import Allocation
 
 
@@ -60,7 +59,7 @@ def test_a_named_claim_and_its_mirror_show_allocation_and_users() -> None:
         assert record.allocation is not None
         assert (record.driver_name, record.state) == (TOKENS, "allocated,reserved")
         assert users(shown) == users(record) == ["p"]
-        assert holding.recorded
+        assert holding.written is Written.YES
 
     played(story)
 
@@ -101,58 +100,7 @@ def test_a_mirror_that_somebody_changed_since_is_not_written() -> None:
         await world.admin.patch(BUILTIN_CLAIMS, claim.name, {"metadata": {"labels": {"a": "b"}}}, NAMESPACE)
         with pytest.raises(Conflict):
             await world.records.write([claim])
-        assert (holding.recorded, holding.uncertain) == (False, False)
-
-    played(story)
-
-
-def unheard(call: NumberedCall) -> None:
-    """The answer of a write of a mirror is lost."""
-    if call.writes and call.resource == BUILTIN_CLAIMS:
-        raise OutcomeUnknown("no answer")
-
-
-@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost"])
-def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived: bool) -> None:
-    async def story(world: World) -> None:
-        claim, holding = await generated(world, await world.pod())
-        if arrived:
-            world.after = unheard
-        else:
-            world.before = unheard
-        with pytest.raises(OutcomeUnknown):
-            await world.records.write([claim])
-        assert holding.uncertain
-        world.before = world.after = lambda call: None
-        assert claim.mirror is not None
-        late = {
-            "metadata": {"resourceVersion": claim.mirror.metadata.resource_version},
-            "status": {"allocation": {}},
-        }
-        await world.records.clear_mirror(holding)
-        assert not holding.uncertain
-        assert (await world.the_mirror(claim.name)).status.allocation is None
-        with pytest.raises(Conflict):  # the lost write, if it came now
-            await world.admin.patch(BUILTIN_CLAIMS, claim.name, late, NAMESPACE, subresource="status")
-
-    played(story)
-
-
-def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None:
-    async def story(world: World) -> None:
-        claim, holding = await named(world, await world.pod())
-
-        def lose(call: NumberedCall) -> None:
-            if call.writes and call.resource == CLAIMS:
-                raise OutcomeUnknown("no answer")
-
-        world.after = lose
-        with pytest.raises(OutcomeUnknown):
-            await world.records.write([claim])
-        assert (holding.record_uncertain, holding.recorded) == (True, False)
-        world.after = lambda call: None
-        await world.records.write([await fresh(world, claim)])
-        assert (holding.record_uncertain, holding.recorded) == (False, True)
+        assert holding.written is Written.NO
 
     played(story)
 
@@ -215,7 +163,7 @@ def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
 
 def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
     async def story(world: World) -> None:
-        claim, said = await world.claim(), Said("Accepted", True, "Accepted", "all is known")
+        claim, said = await world.claim(), ConditionUpdate("Accepted", True, "Accepted", "all is known")
         assert await world.records.tell(claim, said)
         now = await world.the_claim()
         assert [(c.type, c.status, c.message) for c in now.status.conditions] == [
@@ -224,7 +172,7 @@ def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
         assert now.status.state == "pending"
         assert not await world.records.tell(now, said)
         with pytest.raises(Conflict):
-            await world.records.tell(claim, Said("Accepted", False, "ClassNotFound", "older"))
+            await world.records.tell(claim, ConditionUpdate("Accepted", False, "ClassNotFound", "older"))
 
     played(story)
 

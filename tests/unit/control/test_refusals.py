@@ -3,7 +3,7 @@
 from tests.unit.control.builders import NAMESPACE, a_claim, read
 
 from parley.api.resources import TEMPLATES
-from parley.control.refusals import Refusals
+from parley.control.caches.refusals import Refusals
 
 KEY = (NAMESPACE, "c")
 

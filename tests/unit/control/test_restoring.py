@@ -7,10 +7,10 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, genera
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, RESOURCE_SLICES
-from parley.control.cluster import reference
-from parley.control.demand import demand_of
-from parley.control.gathering import gather
-from parley.control.ledger import Holding
+from parley.control.caches.cluster import reference
+from parley.control.claims.gathering import gather
+from parley.control.decision.demand import demand_of
+from parley.control.ledger import Holding, Written
 from parley.control.restoring import adopt, count_again, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
@@ -69,7 +69,7 @@ def test_what_was_recorded_is_taken_over_as_it_was(kind: str) -> None:
         assert restore(state) == set()
         (after,) = state.ledger
         assert kept(after) == kept(before)
-        assert (after.recorded, after.entry) == (True, "licence" if kind == "generated" else "")
+        assert (after.written, after.entry) == (Written.YES, "licence" if kind == "generated" else "")
         assert not viable(state, count=2)
         assert viable(state, count=1)
 

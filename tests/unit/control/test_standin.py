@@ -7,10 +7,9 @@ from tests.unit.control.builders import NOW, a_claim, a_pod, read
 
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLAIMS
-from parley.control.mirror import ClassRequest
-from parley.control.standin import (
+from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.standin import (
     being_given_back,
-    driver_of_record,
     is_stand_in,
     owner_uid,
     stand_in,
@@ -69,20 +68,6 @@ def test_anything_else_of_that_name_does_not_stand_for_the_entry(
 def test_a_named_claim_belongs_to_no_pod_whoever_owns_it() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
     assert owner_uid(a_claim(meta={"ownerReferences": [owner]})) == ""
-
-
-@pytest.mark.parametrize(
-    ("status", "driver"),
-    [
-        ({}, ""),
-        ({"driverName": "left.example.com"}, ""),
-        ({"driverName": "told.example.com", "allocation": {}}, "told.example.com"),
-        ({"driverName": "told.example.com", "allocation": ALLOCATION}, "outside.example.com"),
-    ],
-    ids=["nothing", "a-name-alone", "no-handle", "a-handle"],
-)
-def test_who_allocated_by_the_record(status: dict[str, Any], driver: str) -> None:
-    assert driver_of_record(a_claim(status=status)) == driver
 
 
 @pytest.mark.parametrize(

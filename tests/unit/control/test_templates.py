@@ -10,8 +10,8 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinTemplate
 from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES
-from parley.control.mirror import owned_by
-from parley.control.templates import Templates
+from parley.control.claims.templates import TemplateReconciler
+from parley.control.objects.mirror import owned_by
 from parley.kube.client import Forbidden
 
 KEY = (NAMESPACE, "licence")
@@ -19,7 +19,7 @@ OTHERS: dict[str, Any] = {"spec": {"devices": {"requests": []}}}
 
 
 async def sync(world: World) -> None:
-    await Templates(world.client, world.cluster, world.recorder).sync(KEY)
+    await TemplateReconciler(world.client, world.cluster, world.recorder).sync(KEY)
     await world.seen()
 
 

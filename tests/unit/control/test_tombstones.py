@@ -6,8 +6,8 @@ from tests.unit.control.builders import NAMESPACE, World, played
 
 from parley.api import reasons
 from parley.api.resources import CLAIMS
-from parley.control.tombstones import PAUSE, Tombstones
-from parley.kube.answers import Tombstone
+from parley.control.caches.tombstones import PAUSE, Tombstones
+from parley.kube.responses import Tombstone
 
 
 def stone(name: str, reason: str) -> Tombstone:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.control.usage import Usage
+from parley.control.caches.usage import Usage
 
 
 def test_a_pod_counts_for_one_node_with_what_was_said_last() -> None:

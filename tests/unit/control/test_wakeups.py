@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from parley.control.podclaims import NODES, Topic
+from parley.control.claims.podclaims import NODES, Topic
 from parley.control.wakeups import Wakeups
 
 

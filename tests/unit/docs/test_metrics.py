@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import Metric
 
 from parley.api import reasons
-from parley.control.metrics import Metrics
+from parley.control.telemetry.metrics import Metrics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
 ROWS = [

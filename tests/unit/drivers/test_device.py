@@ -68,11 +68,11 @@ async def test_it_keeps_the_promises_of_a_driver(parameters: list[dict[str, Any]
 
 
 REASONS = [
-    ([{"count": 2}], "a", "1 of 1 devices free, 2 wanted"),
+    ([{"count": 2}], "a", "1 of 1 device free, 2 wanted"),
     ([{"model": "h100"}], "a", "0 of 0 devices of model h100 free, 1 wanted"),
     ([{"memory": "60Gi"}], "a", "0 of 0 devices with 60Gi free, 1 wanted"),
     ([{}], "c", "has no devices"),
-    ([{}, {}], "a", "1 devices free, but not for all 2 claims of the pod together"),
+    ([{}, {}], "a", "1 device free, but not for all 2 claims of the pod together"),
     ([{"shared": True, "memory": "41Gi"}], "b", "0 of 0 shared devices with 41Gi free, 1 wanted"),
 ]
 
@@ -116,7 +116,7 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
     driver.observe(None, old)
     driver.observe(None, slice_of("a", device("gpu-1"), generation=2, name="two"))
     wanted = request(driver, "p", {"count": 2})
-    assert driver.viable(wanted, ["a"])["claim-0"].reasons == {"a": "1 of 1 devices free, 2 wanted"}
+    assert driver.viable(wanted, ["a"])["claim-0"].reasons == {"a": "1 of 1 device free, 2 wanted"}
     assert not driver.observe(None, slice_of("a", device("x"), name="three", driver="other.example.com"))
 
 

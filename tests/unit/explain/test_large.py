@@ -9,9 +9,9 @@ from tests.unit.scheduler.conftest import World
 
 from parley.api import reasons
 from parley.drivers.device import DeviceDriver
-from parley.explain.judging import PodOutlook
-from parley.explain.reading import read
+from parley.explain.feasibility import PodFeasibility
 from parley.explain.remedies import remedies
+from parley.explain.snapshot import read
 from parley.negotiation.answers import Answer
 from parley.sdk import Request
 from parley.sdk.embedded import EmbeddedDriver
@@ -35,7 +35,7 @@ async def questions(world: World, pod: str) -> int:
     counting = Counting(drivers[DeviceDriver.name])
     counted = replace(read_, state=replace(read_.state, drivers={**drivers, DeviceDriver.name: counting}))
     key = ("default", pod)
-    remedies(counted, PodOutlook(counted, counted.pods[key]), reasons.NOTHING_VIABLE, counted.schedulings[key])
+    remedies(counted, PodFeasibility(counted, counted.pods[key]), reasons.NOTHING_VIABLE, counted.schedulings[key])
     return counting.questions
 
 

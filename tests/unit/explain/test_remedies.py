@@ -71,7 +71,7 @@ def test_pods_that_take_up_processors_are_found_too(play: Play) -> None:
 
         assert told.code == reasons.NO_CANDIDATES
         assert helps(told) == [
-            "node a is free when pod default/big ends (made 2 min ago)",
+            "node a is free when pod default/big ends (created 2 min ago)",
             "another node like a would help",
         ]
 
@@ -106,7 +106,7 @@ def test_a_pool_of_the_whole_cluster_is_not_helped_by_another_node(play: Play) -
         told = await explained(world, "wants")
 
         assert helps(told) == [
-            "node b is free when pod default/has ends (holds 1 of class licences, made 2 min ago)"
+            "node b is free when pod default/has ends (holds 1 of class licences, created 2 min ago)"
         ]
 
     play(scenario)
@@ -159,7 +159,7 @@ def test_many_ways_are_not_all_told(play: Play) -> None:
         texts = helps(await explained(world, "wants"))
 
         assert len(texts) == 7
-        assert texts[5:] == ["in the same way on 3 more nodes", "another node like n0 would help"]
+        assert texts[5:] == ["3 more nodes can be freed in the same way", "another node like n0 would help"]
 
     play(scenario)
 
@@ -177,6 +177,8 @@ def test_a_node_that_is_free_again_is_told_before_the_controller_looked(play: Pl
         await asyncio.sleep(1)
         await world.client.patch(NODES, "a", {"metadata": {"labels": {"disk": "ssd"}}})
 
-        assert helps(await explained(world, "wants")) == ["node a would do now: wait a moment and look again"]
+        assert helps(await explained(world, "wants")) == [
+            "node a would be viable now: wait a moment and look again"
+        ]
 
     play(scenario)

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from tests.cluster.mutated import mutated
 
 from parley.api.crd import KINDS, structural_schema
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 from parley.kube.memory.schema import checker
-from parley.kube.memory.structure import broken_rules, settled
+from parley.kube.memory.structural_schema import broken_rules, settled
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.plural)

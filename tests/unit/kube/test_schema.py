@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parley.api.crd import KINDS, structural_schema
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 from parley.kube.memory.schema import _PARTS, checker
 
 TOLD_ELSEWHERE = {

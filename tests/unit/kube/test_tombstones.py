@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from parley.api.builtin import BuiltinClaim
 from parley.api.opaque import read, why_unreadable
 from parley.api.resources import BUILTIN_CLAIMS, NODES
-from parley.kube import answers
+from parley.kube import responses
 from parley.kube.client import Client, EventType, OutcomeUnknown, Tombstone, WatchEvent
+from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
-from parley.kube.reflector import Reflector
 
 pytestmark = pytest.mark.looptime
 
@@ -37,7 +37,7 @@ def strict(claim: BuiltinClaim) -> BuiltinClaim:
 
 
 class Told:
-    """What a reflector said, in a few words."""
+    """What an informer reported, in short."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, bool, bool]] = []
@@ -54,15 +54,15 @@ def server() -> MemoryServer:
     return MemoryServer()
 
 
-def following(client: Client, told: Told) -> tuple[Reflector[BuiltinClaim], asyncio.Task[None]]:
-    reflector = Reflector(
+def following(client: Client, told: Told) -> tuple[Informer[BuiltinClaim], asyncio.Task[None]]:
+    informer = Informer(
         client,
         BUILTIN_CLAIMS,
         on_change=told.changed,
         on_tombstone=told.tombstones.append,
         transform=strict,
     )
-    return reflector, asyncio.create_task(reflector.run())
+    return informer, asyncio.create_task(informer.run())
 
 
 async def spoil(client: Client, name: str, value: str | None = "future") -> None:
@@ -79,7 +79,7 @@ async def test_one_of_a_list_and_the_others_are_there(server: MemoryServer) -> N
         await client.create(BUILTIN_CLAIMS, body(name), "team")
     await spoil(client, "bad")
 
-    reflector, run = following(client, told)
+    informer, run = following(client, told)
     await asyncio.sleep(1)
 
     assert told.changes == [("first", *ADDED), ("last", *ADDED)]
@@ -87,35 +87,35 @@ async def test_one_of_a_list_and_the_others_are_there(server: MemoryServer) -> N
     claim = await client.get(BUILTIN_CLAIMS, "bad", "team")
     meta = claim.metadata
     assert stone == Tombstone("team", "bad", meta.uid, meta.resource_version, "ValueError: a field of the future")
-    assert list(reflector.tombstones) == [stone]
-    assert reflector.outage() is None
+    assert list(informer.tombstones) == [stone]
+    assert informer.outage() is None
     run.cancel()
 
 
 async def test_what_was_known_stays_until_the_object_can_be_decoded_again(server: MemoryServer) -> None:
     client, told = server.client(), Told()
     await client.create(BUILTIN_CLAIMS, body("claim"), "team")
-    reflector, run = following(client, told)
+    informer, run = following(client, told)
     await asyncio.sleep(1)
 
     await spoil(client, "claim")
-    known = reflector.get("team", "claim")
+    known = informer.get("team", "claim")
     assert known is not None
     assert known.metadata.labels == {}
-    assert len(reflector.tombstones) == 1
+    assert len(informer.tombstones) == 1
 
     await client.create(BUILTIN_CLAIMS, body("other"), "team")
     await spoil(client, "claim", None)
 
     assert told.changes == [("claim", *ADDED), ("other", *ADDED), ("claim", *CHANGED)]
-    assert list(reflector.tombstones) == []
+    assert list(informer.tombstones) == []
     run.cancel()
 
 
 async def test_what_was_known_goes_when_the_object_is_deleted(server: MemoryServer) -> None:
     client, told = server.client(), Told()
     await client.create(BUILTIN_CLAIMS, body("claim"), "team")
-    reflector, run = following(client, told)
+    informer, run = following(client, told)
     await asyncio.sleep(1)
     await spoil(client, "claim")
 
@@ -123,14 +123,14 @@ async def test_what_was_known_goes_when_the_object_is_deleted(server: MemoryServ
     await asyncio.sleep(1)
 
     assert told.changes == [("claim", *ADDED), ("claim", *GONE)]
-    assert list(reflector.tombstones) == []
+    assert list(informer.tombstones) == []
     run.cancel()
 
 
 async def test_another_object_of_the_name_is_not_taken_for_the_one_that_was_known(server: MemoryServer) -> None:
     client, told = server.client(), Told()
     await client.create(BUILTIN_CLAIMS, body("claim"), "team")
-    reflector, run = following(client, told)
+    informer, run = following(client, told)
     await asyncio.sleep(1)
     server.end_watches()
     await client.delete(BUILTIN_CLAIMS, "claim", "team")
@@ -140,8 +140,8 @@ async def test_another_object_of_the_name_is_not_taken_for_the_one_that_was_know
     await asyncio.sleep(60)
 
     assert told.changes == [("claim", *ADDED), ("claim", *GONE)]
-    assert reflector.get("team", "claim") is None
-    assert len(reflector.tombstones) == 1
+    assert informer.get("team", "claim") is None
+    assert len(informer.tombstones) == 1
     run.cancel()
 
 
@@ -149,14 +149,14 @@ async def test_a_tombstone_goes_when_a_list_has_the_object_no_more(server: Memor
     client, told = server.client(), Told()
     await client.create(BUILTIN_CLAIMS, body("claim"), "team")
     await spoil(client, "claim")
-    reflector, run = following(client, told)
+    informer, run = following(client, told)
     await asyncio.sleep(1)
     server.end_watches()
     await client.delete(BUILTIN_CLAIMS, "claim", "team")
     server.forget_history()
     await asyncio.sleep(60)
 
-    assert list(reflector.tombstones) == []
+    assert list(informer.tombstones) == []
     assert told.changes == []
     run.cancel()
 
@@ -185,7 +185,7 @@ async def test_opaque_parameters_that_nobody_can_read_are_no_matter(
 ) -> None:
     client, told = server.client(), Told()
     await client.create(BUILTIN_CLAIMS, body("listed", parameters), "team")
-    reflector, run = following(client, told)
+    informer, run = following(client, told)
     await asyncio.sleep(1)
     await client.create(BUILTIN_CLAIMS, body("watched", parameters), "team")
     await client.create(BUILTIN_CLAIMS, body("good"), "team")
@@ -194,7 +194,7 @@ async def test_opaque_parameters_that_nobody_can_read_are_no_matter(
     assert [name for name, *_ in told.changes] == ["listed", "watched", "good"]
     assert told.tombstones == []
     for name in ("listed", "watched"):
-        claim = reflector.get("team", name)
+        claim = informer.get("team", name)
         assert claim is not None
         (config,) = claim.spec.devices.config
         assert config.opaque is not None
@@ -229,7 +229,7 @@ def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
     items = [item("good", b"{}"), item("bad", b'{"devices":{"requests":%s}}' % inside), item("wrong", BROKEN)]
     content = b'{"metadata":{"resourceVersion":"9","continue":"more"},"items":[%s]}' % b",".join(items)
 
-    listing, rest = answers.page(BUILTIN_CLAIMS, content)
+    listing, rest = responses.page(BUILTIN_CLAIMS, content)
 
     assert [claim.metadata.name for claim in listing.items] == ["good"]
     assert [(stone.name, stone.uid, stone.resource_version) for stone in listing.tombstones] == [
@@ -240,7 +240,7 @@ def test_a_page_is_told_apart_where_the_decoder_cannot(inside: bytes) -> None:
 
 
 def decoded(line: bytes) -> WatchEvent[BuiltinClaim]:
-    return answers.event(BUILTIN_CLAIMS, answers.raw_event(line))
+    return responses.event(BUILTIN_CLAIMS, responses.raw_event(line))
 
 
 @UNTELLABLE
@@ -269,7 +269,7 @@ TOMBSTONES = {"wrong", "deep elsewhere"}
 def test_a_stream_is_the_same_however_it_is_cut(names: list[str], places: list[int]) -> None:
     whole = b"".join(frames(*(("ADDED", item(f"c{i}", CONTENTS[name])) for i, name in enumerate(names))))
     cuts = [0, *sorted(place % (len(whole) + 1) for place in places), len(whole)]
-    lines = answers.LineSplitter()
+    lines = responses.LineSplitter()
 
     told = [decoded(line) for a, b in pairwise(cuts) for line in lines.feed(whole[a:b])]
 

@@ -18,7 +18,7 @@ from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.hooks import Condition, Health
 from parley_kubelet.loading import LoadError, load_driver
 from parley_kubelet.plugin import make_drivers, run_plugin
-from parley_kubelet.serving.served import GRACE
+from parley_kubelet.serving.driver_server import GRACE
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.testing import Kubelet, allocated_status, create_claim, until
 
@@ -119,7 +119,7 @@ async def test_the_health_of_each_driver_is_told_in_both_versions(
         told = await anext(kubelets["ports"].health(version))
         assert told == {"n1/port-1": ("UNHEALTHY", "base 7")}
         (devices,) = (await anext(kubelets["devices"].health(version))).values()
-        assert devices == ("UNKNOWN", "no device node and no check tell of it")
+        assert devices == ("UNKNOWN", "no device node or check reports its health")
 
 
 async def test_open_streams_of_health_end_with_the_plugin_and_do_not_hold_it_up(
@@ -139,7 +139,7 @@ async def test_open_streams_of_health_end_with_the_plugin_and_do_not_hold_it_up(
 async def test_a_hook_that_goes_on_at_the_end_is_cancelled_and_continued_by_the_next_start(
     settings: PluginSettings, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley_kubelet.serving.served.GRACE", 0.1)
+    monkeypatch.setattr("parley_kubelet.serving.driver_server.GRACE", 0.1)
     monkeypatch.setattr(ServedPorts, "hangs", True)
     status = allocated_status("n1", ["port-1"], driver=DRIVER, data={"number": 1})
     claim = await create_claim(client, "mine", status)

@@ -28,21 +28,21 @@ def affinity(*expressions: dict[str, Any]) -> dict[str, Any]:
 
 CASES = [
     ("nothing asked", pod(), node(), ""),
-    ("cordoned", pod(), node(unschedulable=True), "is cordoned"),
+    ("cordoned", pod(), node(unschedulable=True), "cordoned"),
     (
         "cordoned and tolerated",
         pod(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]),
         node(unschedulable=True),
         "",
     ),
-    ("tainted", pod(), node(taints=[TAINT]), "has taint gpu:NoSchedule, which the pod does not tolerate"),
+    ("tainted", pod(), node(taints=[TAINT]), "taint gpu:NoSchedule, which the pod does not tolerate"),
     ("a soft taint", pod(), node(taints=[{**TAINT, "effect": "PreferNoSchedule"}]), ""),
     ("tolerated by value", pod(tolerations=[{"key": "gpu", "value": "yes"}]), node(taints=[TAINT]), ""),
     (
         "tolerated for another value",
         pod(tolerations=[{"key": "gpu", "value": "no"}]),
         node(taints=[TAINT]),
-        "has taint gpu:NoSchedule, which the pod does not tolerate",
+        "taint gpu:NoSchedule, which the pod does not tolerate",
     ),
     ("tolerates everything", pod(tolerations=[{"operator": "Exists"}]), node(taints=[TAINT]), ""),
     ("selected", pod(nodeSelector={"zone": "1"}), node({"zone": "1"}), ""),
@@ -75,7 +75,7 @@ CASES = [
         "too little cpu",
         pod(containers=[{"resources": {"requests": {"cpu": "3500m"}}}]),
         node(),
-        "has too little cpu left",
+        "too little cpu left",
     ),
     ("bound there by others", pod(nodeName="a"), node(unschedulable=True), ""),
     ("bound elsewhere by others", pod(nodeName="b"), node(), "the pod is bound to node b"),
@@ -88,7 +88,7 @@ def test_misfit(wants: Pod, has: Node, reason: str) -> None:
 
 
 def test_a_node_has_room_for_so_many_pods() -> None:
-    assert misfit(needs_of(pod()), node(), ROOM, {}, pods=2) == "has no room for another pod"
+    assert misfit(needs_of(pod()), node(), ROOM, {}, pods=2) == "no room for another pod"
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:

@@ -28,11 +28,11 @@ from parley.api.resources import (
     Resource,
 )
 from parley.control.ledger import Ledger
-from parley.control.mirror import allocated, driver_of
+from parley.control.objects.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
-from parley.kube.reflector import Reflector
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import Settings
 from parley.sdk import Driver
@@ -166,7 +166,7 @@ class World:
     def watch_claims(self, seen: Callable[[ResourceClaim], None]) -> None:
         """Tell of each Parley claim that is or comes."""
         on_change = lambda _old, new: seen(new) if new is not None else None  # noqa: E731
-        self._tasks.append(asyncio.create_task(Reflector(self.client, CLAIMS, on_change=on_change).run()))
+        self._tasks.append(asyncio.create_task(Informer(self.client, CLAIMS, on_change=on_change).run()))
 
     def start_driver(self, driver: Driver[Any, Any], client: Client | None = None) -> asyncio.Task[None]:
         """A standalone driver, as in a process of its own."""
@@ -308,9 +308,9 @@ class Watcher:
     def __init__(self, world: World) -> None:
         self.faults: list[str] = []
         self._claims: dict[str, BuiltinClaim] = {}
-        self._reflector = Reflector(world.client, BUILTIN_CLAIMS, on_change=self._changed)
-        self._pods = Reflector(world.client, PODS)
-        self.tasks = [asyncio.create_task(part.run()) for part in (self._pods, self._reflector)]
+        self._informer = Informer(world.client, BUILTIN_CLAIMS, on_change=self._changed)
+        self._pods = Informer(world.client, PODS)
+        self.tasks = [asyncio.create_task(part.run()) for part in (self._pods, self._informer)]
 
     def _changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if old is not None:

@@ -14,7 +14,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.kube.client import NotFound
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -30,7 +30,7 @@ class Served:
     def __init__(self, world: World, claim: str = "mine") -> None:
         self.pods: list[str] = []
         self._claim = claim
-        self.task = asyncio.create_task(Reflector(world.client, BUILTIN_CLAIMS, on_change=self._changed).run())
+        self.task = asyncio.create_task(Informer(world.client, BUILTIN_CLAIMS, on_change=self._changed).run())
 
     def _changed(self, _: BuiltinClaim | None, now: BuiltinClaim | None) -> None:
         for user in now.status.reserved_for if now is not None and now.metadata.name == self._claim else ():

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -146,7 +146,7 @@ def test_a_class_that_changes_while_the_scheduler_chooses(play: Any, after: dict
             if new is not None and new.status.allocation is not None:
                 offered.set()
 
-        seen = Reflector(world.client, BUILTIN_CLAIMS, on_change=changed)
+        seen = Informer(world.client, BUILTIN_CLAIMS, on_change=changed)
         task = asyncio.create_task(seen.run())
         await world.add_pod("p", "shelf")
         await offered.wait()

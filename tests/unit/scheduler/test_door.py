@@ -44,7 +44,7 @@ def test_a_pod_with_two_claims_lands_where_both_are(play: Any) -> None:
             "gpu-1": ("b",),
         }
         assert (
-            scheduling.status.claims[0].reason == "a: 1 devices free, but not for all 2 claims of the pod together"
+            scheduling.status.claims[0].reason == "a: 1 device free, but not for all 2 claims of the pod together"
         )
 
     play(scenario)
@@ -82,7 +82,7 @@ def test_ten_pods_over_three_devices_run_three_at_a_time(play: Any) -> None:
                 scheduling = await world.scheduling(name)
                 assert scheduling.status.waiting_for == "NothingViable"
                 assert scheduling.status.message == (
-                    "0 of 2 nodes will do: node a: claim gpu-0: 0 of 1 devices free, 1 wanted; "
+                    "0 of 2 nodes will do: node a: claim gpu-0: 0 of 1 device free, 1 wanted; "
                     "node b: claim gpu-0: 0 of 2 devices free, 1 wanted. "
                     "To help: free devices or add nodes that have what is asked for"
                 )
@@ -145,7 +145,7 @@ def test_a_pod_bound_by_others_is_served_where_it_is(play: Any) -> None:
         await world.settle()
         assert await world.devices() == {("a", "gpu-0"): 1}
         assert (await world.scheduling("q")).status.message.startswith(
-            "0 of 2 nodes will do: node a: claim gpu-0: 0 of 1 devices free, 1 wanted."
+            "0 of 2 nodes will do: node a: claim gpu-0: 0 of 1 device free, 1 wanted."
         )
 
     play(scenario)
@@ -276,8 +276,8 @@ def test_resources_taints_and_suitable_nodes_decide_about_candidates(play: Any) 
         await world.add_pod("q", "one")
         await world.settle()
         assert (await world.scheduling("q")).status.message == (
-            "0 of 3 nodes will do: node a: is not among the suitableNodes of class gpu; node b: is cordoned; "
-            "node c: claim gpu-0: 0 of 1 devices free, 1 wanted. "
+            "0 of 3 nodes will do: node a: not among the suitableNodes of class gpu; node b: cordoned; "
+            "node c: claim gpu-0: 0 of 1 device free, 1 wanted. "
             "To help: free devices or add nodes that have what is asked for"
         )
         await world.client.patch(NODES, "b", {"spec": {"unschedulable": None}})

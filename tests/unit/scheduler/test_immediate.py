@@ -202,7 +202,7 @@ def test_a_claim_for_which_nothing_is_left_says_so_and_gets_what_comes_free(play
         await world.add_pod("p", claims=["now"])
         await world.settle()
         words = (
-            "0 of 1 nodes will do: node a: claim now: 0 of 1 devices free, 1 wanted. "
+            "0 of 1 node will do: node a: claim now: 0 of 1 device free, 1 wanted. "
             "To help: free devices or add nodes that have what is asked for"
         )
         assert await says(world) == ("False", "NothingViable", words)
@@ -256,8 +256,8 @@ def test_only_suitable_schedulable_nodes_without_taints_come_into_question(play:
         status, code, words = await says(world, "next")
         assert (status, code) == ("False", "NothingViable")
         assert words == (
-            "0 of 4 nodes will do: node a: is not among the suitableNodes of class gpu; node b: has taint "
-            "kept:NoSchedule; node c: is cordoned; node d: claim next: 0 of 1 devices free, 1 wanted. "
+            "0 of 4 nodes will do: node a: not among the suitableNodes of class gpu; node b: taint "
+            "kept:NoSchedule; node c: cordoned; node d: claim next: 0 of 1 device free, 1 wanted. "
             "To help: free devices or add nodes that have what is asked for"
         )
         await world.client.patch(NODES, "c", {"spec": {"unschedulable": None}})

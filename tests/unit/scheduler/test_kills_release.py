@@ -16,8 +16,8 @@ from tests.unit.scheduler.killed import Play
 from parley.api.builtin import BuiltinClaim
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.control.mirror import allocated, driver_of
-from parley.kube.reflector import Reflector
+from parley.control.objects.mirror import allocated, driver_of
+from parley.kube.informer import Informer
 from parley.sdk import Device
 
 SLOW = "tests.parley.dev/slow-collector"
@@ -30,7 +30,7 @@ class Prepared:
         self.faults: list[str] = []
         self._world = world
         self._devices: dict[str, tuple[Device, ...]] = {}
-        self.task = asyncio.create_task(Reflector(world.client, BUILTIN_CLAIMS, on_change=self._changed).run())
+        self.task = asyncio.create_task(Informer(world.client, BUILTIN_CLAIMS, on_change=self._changed).run())
 
     def _changed(self, _old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         if new is None or new.status.allocation is None:

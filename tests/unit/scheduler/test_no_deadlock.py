@@ -15,7 +15,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.kube.client import Call, Client, Forbidden
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 from parley.simulate.admission import refusal
 from parley.simulate.kubelet import RUN_SECONDS
 
@@ -59,7 +59,7 @@ class Runs:
         self.faults: list[str] = []
         self._claims_of = claims_of
         self._now: set[str] = set()
-        self.task = asyncio.create_task(Reflector(world.client, PODS, on_change=self._pod).run())
+        self.task = asyncio.create_task(Informer(world.client, PODS, on_change=self._pod).run())
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old

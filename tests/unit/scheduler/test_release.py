@@ -197,8 +197,8 @@ def test_a_named_claim_shows_that_it_is_releasing_from_where_and_since_when(play
         assert mirror.status.allocation is None
         (condition,) = [c for c in claim.status.conditions if c.type == CONDITION_RELEASING]
         assert condition.message == (
-            "a pod that used it on node a was deleted by force, and the node plugin there has yet to say that it "
-            "is not prepared any more: bring the node back, or, if it is shut down, taint it "
+            "a pod that used it on node a was deleted by force, and the node plugin there has yet to confirm that "
+            "it is not prepared any more: bring the node back, or, if it is shut down, taint it "
             "node.kubernetes.io/out-of-service"
         )
         since = condition.last_transition_time
@@ -444,8 +444,8 @@ def test_all_nodes_of_a_shared_claim_are_asked_at_once_and_waited_for(
         assert [r.spec.node_name for r in await records(world) if r.status.allocation_cleared] == ["a", "b"]
         (condition,) = [c for c in (await world.claim("seat")).status.conditions if c.type == CONDITION_RELEASING]
         assert condition.message == (
-            "pods that used it on nodes a, b were deleted by force, and the node plugins there have yet to say "
-            "that it is not prepared any more: bring them back, or taint those that are shut down "
+            "pods that used it on nodes a, b were deleted by force, and the node plugins there have yet to "
+            "confirm that it is not prepared any more: bring them back, or taint those that are shut down "
             "node.kubernetes.io/out-of-service"
         )
         await restart_if_need_be(world)

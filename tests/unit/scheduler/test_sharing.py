@@ -10,7 +10,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES
 from parley.kube.client import Client
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -182,7 +182,7 @@ def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: A
             assert now is not None
             users.append([user.name for user in now.status.reserved_for])
 
-        watch = asyncio.create_task(Reflector(world.client, BUILTIN_CLAIMS, on_change=saw).run())
+        watch = asyncio.create_task(Informer(world.client, BUILTIN_CLAIMS, on_change=saw).run())
         await world.settle()
         cleared = {"status": {"allocation": None, "reservedFor": None}}
         await world.client.patch(BUILTIN_CLAIMS, "common", cleared, "default", subresource="status")

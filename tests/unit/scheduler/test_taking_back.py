@@ -10,6 +10,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.kube.client import Call, Conflict, Invalid
+from parley.scheduler.attempts import UNPLACED_SECONDS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -265,5 +266,43 @@ def test_a_pod_that_is_refused_while_a_retry_is_due_is_offered_again_nevertheles
         await world.client.patch(PODS, "grump-a", {"metadata": {"labels": {"app": "calm"}}}, "default")
         await world.settle(400)
         assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+@pytest.mark.parametrize("class_", [{}, {"nodePart": "None"}], ids=str)
+def test_others_get_what_a_pod_has_that_its_scheduler_does_not_place(play: Any, class_: dict[str, Any]) -> None:
+    """The scheduler takes it back only where another node would do but for the claims: here there is none."""
+
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "a", **class_)
+        behaviour.other = 1
+        await add_grump(world, "a")
+        await world.add_pod("p0", "shelf", affinity=APART)
+        await world.settle()
+        await world.add_pod("p1", "shelf")
+        await world.settle()
+        assert (held(world), await world.node_of("p1")) == (1, "")
+        await asyncio.sleep(UNPLACED_SECONDS)
+        await world.settle()
+        assert await places(world, 2) == Counter({"": 1, "a": 1})
+        assert held(world) == 1
+        await world.delete_pod("grump-a")
+        await world.delete_pod("p1")
+        await world.settle()
+        assert await world.node_of("p0") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_a_pod_that_is_not_placed_anywhere_is_tried_again_less_and_less_often(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, "a")
+        await add_grump(world, "a")
+        await world.add_pod("p0", "shelf", affinity=APART)
+        await asyncio.sleep(24 * 3600.0)
+        assert len(behaviour.allocated) <= 24
 
     play(scenario)

@@ -11,10 +11,10 @@ from tests.support.faults import FaultClient, Hook
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.mirror import allocated, driver_of
+from parley.control.objects.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Call, Client, OutcomeUnknown, RawEvent, ServerError
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 from parley.sdk import Device
 from parley.simulate.kube_scheduler import KubeScheduler
 
@@ -106,7 +106,7 @@ def test_what_a_bound_pod_uses_stays_its_own_though_its_scheduler_lets_go_of_it(
         await begin(world, late, devices=len(templates) + len(claims))
         client = DeafClient(world.server.client(), heard)
         bound = Bound(client)
-        watch = Reflector(world.client, BUILTIN_CLAIMS, on_change=bound.saw)
+        watch = Informer(world.client, BUILTIN_CLAIMS, on_change=bound.saw)
         async with running(KubeScheduler(client, world.clock, DEAF), watch):
             await world.add_pod("first", *templates, claims=claims, schedulerName=DEAF)
             await world.add_pod("next", *templates, claims=claims)

@@ -10,7 +10,7 @@ from tests.support.faults import FaultClient
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, PODS
 from parley.kube.client import Call, Client, OutcomeUnknown, RawEvent, ServerError
-from parley.kube.reflector import Reflector
+from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -57,7 +57,7 @@ def test_a_pod_whose_reservation_was_taken_out_is_not_bound_with_it(play: Any) -
                 users = {user["uid"] for user in mirror["status"]["reservedFor"]}
                 reserved.append(new.metadata.uid in users)
 
-        watching = asyncio.create_task(Reflector(world.client, PODS, on_change=seen).run())
+        watching = asyncio.create_task(Informer(world.client, PODS, on_change=seen).run())
         client = LaggingClient(world.server.client())
         await world.add_node("a", devices=1)
         await world.add_class(shareable=True)

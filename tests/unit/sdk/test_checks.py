@@ -7,7 +7,15 @@ from pydantic import Field
 
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters
-from parley.sdk.checks import BadParameters, DriverFault, check_allocations, check_answers, parse_parameters
+from parley.sdk.checks import (
+    BadParameters,
+    DriverFault,
+    check_allocations,
+    check_answers,
+    failure_text,
+    fault_text,
+    parse_parameters,
+)
 from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 from parley.sdk.testing import request
@@ -134,3 +142,17 @@ def test_of_many_bad_parameters_the_first_are_told() -> None:
     assert str(told.value).endswith(
         "; p7=7 is not a parameter of this driver; and 992 more (known parameters: long, text, texts)"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "fault", "failure"),
+    [
+        (RuntimeError("read-only"), "RuntimeError: read-only", "read-only"),
+        (RuntimeError(), "RuntimeError", "RuntimeError"),
+        (KeyError("x"), "KeyError: 'x'", "KeyError: 'x'"),
+        (DriverFault("no answer"), "no answer", "no answer"),
+    ],
+    ids=["a-sentence", "nothing", "a-key", "a-fault"],
+)
+def test_what_a_driver_raised_reads_as_one_line(error: Exception, fault: str, failure: str) -> None:
+    assert (fault_text(error), failure_text(error)) == (fault, failure)

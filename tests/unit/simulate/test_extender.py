@@ -153,7 +153,7 @@ def test_reasons_are_counted_in_the_pods_condition(alone: Any) -> None:
         await world.settle()
         assert condition(await world.the_pod("p")) == (
             "Unschedulable",
-            "0/4 nodes are available: 1 full, 1 node(s) has too little cpu left, 1 too far.",
+            "0/4 nodes are available: 1 full, 1 node(s) too little cpu left, 1 too far.",
         )
 
     alone(model(extender), story)

@@ -69,8 +69,7 @@ def test_a_claim_that_another_pod_reserved_is_left_alone(alone: Any) -> None:
 
         assert users(await world.the_claim("c")) == ["other"]
         assert message(await world.the_pod("p")) == (
-            "0/2 nodes are available: 1 node(s) has too little cpu left, "
-            "1 resourceclaim not available on the node."
+            "0/2 nodes are available: 1 node(s) too little cpu left, 1 resourceclaim not available on the node."
         )
 
     alone(KubeScheduler, story)
@@ -155,9 +154,7 @@ def test_a_pod_that_is_being_bound_counts_for_its_node(alone: Any) -> None:
         await world.pod("web")
         await world.settle()
 
-        assert message(await world.the_pod("web")) == (
-            "0/1 nodes are available: 1 node(s) has too little cpu left."
-        )
+        assert message(await world.the_pod("web")) == ("0/1 nodes are available: 1 node(s) too little cpu left.")
 
     alone(KubeScheduler, story)
 

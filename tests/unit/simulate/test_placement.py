@@ -67,7 +67,7 @@ def test_a_claim_that_refuses_nodes_is_blamed_only_if_the_pod_fits_there_otherwi
 
     assert placement.node == ""
     assert placement.message == (
-        "0/2 nodes are available: 1 node(s) has too little cpu left, 1 resourceclaim not available on the node."
+        "0/2 nodes are available: 1 node(s) too little cpu left, 1 resourceclaim not available on the node."
     )
     assert placement.unavailable == (elsewhere,)
 
@@ -75,7 +75,7 @@ def test_a_claim_that_refuses_nodes_is_blamed_only_if_the_pod_fits_there_otherwi
 def test_no_claim_is_blamed_when_every_node_is_full() -> None:
     placement = place(pod("p", cpu="9"), [claim("b1")], cluster(a1=[], b1=[]))
 
-    assert placement.message == "0/2 nodes are available: 2 node(s) has too little cpu left."
+    assert placement.message == "0/2 nodes are available: 2 node(s) too little cpu left."
     assert placement.unavailable == ()
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
+from tests.soak.parallel import caught, pool, worlds
 from tests.soak.planted import BUGS
 from tests.soak.running import Played, play
-from tests.soak.several import caught, pool, worlds
 
 SEED = 2026
 STEPS = 100_000

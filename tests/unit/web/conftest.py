@@ -9,7 +9,7 @@ from parley.cli import logs
 from parley.kube.client import Client
 from parley.web.links import Address, address
 from parley.web.pages import Page, page
-from parley.web.worlds import Aside, Worlds, here
+from parley.web.snapshots import Aside, Snapshots, here
 
 Scenario = Callable[[World], Awaitable[None]]
 Play = Callable[[Scenario], None]
@@ -35,9 +35,9 @@ async def one_runs_and_one_waits(world: World) -> None:
     await world.settle()
 
 
-def worlds(world: World, client: Client | None = None, aside: Aside = here) -> Worlds:
+def snapshots(world: World, client: Client | None = None, aside: Aside = here) -> Snapshots:
     """Of the cluster as that client sees it."""
-    return Worlds(client or world.server.client(), "default", clock=world.clock, aside=aside)
+    return Snapshots(client or world.server.client(), "default", clock=world.clock, aside=aside)
 
 
 def at(path: str, **query: str) -> Address:
@@ -47,7 +47,7 @@ def at(path: str, **query: str) -> Address:
 
 async def shown(world: World, path: str, client: Client | None = None, **query: str) -> Page:
     """A page as it is now."""
-    made = worlds(world, client)
+    made = snapshots(world, client)
     try:
         return await page(made, at(path, **query))
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import yaml
 from tests.unit.scheduler.conftest import World
-from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, worlds
+from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, snapshots
 from typer.main import get_command
 
 from parley.cli.main import app
@@ -45,7 +45,7 @@ def test_the_example_is_yaml() -> None:
 def test_every_field_is_on_the_page(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        made = snapshots(world)
         for path, kinds in (
             ("/", ("pods",)),
             ("/pods/default/wants", ("timeline",)),

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from parley.explain.matrix import ORDER
-from parley.explain.model import Cell, ClaimFacts, Explanation, Finding, NodeRow, Remedy
+from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow, Remedy
 from parley.explain.overview import ClassRow, UseRow, WaitRow
-from parley.web.facts import ClassFacts, PodRow
+from parley.web.details import ClassDetails, PodRow
 from parley.web.links import Links, address
 from parley.web.markup import html
 from parley.web.timeline import Moment
@@ -41,10 +41,10 @@ def said(words: Callable[[int], str], verdict: Callable[[int], str] = lambda _: 
         round=40,
         candidates=128,
         viable=0,
-        claims=tuple(ClaimFacts(claim, f"template {claim}", claim, claim, "d", "pending") for claim in CLAIMS),
+        claims=tuple(ClaimDetails(claim, f"template {claim}", claim, claim, "d", "pending") for claim in CLAIMS),
         nodes=tuple(rows),
         findings=tuple(Finding("controller", "Code", "words " * 20, NOW) for _ in range(20)),
-        remedies=(Remedy("podEnds", "in the same way on 4,995 more nodes", others, names),),
+        remedies=(Remedy("podEnds", "4995 more nodes can be freed in the same way", others, names),),
         ahead=others,
         unread=(),
         now=NOW,
@@ -115,7 +115,7 @@ def test_ten_thousand_pods() -> None:
 def test_a_class_that_everybody_uses_and_waits_for() -> None:
     uses = tuple(UseRow("t", f"p-{n}", "a", "c", "gpu", "d", ("a/0",), 1, NOW) for n in range(10_000))
     waiting = tuple(WaitRow("t", f"w-{n}", "NothingViable", "x" * 4096, NOW, ("gpu",), n) for n in range(10_000))
-    facts = ClassFacts(ClassRow("gpu", "d", 1, "devices", 9, 0, 0, 9, 9), False, (), uses, waiting)
+    facts = ClassDetails(ClassRow("gpu", "d", 1, "devices", 9, 0, 0, 9, 9), False, (), uses, waiting)
 
     text = html(class_(facts, NOW, Links(address("/classes/gpu", {"page": "100"}))))
 

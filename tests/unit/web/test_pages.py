@@ -8,7 +8,7 @@ import orjson
 import pytest
 from tests.unit.explain.conftest import explained
 from tests.unit.scheduler.conftest import World
-from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, worlds
+from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, snapshots
 
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, PODS
 from parley.explain.model import wire
@@ -21,7 +21,7 @@ def words(text: str) -> str:
 
 
 async def as_data(world: World, path: str, **query: str) -> dict[str, object]:
-    made = worlds(world)
+    made = snapshots(world)
     try:
         status, content = await data(made, at(path, **query))
     finally:
@@ -71,11 +71,13 @@ def test_a_pod_that_waits(play: Play) -> None:
         told = words(page.main)
 
         assert page.title == "Pod default/wants - Parley"
-        assert "Pod default/wants waits for 60 s: NothingViable" in told
+        assert "Pod default/wants has been waiting for 60 s: NothingViable" in told
         assert "✕ 2 not viable" in told
-        assert "a ✕ not viable yes ✓ fits ✕ 0 of 1 devices free, 1 wanted" in told
+        assert "a ✕ not viable yes ✓ fits ✕ 0 of 1 device free, 1 wanted" in told
         assert "b ✕ not viable yes ✓ fits ✕ has no devices" in told
-        assert "node a is free when pod default/runs ends (holds gpu-0, made 2 min ago) Pods: default/runs" in told
+        assert (
+            "node a is free when pod default/runs ends (holds gpu-0, created 2 min ago) Pods: default/runs" in told
+        )
         assert "scheduler 60 s Unschedulable" in told
         assert '<a href="../../pods/default/runs">default/runs</a>' in page.main
 
@@ -88,10 +90,10 @@ def test_a_pod_that_runs(play: Play) -> None:
 
         told = words((await shown(world, "/pods/default/runs")).main)
 
-        assert "Pod default/runs is bound to a for 2 min, running" in told
+        assert "Pod default/runs has been bound to a for 2 min, running" in told
         assert "gpu-0 template one gpu device.parley.dev ✓ allocated on node a: a/gpu-0, for 2 min" in told
         assert "a ● selected yes ✓ viable" in told
-        assert "2 min API server - the pod was made" in told
+        assert "2 min API server - the pod was created" in told
         assert "2 min scheduler - bound the pod to node a" in told
 
     play(scenario)
@@ -161,7 +163,10 @@ def test_what_is_not_there(play: Play) -> None:
 
         for path, said in (
             ("/pods/default/want", "pod default/want does not exist: did you mean wants?"),
-            ("/pods/team/far", "pod team/far has no claims (spec.resourceClaims is empty): Parley has no part"),
+            (
+                "/pods/team/far",
+                "pod team/far has no claims (spec.resourceClaims is empty): there is nothing to negotiate",
+            ),
             ("/classes/none", "there is no class none: see `kubectl get prclasses`"),
             ("/nodes/none", "there is no node none, or nodes may not be read"),
             ("/pods", "there is no such page"),

@@ -16,7 +16,7 @@ from parley.cli.endpoints import served
 from parley.kube.memory import MemoryServer
 from parley.simulate.virtual_time import run
 from parley.web.server import application, own_name
-from parley.web.worlds import Thread, Worlds
+from parley.web.snapshots import Snapshots, Thread
 
 TAINT = {"key": "maintenance", "effect": "NoSchedule"}
 
@@ -42,10 +42,10 @@ async def served_at(
 ) -> AsyncIterator[str]:
     """Where the page is, made in a thread as everywhere."""
     aside = Thread()
-    worlds = Worlds(cluster.client(), "default", aside=aside)
-    async with served(application(worlds, names, most_streams), 0, "127.0.0.1") as port:
+    snapshots = Snapshots(cluster.client(), "default", aside=aside)
+    async with served(application(snapshots, names, most_streams), 0, "127.0.0.1") as port:
         yield f"http://127.0.0.1:{port}"
-    await worlds.close()
+    await snapshots.close()
     aside.close()
 
 
@@ -208,14 +208,14 @@ async def test_a_server_ends_at_once_whoever_reads(cluster: MemoryServer) -> Non
 
 
 async def test_who_goes_is_not_told_any_more(cluster: MemoryServer, caplog: pytest.LogCaptureFixture) -> None:
-    worlds = Worlds(cluster.client(), "default")
-    async with served(application(worlds, most_streams=1, alive=0.02), 0, "127.0.0.1") as port:
+    snapshots = Snapshots(cluster.client(), "default")
+    async with served(application(snapshots, most_streams=1, alive=0.02), 0, "127.0.0.1") as port:
         url = f"http://127.0.0.1:{port}/?format=stream"
         for _ in range(3):
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
                 assert answer.status == 200
                 await anext(events(answer))
             await asyncio.sleep(0.2)
-    await worlds.close()
+    await snapshots.close()
 
     assert caplog.records == []

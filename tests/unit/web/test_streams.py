@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 from tests.unit.scheduler.conftest import World
-from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, worlds
+from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, snapshots
 
 from parley.web.pages import Page, page
 from parley.web.streams import TICK, Feed, Streams, TooMany
@@ -46,7 +46,7 @@ async def collect(feed: Feed, seconds: float, version: str = "") -> list[tuple[f
 def test_a_page_follows_the_cluster(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        made = snapshots(world)
         streams = Streams(made)
         version = (await page(made, at("/pods/default/wants"))).version
         async with streams.following(at("/pods/default/wants")) as feed:
@@ -55,8 +55,8 @@ def test_a_page_follows_the_cluster(play: Play) -> None:
             await world.publish("b", ["gpu-0"])
             got = await reading
 
-        assert "Pod default/wants is bound to b" in got[-1][1].main
-        first = next(at_ for at_, made_ in got if "is bound to b" in made_.main)
+        assert "Pod default/wants has been bound to b" in got[-1][1].main
+        first = next(at_ for at_, made_ in got if "has been bound to b" in made_.main)
         assert 3 < first < 8
         await made.close()
 
@@ -66,7 +66,7 @@ def test_a_page_follows_the_cluster(play: Play) -> None:
 def test_a_page_that_reads_the_same_is_not_sent_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        made = snapshots(world)
         version = (await page(made, at("/nodes/b"))).version
         async with Streams(made).following(at("/nodes/b")) as feed:
             reading = asyncio.create_task(collect(feed, 60, version))
@@ -83,7 +83,7 @@ def test_a_page_that_reads_the_same_is_not_sent_again(play: Play) -> None:
 def test_many_changes_are_told_together_at_most_once_a_second(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        made = snapshots(world)
         async with Streams(made).following(at("/")) as feed:
             reading = asyncio.create_task(collect(feed, 10))
             for number in range(90):
@@ -101,7 +101,7 @@ def test_many_changes_are_told_together_at_most_once_a_second(play: Play) -> Non
 def test_ages_grow_without_any_change(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        made = snapshots(world)
         async with Streams(made).following(at("/")) as feed:
             got = await collect(feed, 3 * TICK + 1)
 
@@ -116,7 +116,7 @@ def test_however_many_read_a_page_it_is_made_once(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
         aside = Watched()
-        made = worlds(world, aside=aside)
+        made = snapshots(world, aside=aside)
         streams = Streams(made)
         contexts = [streams.following(at("/nodes/a")) for _ in range(20)]
         feeds = [await context.__aenter__() for context in contexts]
@@ -138,7 +138,7 @@ def test_however_many_read_a_page_it_is_made_once(play: Play) -> None:
 def test_there_are_only_so_many_streams(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
-        made = worlds(world)
+        made = snapshots(world)
         streams = Streams(made, most=2)
         async with streams.following(at("/")), streams.following(at("/nodes/a")):
             with pytest.raises(TooMany):
@@ -155,7 +155,7 @@ def test_a_page_that_can_not_be_made_is_tried_again(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs_and_one_waits(world)
         aside = Watched(failing=True)
-        made = worlds(world, aside=aside)
+        made = snapshots(world, aside=aside)
         async with Streams(made).following(at("/")) as feed:
             assert await collect(feed, 5) == []
             aside.failing = False

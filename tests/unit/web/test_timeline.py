@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from parley.explain.explaining import Told
+from parley.explain.explaining import PodObjects
 from parley.explain.findings import Event, EventSource
-from parley.explain.model import ClaimFacts, Explanation
+from parley.explain.model import ClaimDetails, Explanation
 from parley.web.timeline import timeline
 
 
-def explained(*claims: ClaimFacts) -> Explanation:
+def explained(*claims: ClaimDetails) -> Explanation:
     return Explanation(
         *("default", "p", "bound", "Running", "a", "", "", "", 1, 1, 1),
         claims,
@@ -68,28 +68,28 @@ EVENTS = (
         deprecated_source=EventSource(component="parley.dev/controller"),
     ),
 )
-CLAIM = ClaimFacts(
+CLAIM = ClaimDetails(
     "gpu", "template one", "p-gpu", "gpu", "device.parley.dev", "allocated", holds=("a/0",), since=time(8)
 )
 
 
 def test_a_whole_life_in_order() -> None:
-    told = timeline(Told(RAW, SCHEDULING, EVENTS), explained(CLAIM))
+    told = timeline(PodObjects(RAW, SCHEDULING, EVENTS), explained(CLAIM))
 
     assert [(moment.at, moment.by, moment.code, moment.text) for moment in told] == [
-        (time(1), "API server", "", "the pod was made"),
-        (time(2), "controller", "", "told for the first time how the negotiation stands"),
+        (time(1), "API server", "", "the pod was created"),
+        (time(2), "controller", "", "recorded the negotiation for the first time"),
         (time(3), "controller", "NothingViable", "no node"),
-        (time(5), "driver (disk.example.com)", "", "answered or allocated last"),
+        (time(5), "driver (disk.example.com)", "", "last wrote an answer or allocation"),
         (time(8), "driver device.parley.dev", "", "claim gpu was allocated: a/0"),
-        (time(9), "controller", "", "told last how the negotiation stands (round 2)"),
+        (time(9), "controller", "", "last updated the negotiation (round 2)"),
         (time(10), "scheduler", "", "bound the pod to node a"),
         (time(12), "kubelet", "", "claims are prepared, and the pod's sandbox is ready"),
-        (time(13, ".5"), "somebody", "Pulled", "image is there"),
+        (time(13, ".5"), "unknown", "Pulled", "image is there"),
         (time(14), "kubelet", "", "container main runs"),
         (time(15), "kubelet", "", "container side runs"),
-        (time(16), "kubelet", "Error", "container side ended with status 3"),
-        (time(59), "API server", "", "the pod is to be gone by then"),
+        (time(16), "kubelet", "Error", "container side ended with exit code 3"),
+        (time(59), "API server", "", "the pod's graceful deletion ends"),
     ]
 
 
@@ -103,6 +103,6 @@ def test_a_pod_that_the_scheduler_refused() -> None:
     }
     raw = {"metadata": {"uid": "u"}, "spec": {}, "status": {"conditions": [condition]}}
 
-    (moment,) = timeline(Told(raw, None, ()), explained())
+    (moment,) = timeline(PodObjects(raw, None, ()), explained())
 
     assert (moment.by, moment.code, moment.text) == ("scheduler", "Unschedulable", "0/3 nodes")

@@ -1,6 +1,6 @@
 """Generates the CustomResourceDefinitions from the models: `python -m parley.api.crd DIRECTORY`.
 
-`structural` turns a model into a schema that says all that the model checks (`constraints` looks for what it
+`structural` turns a model into a schema with all that the model checks (`constraints` looks for what it
 would not), `definitions` puts names, columns and subresources around it. At run time only the API server in memory
 uses this: it drops, fills in and checks by the same schemas.
 """

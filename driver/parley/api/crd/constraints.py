@@ -1,4 +1,4 @@
-"""Whether a model checks anything that its JSON schema does not tell of. Pure.
+"""Whether a model checks anything that its JSON schema does not express. Pure.
 
 pydantic leaves out of the JSON schema what it can't say there: functions that validate, texts that are changed
 before they are checked, limits from a model's configuration. What is left is looked at by `structural`.

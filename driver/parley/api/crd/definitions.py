@@ -31,7 +31,7 @@ _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind's CRD says beyond its model. `status`: whether the status is written apart from the rest,
+    """What a kind's CRD has beyond its model. `status`: whether the status is written apart from the rest,
     `selectable`: fields, besides name and namespace, that a field selector may name."""
 
     resource: Resource[Any]

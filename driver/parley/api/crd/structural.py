@@ -1,7 +1,7 @@
 """From a model's JSON schema to the structural schema that a CustomResourceDefinition wants. Pure.
 
 What a structural schema cannot have is rewritten: references are put in place, "or null" is dropped (an absent
-field says the same), titles go. Free dictionaries keep their unknown fields, other objects list theirs all.
+field has the same), titles go. Free dictionaries keep their unknown fields, other objects list theirs all.
 Lists are atomic unless their field is marked otherwise (`parley.api.markers.ListMap`). What the names in a
 dictionary have to be is a rule in CEL. Everything that a model checks is in its schema, or there is none.
 """
@@ -121,8 +121,10 @@ class _Rewriting:
                 raise UnsupportedSchema(self._model, f"{path}[key]", repr(keyword), "limit its length alone")
         least, most = names.get("minLength", 0), names.get("maxLength")
         upper = f" && size(name) <= {most}" if most is not None else ""
-        told = f"{least} to {most} characters" if most is not None else f"at least {least} characters"
-        return dict(Rule(f"self.all(name, size(name) >= {least}{upper})", f"each name must have {told}.").entry())
+        length = f"{least} to {most} characters" if most is not None else f"at least {least} characters"
+        return dict(
+            Rule(f"self.all(name, size(name) >= {least}{upper})", f"each name must have {length}.").entry()
+        )
 
 
 def _say_bounds_apart(flat: Schema) -> None:
@@ -134,5 +136,6 @@ def _say_bounds_apart(flat: Schema) -> None:
 
 
 def _worth_showing(default: object, path: str) -> bool:
-    """Whether the API server should write a default into the object: what a user could have said, and did not."""
+    """Whether the API server should write a default into the object: what a user could have written, and did
+    not."""
     return isinstance(default, str | bool) and default != "" and not path.startswith(".status")

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 from parley.api.builtin import ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import RESOURCE_SLICES, Resource
+from parley.api.wording import noun_for
 from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.inventory import Inventory
@@ -19,7 +20,8 @@ _QUICK = 500
 """Steps for each node that might be proposed instead of those that were asked about: that comes later."""
 
 _STEPS_FOR_REASONS = 20_000
-"""Steps for what is said about each claim on each node, in one call; then it is about all claims together."""
+"""Steps for the reason of each claim on each node, in one call; beyond that reasons are about all claims
+together."""
 
 _TOO_MANY = (
     "too many combinations to search: have the pod ask for less at once, with fewer claims (`count` takes several "
@@ -91,7 +93,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def viable(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """A node is viable if it has devices for all claims of the request together.
 
-        One for which that takes too long to find out is not, and its reason says so.
+        One for which that takes too long to find out is not, and its reason is that.
         """
         demands, steps = _demands(request), Steps(STEPS_PER_CALL)
         found = dict(self._findings.each(demands, nodes, steps, STEPS_PER_CALL // max(1, len(nodes))))
@@ -100,12 +102,12 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         viable = tuple(node for node in nodes if found[node] is NodeFinding.ROOM)
         alternatives = None if viable else self._alternatives(demands, frozenset(nodes), steps)
         refused = [node for node in nodes if found[node] is not NodeFinding.ROOM]
-        words = Steps(_STEPS_FOR_REASONS)
+        left = Steps(_STEPS_FOR_REASONS)
         answers = {
             demand: Answer(
                 viable,
                 alternatives,
-                {node: self._reason(demand, demands, node, found[node], words) for node in refused},
+                {node: self._reason(demand, demands, node, found[node], left) for node in refused},
             )
             for demand in dict.fromkeys(demands)
         }
@@ -144,7 +146,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def _alternatives(
         self, demands: tuple[ClaimDemand, ...], asked: frozenset[str], steps: Steps
     ) -> tuple[str, ...] | None:
-        """Other nodes that have room; None if that can't be told of all in time."""
+        """Other nodes that have room; None if that was not found out for all in time."""
         others = (node for node in self._inventory.nodes() if node not in asked)
         found, unknown = list[str](), False
         for node, finding in self._findings.each(demands, others, steps, _QUICK):
@@ -173,8 +175,8 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         suitable = sum(1 for kind in kinds.values() if demand.suits(kind))
         free = _free(demand, self._inventory.stock(node))
         if free < demand.count:
-            return f"{free} of {suitable} {_words(demand)} free, {demand.count} wanted"
-        return f"{free} {_words(demand)} free, but not for all {len(demands)} claims of the pod together"
+            return f"{free} of {suitable} {_devices(demand, suitable)} free, {demand.count} wanted"
+        return f"{free} {_devices(demand, free)} free, but not for all {len(demands)} claims of the pod together"
 
 
 def _demands(request: DeviceRequest) -> tuple[ClaimDemand, ...]:
@@ -192,10 +194,10 @@ def _free(demand: ClaimDemand, stock: Mapping[Any, tuple[str, ...]]) -> int:
     )
 
 
-def _words(demand: ClaimDemand) -> str:
-    words = "shared devices" if demand.shared else "devices"
+def _devices(demand: ClaimDemand, number: int) -> str:
+    noun = noun_for(number, "shared device" if demand.shared else "device")
     if demand.model is not None:
-        words += f" of model {demand.model}"
+        noun += f" of model {demand.model}"
     if demand.memory:
-        words += f" with {float(demand.memory / 1024**3):g}Gi"
-    return words
+        noun += f" with {float(demand.memory / 1024**3):g}Gi"
+    return noun

@@ -59,7 +59,7 @@ class _Known:
 
 
 class Findings:
-    """What is known for all demands. `stock` tells what a node has free."""
+    """What is known for all demands. `stock` gives what a node has free."""
 
     def __init__(self, stock: Callable[[str], Stock]) -> None:
         self._stock = stock
@@ -71,7 +71,7 @@ class Findings:
             known.nodes.pop(node, None)
 
     def pack(self, demands: Demands, node: str) -> Packing | None:
-        """Devices of the node for the demands. Raises OutOfSteps where `each` says TOO_LONG."""
+        """Devices of the node for the demands. Raises OutOfSteps where `each` returns TOO_LONG."""
         return pack(demands, self._stock(node), Steps(STEPS_PER_NODE))
 
     def each(
@@ -96,7 +96,7 @@ class Findings:
 
 
 def _searched(demands: Demands, stock: Stock, steps: Steps, at_most: int) -> NodeFinding | None:
-    """None if the search was not long enough to tell."""
+    """None if the search ended before it was known."""
     allowed = Steps(min(at_most, STEPS_PER_NODE, steps.left))
     before = allowed.left
     try:

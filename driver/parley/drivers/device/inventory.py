@@ -5,8 +5,8 @@ Devices come from ResourceSlices: one pool per node, of the node's name, attribu
 generation of a pool counts, as in Kubernetes. What a claim holds stays counted when its device is no longer
 published.
 
-A node may say what it has itself, and nothing about others: a slice of another pool than its node's is ignored,
-and logged. So a device's pool is the node where it is.
+A node may publish what it has itself, and nothing about others: a slice of another pool than its node's is
+ignored, and logged. So a device's pool is the node where it is.
 """
 
 from collections import defaultdict
@@ -59,7 +59,7 @@ class Inventory:
         return tuple(touched)
 
     def _counts(self, slice_: ResourceSlice) -> bool:
-        """Whether the slice says what devices of this driver its own node has."""
+        """Whether the slice is about devices of this driver on its own node."""
         spec = slice_.spec
         if spec.driver != self._driver:
             return False

@@ -27,7 +27,7 @@ def exact(amount: Fraction) -> Bytes:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceKind:
-    """What tells devices apart for a claim: memory in bytes, and the number of shares it is split into."""
+    """What makes devices different for a claim: memory in bytes, and the number of shares it is split into."""
 
     memory: Bytes
     slices: int
@@ -163,7 +163,7 @@ class _Turns:
         self._next = 0
 
     def expect(self, units: int) -> None:
-        """So many will be asked for together. To be told of all before the first."""
+        """So many will be asked for together. To be called for all before the first."""
         self._total += units
         self._most = max(self._most, units)
 

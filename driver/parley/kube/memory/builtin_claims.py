@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 
 Json = dict[str, Any]
 

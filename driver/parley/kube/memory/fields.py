@@ -45,7 +45,7 @@ _OF_THE_SERVER = {
 
 
 def item_of(value: Any, keys: Fields) -> Item:
-    """What tells the value apart within its list. One that is no object with such keys is refused later on."""
+    """The value's key within its list. One that is no object with such keys is refused later on."""
     if not keys:
         return (("", value),)
     if not isinstance(value, dict) or any(isinstance(value.get(key), list | dict) for key in keys):

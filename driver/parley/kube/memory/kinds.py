@@ -17,9 +17,9 @@ from parley.api import models
 from parley.api.names import GROUP
 from parley.api.resources import Resource
 from parley.kube.memory import builtin_claims, pods
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 from parley.kube.memory.schema import Check, checker
-from parley.kube.memory.structure import broken_rules, list_maps, nulls, ruled, schema_of, settled
+from parley.kube.memory.structural_schema import broken_rules, list_maps, nulls, ruled, schema_of, settled
 
 Json = dict[str, Any]
 Fields = tuple[str, ...]
@@ -61,8 +61,8 @@ class Traits:
     `metadata_with_status` is what of the metadata a write of the status changes too.
 
     `settle` gives an object the form in which it is stored, `defaults` what a new one has besides, `adjust` what
-    follows from a change (old, new). `nulls` tells what an apply must not leave null, `schema` what in
-    an object is not as its CRD says.
+    follows from a change (old, new). `nulls` lists what an apply must not leave null, `schema` what in
+    an object violates its CRD's schema.
     """
 
     custom: bool = False

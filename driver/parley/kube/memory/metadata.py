@@ -7,8 +7,8 @@ from collections.abc import Set
 from typing import Any
 
 from parley.api.resources import Resource
+from parley.kube.memory.errors import Fault, bad_request, changed_meanwhile, invalid, other_uid
 from parley.kube.memory.kinds import Generation, Json, Traits
-from parley.kube.memory.refusals import Fault, bad_request, changed_meanwhile, invalid, other_uid
 
 _KEPT = (
     "name",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 
 Json = dict[str, Any]
 

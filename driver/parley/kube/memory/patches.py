@@ -1,7 +1,7 @@
 """What a write makes of an object: merge patch (RFC 7386), and which part of the object each request may change.
 
 Pure functions of JSON values. None of them changes its arguments; what a write leaves alone is shared with the
-original. Applying, which depends on who owns which field, is `ownership`'s.
+original. Server-side apply is in `managed_fields`.
 """
 
 from typing import Any

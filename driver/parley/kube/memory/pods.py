@@ -7,7 +7,7 @@ Facts: pkg/registry/core/pod (strategy.go, storage/storage.go), pkg/apis/core/v1
 from collections.abc import Sequence
 from typing import Any
 
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 
 Json = dict[str, Any]
 

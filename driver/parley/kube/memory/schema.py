@@ -1,7 +1,7 @@
-"""Whether a value is what a structural schema says: types, limits, enumerations, required fields, keys of lists.
+"""Validates a value against a structural schema: types, limits, enumerations, required fields, keys of lists.
 
-Made once for each kind from the schema of its CRD, so that an object is refused for what the CRD says, and for
-nothing that the model alone knows. Rules in CEL are in `structure`.
+Made once for each kind from the schema of its CRD, so that an object is refused by the CRD's rules, and by
+nothing that the model alone knows. Rules in CEL are in `structural_schema`.
 Source of messages and rules: k8s.io/kube-openapi/pkg/validation and k8s.io/apiextensions-apiserver (1.37).
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from parley.kube.memory.refusals import Fault
+from parley.kube.memory.errors import Fault
 
 Schema = Mapping[str, Any]
 Faults = list[Fault]
@@ -171,12 +171,12 @@ def _is_moment(text: str) -> bool:
 
 def _enumeration(schema: Schema) -> Check:
     known = tuple(schema["enum"])
-    told = ", ".join(f'"{one}"' for one in known)
+    supported = ", ".join(f'"{one}"' for one in known)
 
     def check(value: Any, path: Path, faults: Faults) -> None:
         if value not in known:
             faults.append(
-                Fault(_shown(path), f'Unsupported value: "{value}": supported values: {told}', blocking=True)
+                Fault(_shown(path), f'Unsupported value: "{value}": supported values: {supported}', blocking=True)
             )
 
     return check

@@ -1,7 +1,7 @@
 """Label and field selectors as predicates on JSON objects.
 
 Fields that can be selected: `metadata.name` and `metadata.namespace` of every kind, a pod's and a slice's node,
-a pod's phase and scheduler, what an event is about, and what a CRD of ours says. Others are refused, as
+a pod's phase and scheduler, what an event is about, and the `selectableFields` of our CRDs. Others are refused, as
 by a real server.
 """
 
@@ -14,7 +14,6 @@ from parley.api.crd.definitions import KINDS
 from parley.api.resources import Resource
 from parley.api.selectors import label_selector
 from parley.kube.memory.kinds import Json
-from parley.kube.memory.refusals import bad_request
 
 Predicate = Callable[[Json], bool]
 

@@ -1,7 +1,8 @@
 """The server's verbs: what a request does to the store, or why it is refused. No I/O, no waiting.
 
-The parts: `metadata` (what only the server writes), `patches` and `ownership` (how a request becomes an object),
-`validation` (whether the object is taken), `store` and `history` (where it goes), `garbage` (what follows).
+The parts: `metadata` (what only the server writes), `patches` and `managed_fields` (how a request becomes an
+object), `validation` (whether the object is taken), `store` and `watch_cache` (where it goes), `garbage_collector`
+(what follows).
 """
 
 import random
@@ -15,13 +16,8 @@ import orjson
 from parley.api.resources import Resource
 from parley.kube.client import Client
 from parley.kube.clock import Clock, rfc3339, utc
-from parley.kube.memory import metadata, ownership, pods
-from parley.kube.memory.garbage import GarbageCollector
-from parley.kube.memory.history import Stored
-from parley.kube.memory.kinds import Json, Traits, traits
-from parley.kube.memory.ownership import Manager, Owners
-from parley.kube.memory.patches import applied, conformed, merge_patch
-from parley.kube.memory.refusals import (
+from parley.kube.memory import managed_fields, metadata, pods
+from parley.kube.memory.errors import (
     Fault,
     already_exists,
     bad_request,
@@ -35,9 +31,14 @@ from parley.kube.memory.refusals import (
     replaced_meanwhile,
     version_at_creation,
 )
+from parley.kube.memory.garbage_collector import GarbageCollector
+from parley.kube.memory.kinds import Json, Traits, traits
+from parley.kube.memory.managed_fields import Manager, Owners
+from parley.kube.memory.patches import applied, conformed, merge_patch
 from parley.kube.memory.store import Collection, Name, Store
 from parley.kube.memory.transport import MemoryTransport
 from parley.kube.memory.validation import check
+from parley.kube.memory.watch_cache import Stored
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED = 58
@@ -131,7 +132,7 @@ class MemoryServer:
             resource, stored.body, asked.get("metadata"), uid_counts=not (manager.subresource and about.custom)
         )
         new = conformed(about, stored.body, asked, manager.subresource)
-        owners = ownership.after_update(stored.owners, manager, stored.body, new, about)
+        owners = managed_fields.after_update(stored.owners, manager, stored.body, new, about)
         return self._change(resource, about, stored, new, owners)
 
     def apply(
@@ -156,7 +157,9 @@ class MemoryServer:
         metadata.check_preconditions(
             resource, stored.body, config.get("metadata"), uid_counts=not (manager.subresource and about.custom)
         )
-        merged, owners = ownership.apply(resource, about, stored.body, stored.owners, manager, config, force=force)
+        merged, owners = managed_fields.apply(
+            resource, about, stored.body, stored.owners, manager, config, force=force
+        )
         # What is left of a field that lost all its parts is null, which the server of a CRD does not take.
         if faults := about.nulls(merged):
             raise invalid(resource, name, faults)
@@ -247,7 +250,7 @@ class MemoryServer:
                 "and no existing object was found",
             )
         new = self._initial(resource, about, config, name, namespace)
-        _, owners = ownership.apply(resource, about, new, {}, manager, config, force=False)
+        _, owners = managed_fields.apply(resource, about, new, {}, manager, config, force=False)
         return self._add(resource, about, new, owners)
 
     def _initial(
@@ -304,7 +307,7 @@ class MemoryServer:
 
 
 def _patchable(resource: Resource[Any], namespace: str | None, subresource: str) -> Traits:
-    """The kind's traits. Raises what a server says of a path at which nothing can be patched."""
+    """The kind's traits. Raises a server's error for a path at which nothing can be patched."""
     _check_scope(resource, namespace)
     about = traits(resource)
     if subresource and not (subresource == "status" and about.status):

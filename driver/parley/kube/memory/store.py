@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from parley.api.resources import Resource
-from parley.kube.memory.history import Change, History, Stored
 from parley.kube.memory.kinds import Json
+from parley.kube.memory.watch_cache import Change, History, Stored
 
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""

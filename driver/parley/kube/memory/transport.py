@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from parley.kube.memory.history import Change, History, Stored
+from parley.kube.memory.errors import no_version
 from parley.kube.memory.kinds import Json
-from parley.kube.memory.ownership import APPLY, UPDATE, Manager
-from parley.kube.memory.refusals import no_version
+from parley.kube.memory.managed_fields import APPLY, UPDATE, Manager
 from parley.kube.memory.selectors import Predicate, selector
+from parley.kube.memory.watch_cache import Change, History, Stored
 from parley.kube.transport import APPLY_PATCH, Call, EventType, RawEvent
 
 if TYPE_CHECKING:

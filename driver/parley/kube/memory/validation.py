@@ -7,8 +7,8 @@ import msgspec
 from parley.api import builtin
 from parley.api.resources import Resource
 from parley.kube.memory import naming
+from parley.kube.memory.errors import Fault, bad_request, invalid
 from parley.kube.memory.kinds import Json, Traits
-from parley.kube.memory.refusals import Fault, bad_request, invalid
 
 _UNCHECKED = Fault(
     "<nil>",

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from parley.control.demand import Demand
+from parley.control.decision.demand import Demand
 from parley.control.limits import Limits
 from parley.sdk import PodReference
 

@@ -11,10 +11,10 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.cluster import Key, over, reference
-from parley.control.decide import Blocked, admit
-from parley.control.gathering import gather
-from parley.control.podclaims import PodClaim
+from parley.control.caches.cluster import Key, over, reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import Blocked, admit
 from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
 from parley.negotiation.states import ClaimState
@@ -33,7 +33,7 @@ BIND_SECONDS = 45.0
 """So long a bind may take; the scheduler has to wait longer (`httpTimeout` of its entry with `bindVerb`)."""
 
 _LOOK_SECONDS = 0.5
-"""At the latest after so long a bind that waits looks again, for what makes no news of its pod."""
+"""At the latest after so long a bind that waits looks again, for what causes no event of its pod."""
 
 
 class BindRefused(Exception):
@@ -94,7 +94,7 @@ class Binder:
             if now() >= until:
                 raise BindRefused(f"not done within {BIND_SECONDS:g} s")
             await self._posting.bind(pod, node, exactly=bool(claims))
-        except Exception as error:  # a process that is told to end leaves it to the next one to find out
+        except Exception as error:  # a process that is asked to end leaves it to the next one to find out
             await self._undo(user)
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None
@@ -148,7 +148,7 @@ class Binder:
             return await self._allocate(key, pod, claims, node)
         if ClaimState.UNWRITTEN in states:
             await self._placement.write(pod, claims)
-        return self._recorded(claims)
+        return self._recorded(pod, claims)
 
     def _reaches(self, claim: PodClaim, node: str) -> bool:
         return claim.holding is None or claim.holding.reaches(node)
@@ -166,7 +166,7 @@ class Binder:
             self._pause(pod)
             raise BindRefused(f"nothing could be allocated on node {node}")
         self._assumed.drop(pod.metadata.uid)
-        return self._recorded(claims)
+        return self._recorded(pod, claims)
 
     def _pause(self, pod: Pod) -> None:
         """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
@@ -174,8 +174,10 @@ class Binder:
         if attempt.left.issuperset(attempt.outcome.viable):
             attempt.block(now())
 
-    def _recorded(self, claims: Sequence[PodClaim]) -> str:
-        if any(self._ledger.get(claim.uid) is None for claim in claims):
+    def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
+        """Raises BindRefused if the pod was made to leave one of the claims, because a write was refused."""
+        holdings = [self._ledger.get(claim.uid) for claim in claims]
+        if any(holding is None or pod.metadata.uid not in holding.pods for holding in holdings):
             raise BindRefused("the API server refused the allocation")
         return ""
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
-from parley.control.cluster import Cluster
-from parley.control.demand import Demand
-from parley.control.eligible import spread
+from parley.control.caches.cluster import Cluster
+from parley.control.decision.demand import Demand
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.rounds import Ask
+from parley.negotiation.selection import spread
 from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.sdk import PodReference, Request

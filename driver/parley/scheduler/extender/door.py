@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.cluster import Key, over
-from parley.control.decide import Blocked
-from parley.control.demand import have_preferences, scores
-from parley.control.metrics import Metrics
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, over
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.decision.decide import Blocked
+from parley.control.decision.demand import have_preferences, scores
 from parley.control.state import State
+from parley.control.telemetry.metrics import Metrics
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.extender import wire
 from parley.scheduler.extender.assumed import AssumedPods
@@ -89,7 +89,7 @@ class ExtenderDoor:
         """Its scheduler asks no more."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
-        """What an extender of these bytes says to a scheduler's call. Raises wire.BadCall."""
+        """The response to a scheduler's call with that body. Raises wire.BadCall."""
         started = self._monotonic()
         try:
             return await self._verbs[verb](body)
@@ -153,31 +153,31 @@ class ExtenderDoor:
         return answer
 
     def _being_bound(self, pod: Pod, nodes: Sequence[str]) -> bytes:
-        """The scheduler gave a bind up that goes on here, another would fail: it is told once that has ended."""
+        """The scheduler gave up a bind that goes on here, another would fail: the answer waits for its end."""
         return self._put_off(
             pod, nodes, Problem(reasons.BINDING, "the pod is being bound", (), transient=True), 0.0
         )
 
     def _paused(self, pod: Pod, nodes: Sequence[str], until: float) -> bytes:
-        """Drivers, or the API server, refused whatever was tried; an event has told why."""
+        """Drivers, or the API server, refused whatever was tried; an event has the reason."""
         problem = Problem(reasons.ALLOCATION_FAILED, "it is tried again after a pause", ())
         return self._put_off(pod, nodes, problem, until)
 
     def _put_off(
-        self, pod: Pod, names: Sequence[str], problem: Problem, until: float, *, told: bool = True
+        self, pod: Pod, names: Sequence[str], problem: Problem, until: float, *, reported: bool = True
     ) -> bytes:
         nodes = self._sets.of(names)
         answer = self._sets.refusal(nodes, _message(problem))
-        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, told=told))
+        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, reported=reported))
         return answer
 
     def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
-        """The pod is left alone for a growing while, and its user told."""
+        """The pod is left alone for a growing pause, and an event reports why."""
         self._assumed.drop(pod.metadata.uid)
         attempt = self._pods.attempt(pod)
         attempt.block(now())
         problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
-        return self._put_off(pod, nodes, problem, attempt.blocked_until, told=False)
+        return self._put_off(pod, nodes, problem, attempt.blocked_until, reported=False)
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)
@@ -185,11 +185,13 @@ class ExtenderDoor:
         if assumed is None or not have_preferences(self._drivers, assumed.demand):
             return wire.scores({})
         try:
-            said = scores(self._drivers, assumed.demand, asked.nodes(), {})
+            preferences = scores(self._drivers, assumed.demand, asked.nodes(), {})
         except DriverFault:
             return wire.scores({})  # the filter was answered, and any of its nodes will do
         most = sum(assumed.demand.weights.values())
-        return wire.scores({node: round(BEST_SCORE * score / most) for node, score in said.items() if score})
+        return wire.scores(
+            {node: round(BEST_SCORE * score / most) for node, score in preferences.items() if score}
+        )
 
     async def _preempt(self, body: bytes) -> bytes:
         pod, victims = wire.preemption(body)
@@ -223,7 +225,7 @@ class ExtenderDoor:
             self._pods.look_again(_key(pod))
 
     def busy_with(self, pod: Pod) -> bool:
-        """Whether the pod is just being bound; if so, that hears of the news."""
+        """Whether the pod is just being bound; if so, its bind is notified."""
         if not self._binder.node_of(pod.metadata.uid):
             return False
         self._notifications.notify(_key(pod))
@@ -273,8 +275,8 @@ def _unbacked(names: Set[str]) -> FilterResult:
 
 
 def _message(problem: Problem) -> str:
-    """What the scheduler writes into the pod's condition: the same words as long as the phase is the same, since
-    other words would change the pod, which makes the scheduler ask again. The same for all pods: see NodeSets."""
+    """What the scheduler writes into the pod's condition: the same message as long as the phase is the same, since
+    another one would change the pod, which makes the scheduler ask again. The same for all pods: see NodeSets."""
     if problem.transient:
         return _SOON
     if problem.code == reasons.OTHER_SCHEDULER:

@@ -4,33 +4,36 @@ Without the DynamicResources plugin a scheduler does not wait until a pod's clai
 made is judged by its template; what counts in the end is the claim, which the bind waits for.
 """
 
-from collections.abc import Mapping
-
 from parley.api.builtin import BuiltinClaim, ObjectMeta, Pod
-from parley.control.cluster import Cluster
-from parley.control.gathering import gather, with_class
-from parley.control.mirror import asked
-from parley.control.podclaims import PodClaim
+from parley.control.claims.checks import first_problem
+from parley.control.claims.gathering import gather, with_class
+from parley.control.claims.generated import GENERATED, GeneratedClaim
+from parley.control.claims.podclaims import PodClaim
+from parley.control.objects.mirror import asked
 from parley.control.state import State
 
 
 def expected_claims(state: State, pod: Pod) -> tuple[PodClaim, ...]:
     """The pod's claims that are Parley's, in the pod's order."""
-    found = gather(state, pod)
-    return tuple(_expected(state.cluster, state.drivers, pod, claim) or claim for claim in found)
+    return tuple(_expected(state, pod, claim) or claim for claim in gather(state, pod))
 
 
-def _expected(cluster: Cluster, drivers: Mapping[str, object], pod: Pod, claim: PodClaim) -> PodClaim | None:
+def _expected(state: State, pod: Pod, claim: PodClaim) -> PodClaim | None:
     """The claim that will be made for the entry, if all that it depends on is there."""
+    cluster, meta = state.cluster, pod.metadata
     if claim.problem is None or not claim.problem.transient or cluster.generated(pod, claim.entry) is not None:
         return None
     named = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
-    template = cluster.template_mirror((pod.metadata.namespace, named.get(claim.entry) or ""))
+    template = cluster.template_mirror((meta.namespace, named.get(claim.entry) or ""))
     if template is None:
         return None
-    meta = ObjectMeta(namespace=pod.metadata.namespace, uid=f"{pod.metadata.uid}/{claim.entry}")
-    mirror = BuiltinClaim(metadata=meta, spec=template.spec.spec)
+    made = ObjectMeta(name=f"{meta.name}-{claim.entry}", namespace=meta.namespace, uid=f"{meta.uid}/{claim.entry}")
+    mirror = BuiltinClaim(metadata=made, spec=template.spec.spec)
     request = asked(mirror)
     if request is None:
         return None
-    return with_class(cluster, drivers, PodClaim(claim.entry, "", mirror, asked=request))
+    class_ = cluster.class_(request.class_name)
+    facts = GeneratedClaim(pod, claim.entry, mirror, request, class_, stand_in=None, holding=None, former=None)
+    if (problem := first_problem(GENERATED, facts)) is not None:
+        return PodClaim(claim.entry, "", problem=problem)
+    return with_class(state, PodClaim(claim.entry, "", mirror, asked=request))

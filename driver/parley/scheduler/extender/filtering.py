@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.cluster import reference
-from parley.control.decide import Blocked, Search, admit, best, class_topics, none_viable, soon, survey
-from parley.control.demand import Demand, ask, demand_of, units
-from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.decision.decide import Blocked, Search, admit, best, class_topics, none_viable, soon, survey
+from parley.control.decision.demand import Demand, ask, demand_of, units
 from parley.control.state import State
 from parley.negotiation.rounds import Ask, Outcome, negotiate
 from parley.negotiation.states import ClaimState
@@ -156,7 +156,7 @@ class CandidateFilter:
         outcome = survey(self._state, demand, search, around)
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
-            passes = bool(meant) or any(TAKEN in words for words in outcome.refused.values())
+            passes = bool(meant) or any(TAKEN in message for message in outcome.refused.values())
             return self._nothing(claims, demand, search, outcome, passes=passes)
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
         named = meant.union(claim.uid for claim in pending if claim.claim is not None)
@@ -184,8 +184,8 @@ class CandidateFilter:
 def _standalone_first(demand: Demand) -> FilterResult:
     """Standalone drivers are asked in the background; by what they allocate one node will do afterwards."""
     names = ", ".join(sorted({demand.drivers[claim.entry] for claim in demand.standalone}))
-    words = f"standalone driver {names} is asked first"
-    problem = Problem(reasons.WAITING_FOR_DRIVERS, words, tuple(class_topics(demand.standalone)))
+    message = f"standalone driver {names} is asked first"
+    problem = Problem(reasons.WAITING_FOR_DRIVERS, message, tuple(class_topics(demand.standalone)))
     return FilterResult(blocked=Blocked(problem, None), standalone=True)
 
 
@@ -199,7 +199,7 @@ def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]
 
 def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:
     whom = f"pod {other.pod.namespace}/{other.pod.name}"
-    words = f"claim {other.pod.namespace}/{claim.name} is being allocated for {whom}: wait until that is done"
+    message = f"claim {other.pod.namespace}/{claim.name} is being allocated for {whom}: wait until that is done"
     return FilterResult(
-        blocked=Blocked(Problem(reasons.CLAIM_IN_USE, words, (ASSUMED,), True), (claim.uid, ASSUMED))
+        blocked=Blocked(Problem(reasons.CLAIM_IN_USE, message, (ASSUMED,), True), (claim.uid, ASSUMED))
     )

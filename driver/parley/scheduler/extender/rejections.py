@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import Pod
-from parley.control.cluster import Key, reference
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, reference
+from parley.control.claims.podclaims import PodClaim, Problem
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.extender.filtering import unusable
@@ -48,7 +48,7 @@ class Rejection:
     standalone: bool = False
     line: Hashable = None
     until: float = 0.0
-    told: bool = False
+    reported: bool = False
     outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
 
@@ -63,7 +63,7 @@ class Rejection:
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
 
-        `clear`: nothing is in the pod's way any more, which tells the end of a passing problem without topics.
+        `clear`: nothing is in the pod's way any more, which ends a transient problem without topics.
         """
         revision = pods.revision(self.problem.topics)
         passes = self.problem.transient or bool(self.until)
@@ -125,9 +125,9 @@ class Rejections:
             return await self._remind(pod)
         if rejection.standalone:
             return await self._ask_standalone(key, pod, claims, rejection)
-        if rejection.problem.topics:  # news of an earlier pod of that name may have taken it out of its line
+        if rejection.problem.topics:  # an event of an earlier pod of that name may have taken it out of its line
             self._pods.stay(key, rejection.line, rejection.problem.topics)
-        await self._tell(pod, rejection)
+        await self._report(pod, rejection)
         clear = not rejection.undo and all(claim.problem is None for claim in claims)
         return await self._nudge(pod, rejection, clear=clear)
 
@@ -154,10 +154,10 @@ class Rejections:
             await self._posting.touch(reference(pod))
         return None
 
-    async def _tell(self, pod: Pod, rejection: Rejection) -> None:
+    async def _report(self, pod: Pod, rejection: Rejection) -> None:
         problem = rejection.problem
-        if not rejection.told and not problem.transient:
-            rejection.told = True
+        if not rejection.reported and not problem.transient:
+            rejection.reported = True
             attempt = self._pods.attempt(pod)
             await self._pods.reporter.waits(pod, attempt, problem.code, problem.message)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from parley.api.builtin import DeviceClass, Pod
-from parley.control.podclaims import PodClaim, Topic
+from parley.control.claims.podclaims import PodClaim, Topic
 
 _CORE = ("kubernetes.io/", "requests.")
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -64,7 +64,7 @@ def _requested(pod: Pod) -> Iterator[str]:
 
 
 def unserved(pod: Pod, claims: Sequence[PodClaim]) -> str:
-    """What of the pod this door can't serve on any node, in words; "" if nothing. `claims` are Parley's."""
+    """What of the pod this door can't serve on any node, as a message; "" if nothing. `claims` are Parley's."""
     if pod.spec.scheduling_group is not None:
         return f"spec.schedulingGroup: this scheduler does not place groups: {REMEDY}"
     ours = {claim.entry for claim in claims}
@@ -80,7 +80,7 @@ def unbacked(names: Iterable[str]) -> str:
 
 
 def foreign_topics(pod: Pod, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
-    """What would tell that the pod's other claims are Parley's after all."""
+    """Changes that may show that the pod's other claims are Parley's after all."""
     ours, namespace = {claim.entry for claim in claims}, pod.metadata.namespace
     return tuple(
         ("template", namespace, entry.resource_claim_template_name)

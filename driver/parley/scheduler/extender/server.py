@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import web
 
-from parley.control.connections import SCHEDULER, limited
+from parley.control.telemetry.connections import SCHEDULER, limited
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.wire import BadCall
 

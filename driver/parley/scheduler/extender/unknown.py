@@ -1,8 +1,8 @@
-"""Pods that a scheduler asks about and the cache does not have: news of them are late, or they are gone already.
+"""Pods that a scheduler asks about and the cache does not have: their watch event is late, or they are gone.
 
-They are answered like any. But nobody will ever tell that a pod is gone which was gone before it was asked
+They are answered like any. But no event will ever come for a pod which was gone before it was asked
 about: so what is remembered of such a pod is forgotten after a while, unless the cache has it by then. One that
-turns up later was told something that nobody remembers: its scheduler has to be made to ask again.
+turns up later was answered by something that is forgotten: its scheduler has to be made to ask again.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
-from parley.control.cluster import Cluster, reference
+from parley.control.caches.cluster import Cluster, reference
 from parley.sdk import PodReference
 
 FORGET_SECONDS = 30.0
-"""More than news of a pod take, unless the API server is out of reach."""
+"""Longer than a pod's event takes, unless the API server is out of reach."""
 
 _MOST = 8192
 """So many pods are known to have been forgotten."""
@@ -47,7 +47,7 @@ class UnknownPods:
         return known is not None and known.metadata.uid != pod.metadata.uid
 
     def turned_up(self, pod: Pod) -> bool:
-        """Whether the pod, which the cache has, was forgotten; tells so once."""
+        """Whether the pod, which the cache has, was forgotten; true once."""
         user = reference(pod)
         if user not in self._forgotten:
             return False

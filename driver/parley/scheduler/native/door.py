@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.cluster import Key, done, reference
-from parley.control.decide import Blocked
-from parley.control.podclaims import PodClaim, Problem
+from parley.control.caches.cluster import Key, done, reference
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.decision.decide import Blocked
+from parley.control.ledger import Holding
 from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State
@@ -19,7 +20,7 @@ from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.turns import out_of_turn
 from parley.scheduler.negotiator import Negotiator
 from parley.scheduler.placement import Placement
-from parley.scheduler.pods import KeptOut, Pods
+from parley.scheduler.pods import KeptOut, Pods, now
 from parley.scheduler.result import AT_ONCE, Result, Wait, wait
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PodReference
@@ -93,6 +94,7 @@ class NativeDoor:
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
+                return await self._unplaced(pod, claims)
             case Step.NEGOTIATE:
                 return await self._negotiator.negotiate(key, pod, claims)
             case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_in_vain(pod, claims):
@@ -103,7 +105,7 @@ class NativeDoor:
             case Step.WRITE if not pod.spec.node_name and common_nodes(claims) == frozenset():
                 return await self._take_back(pod, claims)
             case Step.WRITE:
-                if any(claim.holding is not None and claim.holding.recorded for claim in claims):
+                if any(claim.holding is not None and claim.holding.written.is_known for claim in claims):
                     await self._placement.check_current(pod)  # somebody removed what we wrote, perhaps with reason
                 return await self._placement.write(pod, claims)
             case Step.ADOPT:
@@ -133,7 +135,7 @@ class NativeDoor:
         return wait(Blocked(problem, line))
 
     def _settled(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """Everything is recorded; tell how it went once the binding is there."""
+        """Everything is recorded; report it once the binding is there."""
         if pod.spec.node_name and all(claim.state(pod) is ClaimState.ALLOCATED for claim in claims):
             holdings = {c.entry: c.holding for c in claims if c.holding is not None}
             drivers = {entry: h.driver for entry, h in holdings.items() if not h.standalone}
@@ -141,18 +143,33 @@ class NativeDoor:
             self._sessions.give_up(reference(pod))
             self._reporter.bound(pod, drivers, self._pods.settled(pod), standalone=standalone)
 
+    async def _unplaced(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
+        """The pod has all its claims and no node: its scheduler has reasons of its own, which may last for ever.
+        After a while others may have what is allocated, and the pod is offered other nodes."""
+        if pod.spec.node_name or any(claim.state(pod) is not ClaimState.ALLOCATED for claim in claims):
+            return None
+        attempt = self._pods.attempt(pod)
+        if (left := attempt.patience(now())) > 0:
+            return Requeue(left)
+        unplaced = [claim.holding for claim in claims if claim.holding is not None]
+        result = await self._take_back(pod, claims, unplaced)
+        attempt.give_up_waiting()
+        return result
+
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
         for claim in claims:
             if claim.mirror is not None and claim.state(pod) is ClaimState.UNKNOWN:
                 adopt(self._state, claim.mirror, standalone=True)
 
-    async def _take_back(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue:
+    async def _take_back(self, pod: Pod, claims: Sequence[PodClaim], unplaced: Sequence[Holding] = ()) -> Requeue:
+        """Give back what the pod holds. It is not offered again soon where its claims were cleared, nor where it
+        has them `unplaced`."""
         await self._placement.check_current(pod)
         attempt = self._pods.attempt(pod)
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
-        if cleared:
-            everywhere = all(holding.nodes is None for holding in cleared)
-            nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in cleared))
+        if refused := [*cleared, *unplaced]:
+            everywhere = all(holding.nodes is None for holding in refused)
+            nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in refused))
             attempt.refuse(*nodes)
             self._reporter.refused(pod, nodes)
         attempt.offered = ()

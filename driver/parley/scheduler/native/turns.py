@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.mirror import is_shareable
-from parley.control.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.objects.mirror import is_shareable
 from parley.scheduler.pods import Pods
 
 

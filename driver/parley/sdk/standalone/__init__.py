@@ -1,9 +1,10 @@
 """Runs any `parley.sdk.Driver` outside of the controller: the driver's side of `docs/driver-protocol.md`.
 
-`runner` wires. `view` is what the API server has, `questions` what is asked, `answering` and `lines` who is
-answered when, `entries` what the answers look like; `allocating` allocates and records through `records`,
-`taking_back` gives back, `immediate` allocates without a pod; `holdings` and `jobs` are what the driver holds and
-what is under way.
+`runner` wires. `informers` are copies of what the API server has. A PodScheduling is read by `questions`, the
+driver asked by `evaluation`, its answers written by `answering` (as `entries`) and kept up to date by turns
+(`waiting`).
+`pod_allocations` and `immediate` decide what is allocated, `claim_reconciler` what is deallocated; `allocating`
+allocates and records it through `records`. `holdings` is what the driver holds, `operations` what is under way.
 """
 
 from parley.sdk.standalone.runner import StandaloneDriver

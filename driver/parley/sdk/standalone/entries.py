@@ -1,4 +1,4 @@
-"""What a driver's answers look like in a PodScheduling. Pure.
+"""A driver's entries in `status.claims` of a PodScheduling: its answers and failures. Pure.
 
 Always all entries of one pod together: an applied configuration that leaves one out removes it.
 """
@@ -54,15 +54,15 @@ def _entry(
     return entry
 
 
-def said(driver: str, scheduling: PodScheduling) -> list[ClaimScheduling]:
+def of_driver(driver: str, scheduling: PodScheduling) -> list[ClaimScheduling]:
     """The driver's entries in the PodScheduling."""
     return [entry for entry in scheduling.status.claims if entry.driver_name == driver]
 
 
-def says(driver: str, scheduling: PodScheduling, entries: Iterable[Mapping[str, Any]]) -> bool:
+def are_written(driver: str, scheduling: PodScheduling, entries: Iterable[Mapping[str, Any]]) -> bool:
     """Whether the PodScheduling has exactly these entries of the driver."""
     wanted = {entry["name"]: ClaimScheduling.model_validate(entry) for entry in entries}
-    return {entry.name: entry for entry in said(driver, scheduling)} == wanted
+    return {entry.name: entry for entry in of_driver(driver, scheduling)} == wanted
 
 
 def failed(
@@ -70,10 +70,10 @@ def failed(
 ) -> Entries:
     """The entries for claims of that name as they are, but with this failure, or without any.
 
-    Without an answer to the present round there is an entry all the same, so that the failure can be told.
+    Without an answer to the present round there is an entry all the same, so that the failure can be reported.
     """
     round_ = scheduling.spec.round
-    known = {entry.name: entry for entry in said(driver, scheduling) if entry.round == round_}
+    known = {entry.name: entry for entry in of_driver(driver, scheduling) if entry.round == round_}
     wanted: list[dict[str, Any]] = []
     for name in names:
         entry: dict[str, Any] = known[name].wire() if name in known else _begun(driver, round_, name)
@@ -84,11 +84,11 @@ def failed(
     return tuple(wanted)
 
 
-def failure_told(driver: str, scheduling: PodScheduling) -> AllocationFailure | None:
-    """The failure on the selected node that the driver told of in this round, if it did."""
+def reported_failure(driver: str, scheduling: PodScheduling) -> AllocationFailure | None:
+    """The failure on the selected node that the driver reported in this round, if it did."""
     current = (scheduling.spec.round, scheduling.spec.selected_node)
-    told = ((entry.round, entry.failure) for entry in said(driver, scheduling))
-    return next((f for round_, f in told if f is not None and (round_, f.node_name) == current), None)
+    reported = ((entry.round, entry.failure) for entry in of_driver(driver, scheduling))
+    return next((f for round_, f in reported if f is not None and (round_, f.node_name) == current), None)
 
 
 def body(scheduling: PodScheduling, entries: Entries) -> dict[str, Any]:

@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class Stage(Enum):
-    """How sure it is."""
+    """How far an allocation is."""
 
     CARRIED = "carried"
     """Begun before this process started: it may hold something, and the driver can go on from there."""
@@ -25,12 +25,12 @@ class Stage(Enum):
     """Begun in this process, not recorded."""
 
     RECORDED = "recorded"
-    """The claim's status says so."""
+    """The claim's status shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneHolding:
-    """One claim's. `node` is where it was allocated, None if that is not known."""
+    """What one claim holds. `node` is where it was allocated, None if that is not known."""
 
     key: Key
     node: str | None

@@ -1,161 +1,178 @@
-"""Allocates claims with allocationMode Immediate: at once, without a pod, on a node of the driver's own choice.
+"""Allocates one driver's claims with allocationMode Immediate: at once, without a pod, on a node of its choice.
 
-The nodes that come into question are those that the class calls suitable and that Kubernetes itself sends pods
-to. Where nothing will do the claim's condition says why, and it waits in line with those that ask for the same: a
-change has the first of them looked at again. What fails on every viable node is tried again after a pause.
+Which nodes are eligible, and where it is not tried again, goes by `parley.sdk.immediate`. Where no node is viable
+the claim's condition says why, and it waits in line with those that ask for the same: a change requeues the first
+of them. What fails on every viable node is tried again after a pause.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from parley.api import reasons
-from parley.api.models import ResourceClaim
+from parley.api.models import ResourceClaim, ResourceClass
 from parley.kube.cache import Key
 from parley.kube.queue import WorkQueue
-from parley.negotiation.answers import in_words, viable_for_all
+from parley.negotiation.answers import by_reason, refusals, viable_for_all
+from parley.negotiation.nowhere import nowhere
+from parley.negotiation.selection import ranked, spread
 from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.immediate import FailedNodes, NodeRule, is_pending
 from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
+from parley.sdk.standalone.evaluation import Evaluator, chunks
 from parley.sdk.standalone.holdings import Holdings, Stage
-from parley.sdk.standalone.jobs import Again, Job, Jobs, Part
-from parley.sdk.standalone.judging import Judge, chunks, in_own_order
+from parley.sdk.standalone.informers import Informers
+from parley.sdk.standalone.operations import ClaimRef, Operation, Operations, Retry
+from parley.sdk.standalone.pod_allocations import assigned
 from parley.sdk.standalone.questions import Question, about_claim
 from parley.sdk.standalone.records import Gone, StandaloneRecords
-from parley.sdk.standalone.selected import assigned
-from parley.sdk.standalone.view import View, schedulable
 
 _CHANGE: Topic = ("change",)
 
 
 @dataclass(frozen=True, slots=True)
-class ImmediateParts:
-    """What this shares with the other parts of the runner."""
+class ImmediateDependencies:
+    """What this works with; the other parts of the runner share it."""
 
-    view: View
+    informers: Informers
     driver: EmbeddedDriver
-    judge: Judge
+    evaluator: Evaluator
     allocator: StandaloneAllocator
     holdings: Holdings
     records: StandaloneRecords
-    jobs: Jobs
+    operations: Operations
 
 
 class ImmediateAllocations:
-    """One driver's immediate claims. `queue` has the claims that need work."""
+    """One driver's immediate claims. `queue` has the keys of claims to reconcile."""
 
-    def __init__(self, parts: ImmediateParts, queue: WorkQueue[Key]) -> None:
-        self._parts = parts
+    def __init__(self, deps: ImmediateDependencies, queue: WorkQueue[Key]) -> None:
+        self._deps = deps
         self._queue = queue
         self._lines: WaitingLines[Key] = WaitingLines()
         self._waiting: set[Key] = set()
-        """Those in line that need no look before their turn comes."""
+        """Those in line that nothing is done for before their turn comes."""
         self._changes = 0
+        self._failed: dict[Key, FailedNodes] = {}
 
     def changed(self) -> None:
-        """Claims that wait may now succeed."""
+        """Claims that wait may now succeed: requeue the first of each line."""
         self._changes += 1
         for key in self._lines.wake(_CHANGE):
-            self._again(key)
+            self._requeue(key)
 
-    def _again(self, key: Key) -> None:
+    def _requeue(self, key: Key) -> None:
         self._waiting.discard(key)
         self._queue.add(key)
 
-    def wanted(self, claim: ResourceClaim) -> bool:
+    def serves(self, claim: ResourceClaim) -> bool:
         """Whether the claim is to be allocated without a pod, by this driver."""
-        class_ = self._parts.view.class_of(claim)
-        return (
-            claim.spec.allocation_mode == "Immediate"
-            and not claim.metadata.deletion_timestamp
-            and claim.status.allocation is None
-            and class_ is not None
-            and class_.driver_name == self._parts.driver.name
-        )
+        class_ = self._deps.informers.class_of(claim)
+        return is_pending(claim) and class_ is not None and class_.driver_name == self._deps.driver.name
 
-    def leave(self, key: Key) -> None:
-        """The claim waits no more."""
+    def forget(self, key: Key) -> None:
+        """The claim is not to be allocated (any more): forget it."""
+        self._failed.pop(key, None)
+        self._leave_line(key)
+
+    def _leave_line(self, key: Key) -> None:
         self._waiting.discard(key)
         if (following := self._lines.leave(key)) is not None:
-            self._again(following)
+            self._requeue(following)
 
     def sync(self, key: Key, claim: ResourceClaim) -> None:
-        """Begin to allocate a claim that is wanted and free, unless it waits for a change."""
+        """Begin to allocate the claim, unless it waits for a change. No operation about it is under way."""
         if key not in self._waiting:
-            self._parts.jobs.start(Job([Part(key, claim.metadata.uid)]), self._allocate)
+            self._deps.operations.start(Operation([ClaimRef(key, claim.metadata.uid)]), self._allocate)
 
-    async def _allocate(self, job: Job) -> None:
-        (part,), changes = job.parts, self._changes
-        claim = self._parts.view.claim(part.key)
-        class_ = self._parts.view.class_of(claim) if claim is not None else None
-        if claim is None or class_ is None or claim.metadata.uid != part.uid:
+    async def _allocate(self, operation: Operation) -> None:
+        (ref,), changes = operation.refs, self._changes
+        claim = self._deps.informers.claim(ref.key)
+        class_ = self._deps.informers.class_of(claim) if claim is not None else None
+        if claim is None or class_ is None or claim.metadata.uid != ref.uid:
             return
-        asked = about_claim(claim, class_)
-        begun_on = await self._begun_on(part)
+        question, failed = about_claim(claim, class_), self._failed_nodes(ref.key, claim, class_)
+        begun_on = await self._begun_on(ref)
         try:
-            viable, refused = await self._viable(asked)
+            viable, (code, message) = await self._viable(question, NodeRule(class_), failed)
         except BadParameters as error:
-            await self._wait(part, asked, changes, reasons.PARAMETERS_INVALID, str(error))
+            await self._wait(ref, question.signature, changes, reasons.PARAMETERS_INVALID, str(error))
             return
         nodes = [*begun_on, *(node for node in viable if node not in begun_on)]
         if nodes:
-            await self._try(job, asked, nodes)
+            await self._try(operation, question, nodes, failed)
             return
-        words = in_words(refused) or "no node is suitable and schedulable"
-        await self._wait(part, asked, changes, reasons.NOTHING_VIABLE, words)
+        line = ref.uid if failed.excluded else question.signature
+        await self._wait(ref, line, changes, code, message)
 
-    async def _begun_on(self, part: Part) -> list[str]:
-        """The node where the allocation was begun before a restart: go on there. Nothing is held elsewhere."""
-        before = self._parts.holdings.get(part.uid)
+    def _failed_nodes(self, key: Key, claim: ResourceClaim, class_: ResourceClass) -> FailedNodes:
+        failed = self._failed.get(key)
+        if failed is None or not failed.are_about(claim, class_):
+            failed = self._failed[key] = FailedNodes.none(claim, class_)
+        return failed
+
+    async def _begun_on(self, ref: ClaimRef) -> list[str]:
+        """Where the allocation was begun before a restart, to go on there; anything else is given back."""
+        before = self._deps.holdings.get(ref.uid)
         if before is not None and before.stage is Stage.CARRIED and before.node:
             return [before.node]
-        await self._parts.holdings.release(part.uid)
+        await self._deps.holdings.release(ref.uid)
         return []
 
-    async def _viable(self, asked: Question) -> tuple[Sequence[str], Mapping[str, str]]:
-        """Viable nodes, best first, and why others are not."""
-        request = asked.request(self._parts.driver)
-        nodes = {node.metadata.name for node in self._parts.view.nodes() if schedulable(node)}
-        suitable = [name for name in in_own_order(asked, self._parts.view) if name in nodes]
+    async def _viable(
+        self, question: Question, rule: NodeRule, failed: FailedNodes
+    ) -> tuple[Sequence[str], tuple[str, str]]:
+        """Viable nodes, best first; a reason code and why the others are not."""
+        driver, informers = self._deps.driver, self._deps.informers
+        request = question.request(driver)
+        nodes = {node.metadata.name: rule.misfit(node) for node in informers.nodes()}
+        misfits = {node: why for node, why in nodes.items() if why}
+        eligible = [node for node in spread(list(nodes), question.uid) if node not in misfits]
+        excluded = {node: failed.excluded[node] for node in eligible if node in failed.excluded}
+        refused = {node: f"could not allocate: {why}" for node, why in excluded.items()}
         viable: list[str] = []
-        refused: dict[str, str] = {}
-        for chunk in chunks(suitable):
-            answers = await self._parts.judge.ask(request, chunk)
+        for chunk in chunks([node for node in eligible if node not in excluded]):
+            answers = await self._deps.evaluator.ask(request, chunk)
             viable += viable_for_all(chunk, answers)
-            refused.update({node: why for answer in answers.values() for node, why in answer.reasons.items()})
-            if viable and not self._parts.driver.has_preferences:
+            refused.update(refusals(answers))
+            if viable and not driver.has_preferences:
                 break
-        scores = self._parts.driver.score(request, viable) if viable else {}
-        return sorted(viable, key=lambda node: -scores.get(node, 0.0)), refused
+        scores = driver.score(request, viable) if viable else {}
+        why = nowhere(len(nodes), misfits, refused, asked=bool(eligible))
+        return ranked(viable, scores, failed.failed), why
 
-    async def _try(self, job: Job, asked: Question, nodes: Sequence[str]) -> None:
-        """Allocate on the first node where the driver does. Raises Again if there is none."""
+    async def _try(
+        self, operation: Operation, question: Question, nodes: Sequence[str], failed: FailedNodes
+    ) -> None:
+        """Allocate on the first node where the driver does. Raises Retry if there is none."""
         failures: dict[str, str] = {}
         for node in nodes:
-            job.node = node
+            operation.node = node
             try:
-                await self._parts.allocator.allocate(job, assigned(asked, self._parts.driver))
+                await self._deps.allocator.allocate(operation, assigned(question, self._deps.driver))
                 return
             except Failed as failure:
                 failures[node] = str(failure)
-            if job.stop.is_set():
+                failed.add(node, str(failure), permanent=failure.permanent)
+            if operation.stop.is_set():
                 return
-        (part,), words = job.parts, in_words(failures)
-        self.leave(part.key)
-        await self._tell(part, reasons.ALLOCATION_FAILED, words)
-        raise Again(words)
+        (ref,), message = operation.refs, by_reason(failures)
+        self._leave_line(ref.key)
+        await self._set_condition(ref, reasons.ALLOCATION_FAILED, message)
+        raise Retry(message)
 
-    async def _wait(self, part: Part, asked: Question, changes: int, code: str, message: str) -> None:
-        following = self._lines.wait(part.key, asked.signature, [_CHANGE])
-        self._waiting.add(part.key)
+    async def _wait(self, ref: ClaimRef, line: Hashable, changes: int, code: str, message: str) -> None:
+        following = self._lines.wait(ref.key, line, [_CHANGE])
+        self._waiting.add(ref.key)
         if following is not None:
-            self._again(following)
+            self._requeue(following)
         if changes != self._changes:
-            self._again(part.key)
-        await self._tell(part, code, message)
+            self._requeue(ref.key)
+        await self._set_condition(ref, code, message)
 
-    async def _tell(self, part: Part, code: str, message: str) -> None:
+    async def _set_condition(self, ref: ClaimRef, code: str, message: str) -> None:
         try:
-            await self._parts.records.tell(part, code, message)
+            await self._deps.records.set_condition(ref, code, message)
         except Gone:
-            pass  # nobody is left to be told
+            pass  # as is its condition

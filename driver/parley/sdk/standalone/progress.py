@@ -1,4 +1,4 @@
-"""Tells people how far an allocation is: the driver's latest sentence, in the claims' conditions, now and then."""
+"""How far an allocation is, as the driver reports it: written into the claims' conditions every few seconds."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import structlog
 
 from parley.kube.client import ApiError, OutcomeUnknown
 from parley.sdk.standalone import conditions
-from parley.sdk.standalone.jobs import Part
+from parley.sdk.standalone.operations import ClaimRef
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 
 SECONDS = 5.0
@@ -17,33 +17,33 @@ log = structlog.get_logger(__name__)
 
 
 class Progress:
-    """Of one allocation. `tell` is the driver's `Request.progress`."""
+    """Of one allocation. `report` is the driver's `Request.progress`."""
 
-    def __init__(self, records: StandaloneRecords, parts: Sequence[Part]) -> None:
+    def __init__(self, records: StandaloneRecords, refs: Sequence[ClaimRef]) -> None:
         self._records = records
-        self._parts = parts
+        self._refs = refs
         self._text = ""
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def tell(self, text: str) -> None:
-        """So far it is. Of several sentences within a short time the last one is written."""
+    def report(self, text: str) -> None:
+        """What the condition is to say. Of several texts within a short time the last one is written."""
         self._text = text
-        self._news.set()
+        self._changed.set()
 
-    async def report(self) -> None:
-        """Write what is told until cancelled. A write that fails is tried again with the next one."""
+    async def run(self) -> None:
+        """Write what is reported until cancelled. A write that fails is tried again with the next one."""
         while True:
-            await self._news.wait()
-            self._news.clear()
-            for part in self._parts:
-                await self._write(part, self._text)
+            await self._changed.wait()
+            self._changed.clear()
+            for ref in self._refs:
+                await self._write(ref, self._text)
             await asyncio.sleep(SECONDS)
 
-    async def _write(self, part: Part, text: str) -> None:
+    async def _write(self, ref: ClaimRef, text: str) -> None:
         try:
-            await self._records.tell(part, conditions.IN_PROGRESS, text, in_progress=True)
+            await self._records.set_condition(ref, conditions.IN_PROGRESS, text, in_progress=True)
         except Gone:
             pass  # whoever allocates finds out as well
         except (ApiError, OutcomeUnknown) as error:
-            log.info("progress not written", claim="/".join(part.key), error=str(error))
-            self._news.set()
+            log.info("progress not written", claim="/".join(ref.key), error=str(error))
+            self._changed.set()

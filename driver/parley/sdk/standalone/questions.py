@@ -8,12 +8,13 @@ import orjson
 
 from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
-from parley.api.selectors import selector_of
+from parley.api.selectors import selector_of, suitable_nodes
 from parley.negotiation.fit import matches
 from parley.sdk.driver import PodReference, Request
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-from parley.sdk.standalone.jobs import Part
-from parley.sdk.standalone.view import View
+from parley.sdk.immediate import no_pod
+from parley.sdk.standalone.informers import Informers
+from parley.sdk.standalone.operations import ClaimRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,14 @@ class ClaimEntry:
     class_: ResourceClass
 
     @property
-    def part(self) -> Part:
-        """The claim as jobs know it."""
+    def ref(self) -> ClaimRef:
+        """The claim as operations know it."""
         meta = self.claim.metadata
-        return Part((meta.namespace, meta.name), meta.uid)
+        return ClaimRef((meta.namespace, meta.name), meta.uid)
 
     @property
-    def going(self) -> bool:
-        """Whether the claim is on its way out, or what it holds is."""
+    def terminating(self) -> bool:
+        """Whether the claim is being deleted, or is to be deallocated."""
         return bool(self.claim.metadata.deletion_timestamp) or self.claim.status.deallocation_requested
 
     def raw(self) -> RawClaim:
@@ -59,8 +60,13 @@ class Question:
     round: int = 0
 
     @property
+    def uid(self) -> str:
+        """Of the pod; of the claim, where no pod asks."""
+        return self.pod.uid or self.entries[0].claim.metadata.uid
+
+    @property
     def pending(self) -> tuple[ClaimEntry, ...]:
-        """Those that hold nothing yet: they are judged and allocated together."""
+        """Those that hold nothing yet: they are evaluated and allocated together."""
         return tuple(entry for entry in self.entries if entry.claim.status.allocation is None)
 
     def request(self, driver: EmbeddedDriver) -> Request[Any, Any]:
@@ -76,9 +82,9 @@ class Question:
     def signature(self) -> Hashable:
         """Equal for pods that want the same of the driver: where one can't be served, the other can't either.
 
-        Candidate nodes do not count, though answers are about them: a driver that has something elsewhere says so
-        by its alternatives, and a pod that can't go there is passed over after a while (see `lines`). With the
-        candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
+        Candidate nodes do not count, though answers are about them: a driver that has something elsewhere answers
+        so with its alternatives, and a pod that can't go there is passed over after a while (see `waiting`). With
+        the candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
         because a driver may look at it.
         """
         wanted = sorted((e.class_.metadata.name, _json(e.claim.spec.parameters)) for e in self.pending)
@@ -98,13 +104,13 @@ class Question:
         return [node.metadata.name for node in nodes if all(matches(selector, node) for selector in selectors)]
 
 
-def question(view: View, scheduling: PodScheduling) -> Question | None:
+def question(informers: Informers, scheduling: PodScheduling) -> Question | None:
     """What the PodScheduling asks; None as long as one of the claims or classes is not there."""
     entries: list[ClaimEntry] = []
     namespace = scheduling.metadata.namespace
-    for asked in view.asked(scheduling):
-        claim = view.claim((namespace, asked.resource_claim_name))
-        class_ = view.class_of(claim) if claim is not None else None
+    for asked in informers.claims_of(scheduling):
+        claim = informers.claim((namespace, asked.resource_claim_name))
+        class_ = informers.class_of(claim) if claim is not None else None
         if claim is None or class_ is None:
             return None
         entries.append(ClaimEntry(asked.name, claim, class_))
@@ -115,7 +121,7 @@ def question(view: View, scheduling: PodScheduling) -> Question | None:
 def about_claim(claim: ResourceClaim, class_: ResourceClass) -> Question:
     """A claim that is to be allocated without a pod; it is its own entry."""
     meta = claim.metadata
-    return Question(PodReference(meta.namespace, "", ""), (ClaimEntry(meta.name, claim, class_),))
+    return Question(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),))
 
 
 def _pod(scheduling: PodScheduling) -> PodReference:
@@ -131,9 +137,9 @@ def _json(parameters: Any) -> bytes:
 def _limits(entry: ClaimEntry) -> NodeSelector | None:
     """Where the claim is, if it is allocated; else where its class lets it be. None is everywhere."""
     allocation = entry.claim.status.allocation
-    suitable = entry.class_.suitable_nodes
-    limits = allocation.available_on_nodes if allocation is not None else suitable
-    return selector_of(limits) if limits is not None else None
+    if allocation is None:
+        return suitable_nodes(entry.class_)
+    return selector_of(allocation.available_on_nodes) if allocation.available_on_nodes is not None else None
 
 
 def available(entry: ClaimEntry, node: str, known: Node | None) -> bool:

@@ -1,43 +1,39 @@
-"""Tells a driver what it holds by the claims' own records: at start, and when an allocation turns up later."""
+"""Restores a driver from the claims' own records: at start, and when an unknown allocation turns up later."""
 
+from collections.abc import Iterable
+
+from parley.api.builtin import Node
 from parley.api.models import ResourceClaim
 from parley.kube.cache import Key
 from parley.sdk.driver import Held
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.recorded import recorded
+from parley.sdk.recorded import driver_of_record, held_as_recorded, recorded
 from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
+from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.records import StandaloneRecords
-from parley.sdk.standalone.view import View
 
 
-def is_of(driver: str, claim: ResourceClaim) -> bool:
-    """Whether the driver allocated the claim."""
-    allocation = claim.status.allocation
-    return allocation is not None and bool(allocation.handles) and allocation.handles[0].driver_name == driver
-
-
-def held(claim: ResourceClaim) -> Held:
-    """What an allocated claim holds. Its node is the first that the record names; None if it can be used
-    everywhere."""
-    found = recorded(claim, ())
+def held(claim: ResourceClaim, nodes: Iterable[Node]) -> Held:
+    """What an allocated claim holds. Its node is the first where it can be used by the record, None if that is
+    everywhere. `nodes` are the cluster's, for a record that selects them by labels."""
+    found = recorded(claim, nodes)
     assert found is not None
-    node, allocation = found
-    return Held(claim.metadata.uid, node or None, allocation.devices, allocation.data)
+    return held_as_recorded(claim.metadata.uid, *found)
 
 
-def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim) -> None:
-    """The driver counts what the claim's record says."""
-    found, meta = held(claim), claim.metadata
+def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim, nodes: Iterable[Node]) -> None:
+    """The driver counts what the claim's record has."""
+    found, meta = held(claim, nodes), claim.metadata
     driver.restore(found, f"{meta.namespace}/{meta.name}")
     holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), found.node, Stage.RECORDED))
 
 
-def restore(driver: EmbeddedDriver, view: View, holdings: Holdings, records: StandaloneRecords) -> None:
-    """At start: what is recorded is held, and what is only marked may be."""
-    for claim in view.claims():
+def restore(driver: EmbeddedDriver, informers: Informers, holdings: Holdings, records: StandaloneRecords) -> None:
+    """At start: what is recorded is held, and what has only the finalizer may be."""
+    for claim in informers.claims():
         meta = claim.metadata
-        if is_of(driver.name, claim):
-            restore_one(driver, holdings, claim)
-        elif records.marked(claim):
+        if driver_of_record(claim) == driver.name:
+            restore_one(driver, holdings, claim, informers.nodes())
+        elif records.has_finalizer(claim):
             key: Key = (meta.namespace, meta.name)
-            holdings.put(meta.uid, StandaloneHolding(key, records.marked_for(claim) or None, Stage.CARRIED))
+            holdings.put(meta.uid, StandaloneHolding(key, records.begun_on(claim) or None, Stage.CARRIED))

@@ -1,7 +1,7 @@
-"""A standalone driver: caches, queues and parts wired together. Contains no decisions.
+"""A standalone driver: informers, work queues and what reconciles their keys, wired together. Decides nothing.
 
 At start nothing is answered before every kind was listed and the driver knows what it holds. From then on every
-change is turned into keys of what may be affected, and workers look at those again.
+change is turned into the keys of what may be affected, which workers reconcile.
 """
 
 import asyncio
@@ -16,22 +16,23 @@ from parley.api.resources import Resource
 from parley.kube.cache import Key, identity
 from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
+from parley.kube.informer import Informer
 from parley.kube.queue import WorkQueue, run_workers
-from parley.kube.reflector import Reflector
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.recorded import driver_of_record
 from parley.sdk.standalone.allocating import StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
+from parley.sdk.standalone.claim_reconciler import StandaloneClaimReconciler
+from parley.sdk.standalone.evaluation import Evaluator
 from parley.sdk.standalone.holdings import Holdings, Stage
-from parley.sdk.standalone.immediate import ImmediateAllocations, ImmediateParts
-from parley.sdk.standalone.jobs import Job, Jobs
-from parley.sdk.standalone.judging import Judge
+from parley.sdk.standalone.immediate import ImmediateAllocations, ImmediateDependencies
+from parley.sdk.standalone.informers import Informers
+from parley.sdk.standalone.operations import Operation, Operations
+from parley.sdk.standalone.pod_allocations import PodAllocations
 from parley.sdk.standalone.questions import question
 from parley.sdk.standalone.records import StandaloneRecords
-from parley.sdk.standalone.restoring import is_of, restore, restore_one
-from parley.sdk.standalone.selected import Selected
-from parley.sdk.standalone.taking_back import TakingBack
-from parley.sdk.standalone.view import View
+from parley.sdk.standalone.restoring import restore, restore_one
 
 WORKERS = 16
 """So many pods are answered at a time, and as many for an asynchronous driver as it can be asked at a time."""
@@ -51,116 +52,119 @@ class StandaloneDriver:
         self._running = False
         self._pods: WorkQueue[Key] = WorkQueue()
         self._claims: WorkQueue[Key] = WorkQueue()
-        self._view = View(client, driver.name, self)
-        self._watched = [self._observing(client, resource) for resource in driver.watches]
+        self._informers = Informers(client, driver.name, self)
+        self._watched = [self._watch(client, resource) for resource in driver.watches]
         self._embedded = embedded = EmbeddedDriver(driver)
         self._holdings = Holdings(embedded, self._changed)
-        self._records = StandaloneRecords(client, self._view, clock)
-        self._jobs = Jobs(self._job_ended)
-        judge = Judge(embedded, self._view)
+        self._records = StandaloneRecords(client, self._informers, clock)
+        self._operations = Operations(self._operation_ended)
+        evaluator = Evaluator(embedded, self._informers)
         allocator = StandaloneAllocator(embedded, self._holdings, self._records)
-        self._answering = Responder(client, self._view, judge, self._pods)
-        self._selected = Selected(client, self._view, embedded, allocator, self._jobs, self._answering, self._pods)
-        parts = ImmediateParts(self._view, embedded, judge, allocator, self._holdings, self._records, self._jobs)
-        self._immediate = ImmediateAllocations(parts, self._claims)
-        self._taking_back = TakingBack(self._view, self._holdings, self._records, self._jobs, self._immediate)
+        self._answering = Responder(client, self._informers, evaluator, self._pods)
+        self._pod_allocations = PodAllocations(
+            client, self._informers, embedded, allocator, self._operations, self._answering, self._pods
+        )
+        deps = ImmediateDependencies(
+            self._informers, embedded, evaluator, allocator, self._holdings, self._records, self._operations
+        )
+        self._immediate = ImmediateAllocations(deps, self._claims)
+        self._claim_reconciler = StandaloneClaimReconciler(
+            self._informers, self._holdings, self._records, self._operations, self._immediate
+        )
 
-    def _observing(self, client: Client, resource: Resource[Any]) -> Reflector[Any]:
+    def _watch(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         def changed(old: Any | None, new: Any | None) -> None:
             if self._embedded.observe(old, new):
                 self._changed()
 
-        return Reflector(client, resource, on_change=changed)
+        return Informer(client, resource, on_change=changed)
 
     @property
-    def caches(self) -> Sequence[Reflector[Any]]:
+    def caches(self) -> Sequence[Informer[Any]]:
         """One for each kind, those that the driver watches included."""
-        return [*self._view.reflectors, *self._watched]
+        return [*self._informers.all, *self._watched]
 
     async def run(self) -> None:
         """Work until cancelled. Nothing of the driver runs any more when this has ended."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._jobs.begin(tasks)
-                for reflector in self.caches:
-                    tasks.create_task(reflector.run())
-                for reflector in self.caches:
-                    await reflector.synced.wait()
+                self._operations.begin(tasks)
+                for informer in self.caches:
+                    tasks.create_task(informer.run())
+                for informer in self.caches:
+                    await informer.synced.wait()
                 self._begin()
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))
-                tasks.create_task(run_workers(self._claims, self._taking_back.sync, WORKERS))
+                tasks.create_task(run_workers(self._claims, self._claim_reconciler.sync, WORKERS))
                 tasks.create_task(self._embedded.follow(self._changed))
                 self.ready.set()
         finally:
             self._answering.close()
 
     def _begin(self) -> None:
-        """Tell the driver what it holds, then look at everything once. No await: a change in between would be
-        lost."""
-        restore(self._embedded, self._view, self._holdings, self._records)
-        self._selected.restore()
+        """Restore the driver, then queue every object once. No await: a change in between would be lost."""
+        restore(self._embedded, self._informers, self._holdings, self._records)
+        self._pod_allocations.restore()
         self._running = True
         log.info("driver restored", driver=self.driver.name, claims=len(self._holdings))
-        for item in (*self._view.claims(), *self._view.schedulings()):
+        for item in (*self._informers.claims(), *self._informers.schedulings()):
             queue = self._claims if isinstance(item, ResourceClaim) else self._pods
             queue.add(identity(item).key)
 
     async def _sync_pod(self, key: Key) -> None:
-        """Take the next step for the PodScheduling of that name."""
-        scheduling = self._view.scheduling(key)
-        if scheduling is None or not self._view.asked(scheduling):
+        """Reconcile the PodScheduling of that name."""
+        scheduling = self._informers.scheduling(key)
+        if scheduling is None or not self._informers.claims_of(scheduling):
             self._answering.forget(key)
             return
-        asked = question(self._view, scheduling)
-        if asked is not None and not asked.pending and scheduling.spec.selected_node:
+        found = question(self._informers, scheduling)
+        if found is not None and not found.pending and scheduling.spec.selected_node:
             self._answering.forget(key)
         elif scheduling.spec.selected_node:
             self._answering.selected(key)
-            await self._selected.sync(key, scheduling, asked)
-        elif asked is not None and scheduling.spec.candidate_nodes:
-            await self._answering.answer(key, scheduling, asked)
+            await self._pod_allocations.sync(key, scheduling, found)
+        elif found is not None and scheduling.spec.candidate_nodes:
+            await self._answering.answer(key, scheduling, found)
 
     def _changed(self) -> None:
-        """Whoever waits for the driver may now succeed."""
+        """Pods and claims that wait for the driver may now succeed: requeue them in their turn."""
         if self._running:
             self._answering.changed()
             self._immediate.changed()
 
-    def _job_ended(self, job: Job) -> None:
-        for part in job.parts:
-            self._claims.add(part.key)
-            for scheduling in self._view.schedulings_of(part.key):
+    def _operation_ended(self, operation: Operation) -> None:
+        for ref in operation.refs:
+            self._claims.add(ref.key)
+            for scheduling in self._informers.schedulings_of(ref.key):
                 self._pods.add(identity(scheduling).key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
         """A PodScheduling with questions for standalone drivers changed."""
-        _follow(self._view, old, new)
         if not self._running or (scheduling := new or old) is None:
             return
         key = identity(scheduling).key
-        self._selected.changed(key, new)
+        self._pod_allocations.changed(key, new)
         unselected = new is not None and not new.spec.selected_node
-        self._answering.asked(key, new.spec.round if new is not None and unselected else None)
+        self._answering.round_changed(key, new.spec.round if new is not None and unselected else None)
         self._pods.add(key)
-        for asked in (old, new):
-            for claim in self._view.claim_keys(asked) if asked is not None else ():
+        for state in (old, new):
+            for claim in self._informers.claim_keys(state) if state is not None else ():
                 self._claims.add(claim)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Any claim changed."""
-        _follow(self._view, old, new)
         if not self._running or (claim := new or old) is None:
             return
         uid, key = claim.metadata.uid, identity(claim).key
         if new is None or new.metadata.deletion_timestamp:
-            self._jobs.stop(uid)
+            self._operations.stop(uid)
         if new is None:
-            self._jobs.forget(uid)
-        elif is_of(self.driver.name, new):
+            self._operations.forget(uid)
+        elif driver_of_record(new) == self.driver.name:
             self._recorded(new)
         self._claims.add(key)
-        for scheduling in self._view.schedulings_of(key):
+        for scheduling in self._informers.schedulings_of(key):
             self._pods.add(identity(scheduling).key)
 
     def _recorded(self, claim: ResourceClaim) -> None:
@@ -168,17 +172,17 @@ class StandaloneDriver:
         uid = claim.metadata.uid
         holding = self._holdings.get(uid)
         known = holding is not None and holding.stage is Stage.RECORDED
-        if not known and self._jobs.of(uid) is None and not claim.status.deallocation_requested:
-            restore_one(self._embedded, self._holdings, claim)
+        if not known and self._operations.of(uid) is None and not claim.status.deallocation_requested:
+            restore_one(self._embedded, self._holdings, claim, self._informers.nodes())
 
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         """Parameters or suitable nodes may be others, or a class may be there at last."""
         if not self._running or (class_ := new or old) is None:
             return
-        for claim in self._view.claims_of_class(class_.metadata.name):
+        for claim in self._informers.claims_of_class(class_.metadata.name):
             key = identity(claim).key
             self._claims.add(key)
-            for scheduling in self._view.schedulings_of(key):
+            for scheduling in self._informers.schedulings_of(key):
                 if not self._answering.waits(identity(scheduling).key):
                     self._pods.add(identity(scheduling).key)
         self._changed()
@@ -187,10 +191,3 @@ class StandaloneDriver:
         """A node that is new, or other than before, may do; heartbeats do not count."""
         if new is not None and (old is None or (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec)):
             self._changed()
-
-
-def _follow(view: View, old: Any | None, new: Any | None) -> None:
-    if new is not None:
-        view.caught_up(new)
-    elif old is not None:
-        view.forget(old)

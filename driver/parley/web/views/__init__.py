@@ -1,1 +1,1 @@
-"""What pages look like: pure functions from facts to elements, one file each."""
+"""What pages look like: pure functions from data to elements, one file each."""

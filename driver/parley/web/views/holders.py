@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parley.explain.overview import UseRow, WaitRow
-from parley.web.facts import ClassFacts, DeviceRow, NodeFacts
+from parley.web.details import ClassDetails, DeviceRow, NodeDetails
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
 from parley.web.views.home import figures
@@ -13,26 +13,26 @@ ROWS = 100
 """So many are on a page."""
 
 
-def class_(facts: ClassFacts, now: str, links: Links) -> list[Node]:
+def class_(details: ClassDetails, now: str, links: Links) -> list[Node]:
     """The sections of a class's page."""
     return [
-        h("h1", f"Class {facts.row.name}"),
-        section("figures", "What it has", _figures(facts)),
-        section("waiting", f"Waiting ({len(facts.waiting)})", _waiting(facts.waiting, now, links)),
-        section("uses", f"In use ({len(facts.uses)})", _uses(facts.uses, now, links)),
+        h("h1", f"Class {details.row.name}"),
+        section("figures", "What it has", _figures(details)),
+        section("waiting", f"Waiting ({len(details.waiting)})", _waiting(details.waiting, now, links)),
+        section("uses", f"In use ({len(details.uses)})", _uses(details.uses, now, links)),
     ]
 
 
-def _figures(facts: ClassFacts) -> Node:
+def _figures(details: ClassDetails) -> Node:
     headings = ("Class", "Driver", "Suitable nodes", "What", "Total", "Free", "Claims", "Waiting")
-    shared = "Several pods may share a claim." if facts.shareable else "One pod uses a claim at a time."
-    limits = [h("p", "Limit of ", limit) for limit in facts.limits]
-    return [table(headings, [[facts.row.name, *figures(facts.row)]], "What it has"), h("p", shared), limits]
+    shared = "Several pods may share a claim." if details.shareable else "One pod uses a claim at a time."
+    limits = [h("p", "Limit of ", limit) for limit in details.limits]
+    return [table(headings, [[details.row.name, *figures(details.row)]], "What it has"), h("p", shared), limits]
 
 
 def _waiting(rows: Sequence[WaitRow], now: str, links: Links) -> Node:
     if not rows:
-        return h("p", "Nobody waits.")
+        return h("p", "No pod is waiting.")
     shown: list[list[Node]] = [
         [
             link(f"{row.namespace}/{row.pod}", links.pod(row.namespace, row.pod)),
@@ -70,16 +70,16 @@ def _use(row: UseRow, now: str, links: Links) -> list[Node]:
     ]
 
 
-def node(facts: NodeFacts, now: str, links: Links) -> list[Node]:
+def node(details: NodeDetails, now: str, links: Links) -> list[Node]:
     """The sections of a node's page."""
-    cordoned = h("p", mark("doesNotFit", "cordoned: no new pods")) if facts.unschedulable else None
-    taints = h("p", "Taints: ", ", ".join(facts.taints)) if facts.taints else None
-    devices = _devices(facts.devices, links) if facts.devices else h("p", "No driver has published any here.")
+    cordoned = h("p", mark("doesNotFit", "cordoned: no new pods")) if details.unschedulable else None
+    taints = h("p", "Taints: ", ", ".join(details.taints)) if details.taints else None
+    devices = _devices(details.devices, links) if details.devices else h("p", "No driver has published any here.")
     return [
-        h("h1", f"Node {facts.name}"),
+        h("h1", f"Node {details.name}"),
         h("section", cordoned, taints, id="state") if cordoned or taints else None,
-        section("uses", f"In use ({len(facts.uses)})", _uses(facts.uses, now, links)),
-        section("devices", f"Devices ({len(facts.devices)})", devices),
+        section("uses", f"In use ({len(details.uses)})", _uses(details.uses, now, links)),
+        section("devices", f"Devices ({len(details.devices)})", devices),
     ]
 
 

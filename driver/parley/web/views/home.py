@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from parley.explain.overview import ClassRow
-from parley.web.facts import STATES, PodRow
+from parley.web.details import STATES, PodRow
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
 from parley.web.views.parts import link, paged, pager, section, short, since, state, table
@@ -75,7 +75,7 @@ def _choice(name: str, options: Sequence[tuple[str, str]], links: Links) -> Elem
     return h(
         "select",
         h("option", "all", value=""),
-        (h("option", words, value=value, selected=value == chosen) for value, words in options),
+        (h("option", text, value=value, selected=value == chosen) for value, text in options),
         name=name,
         id=f"choose-{name}",
     )

@@ -1,4 +1,4 @@
-"""The claims of a pod by nodes: nodes of which the same is said in one row, or each in its own; in pages."""
+"""The claims of a pod by nodes: nodes with equal answers in one row, or each in its own; in pages."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ GROUPS = 50
 NODES = 100
 """So many rows are on a page."""
 
-WORDS = {
+LABELS = {
     "selected": "selected",
     "viable": "viable",
     "unknown": "not known",
@@ -25,55 +25,55 @@ WORDS = {
 _Group = tuple[Sequence[str], NodeRow]
 
 
-def matrix(told: Explanation, links: Links) -> Element | None:
-    """The section; None for a pod of which nobody was asked about any node."""
-    if not told.nodes:
+def matrix(explanation: Explanation, links: Links) -> Element | None:
+    """The section; None for a pod about which no driver was asked."""
+    if not explanation.nodes:
         return None
     each = links.here.query.get("nodes") == "each"
-    alike: list[_Group] = list(grouped(told.nodes))
-    groups: list[_Group] = [((row.node,), row) for row in told.nodes] if each else alike
+    alike: list[_Group] = list(grouped(explanation.nodes))
+    groups: list[_Group] = [((row.node,), row) for row in explanation.nodes] if each else alike
     size = NODES if each else GROUPS
     page, pages = paged(len(groups), links.here.page, size)
-    rows = [_row(names, row, links, told) for names, row in groups[(page - 1) * size : page * size]]
-    other = _other(links, each=each) if len(alike) < len(told.nodes) else None
+    rows = [_row(names, row, links, explanation) for names, row in groups[(page - 1) * size : page * size]]
+    other = _other(links, each=each) if len(alike) < len(explanation.nodes) else None
     return section(
         "nodes",
-        rounds(told).plain,
-        h("p", _counts(told.nodes), " ", other, class_="counts"),
-        table(_headings(told), rows, "Claims by nodes"),
+        rounds(explanation).plain,
+        h("p", _counts(explanation.nodes), " ", other, class_="counts"),
+        table(_headings(explanation), rows, "Claims by nodes"),
         pager(links, page, pages, "nodes"),
     )
 
 
 def _other(links: Links, *, each: bool) -> Element:
     """To the same, arranged in the other way."""
-    words, nodes = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
-    return link(words, links.changed(nodes=nodes, page=""))
+    text, nodes = ("Nodes alike in one row", "") if each else ("Every node in its own row", "each")
+    return link(text, links.changed(nodes=nodes, page=""))
 
 
 def _counts(nodes: Sequence[NodeRow]) -> Node:
     counted = Counter(row.verdict for row in nodes)
     return [
-        h("span", mark(verdict, f"{counted[verdict]} {WORDS[verdict]}"), " ")
+        h("span", mark(verdict, f"{counted[verdict]} {LABELS[verdict]}"), " ")
         for verdict in ORDER
         if counted[verdict]
     ]
 
 
-def _headings(told: Explanation) -> list[str]:
-    scheduler = ["Scheduler"] if told.state == "waits" else []
-    claims = [f"Claim {cell.claim}" for cell in told.nodes[0].claims]
+def _headings(explanation: Explanation) -> list[str]:
+    scheduler = ["Scheduler"] if explanation.state == "waits" else []
+    claims = [f"Claim {cell.claim}" for cell in explanation.nodes[0].claims]
     return ["Nodes", "Verdict", "Asked", *scheduler, *claims]
 
 
-def _row(names: Sequence[str], row: NodeRow, links: Links, told: Explanation) -> list[Node]:
+def _row(names: Sequence[str], row: NodeRow, links: Links, explanation: Explanation) -> list[Node]:
     count = h("span", f" ({len(names)} nodes)", class_="count") if len(names) > 1 else None
     fit: list[Node] = []
-    if told.state == "waits":
+    if explanation.state == "waits":
         fit = [mark("doesNotFit", short(row.fit)) if row.fit else mark("viable", "fits")]
     return [
         [few(names, links.node), count],
-        state(row.verdict, WORDS[row.verdict]),
+        state(row.verdict, LABELS[row.verdict]),
         "yes" if row.asked else "no",
         *fit,
         *(_cell(cell) for cell in row.claims),
@@ -82,4 +82,4 @@ def _row(names: Sequence[str], row: NodeRow, links: Links, told: Explanation) ->
 
 def _cell(cell: Cell) -> Element:
     verdict = "unknown" if cell.viable is None else "viable" if cell.viable else "notViable"
-    return mark(verdict, short(cell.why or WORDS[verdict]))
+    return mark(verdict, short(cell.why or LABELS[verdict]))

@@ -1,6 +1,6 @@
 """What all pages have in common: the frame around them, tables, times, and how states are marked.
 
-No state is told by its colour alone: each has a word, and a sign in front of it.
+No state is shown by its colour alone: each has a label, and a sign in front of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,8 @@ _SIGNS = {
 
 
 def document(title: str, main: str, links: Links, version: str) -> str:
-    """The whole page around the HTML of what is in <main>. `version` is hexadecimal: it tells contents apart."""
+    """The whole page around the HTML of what is in <main>. `version` is hexadecimal: it changes with the
+    content."""
     head = h(
         "head",
         h("meta", charset="utf-8"),
@@ -45,7 +46,7 @@ def document(title: str, main: str, links: Links, version: str) -> str:
         h(
             "header",
             h("nav", h("a", "Parley", href=links.home, class_="brand"), aria_label="Pages"),
-            h("p", h("noscript", f"loaded anew every {RELOADS} s"), id="live", role="status"),
+            h("p", h("noscript", f"reloads every {RELOADS} s"), id="live", role="status"),
         ),
     )
     begin = f'<!doctype html>\n<html lang="en">{html(head)}<body>{html(top)}'
@@ -75,22 +76,22 @@ def link(text: str, href: str) -> Element:
     return h("a", text, href=href)
 
 
-def mark(state: str, words: str = "") -> Element:
-    """A state: its sign, and its word or other words."""
+def mark(state: str, text: str = "") -> Element:
+    """A state: its sign, and its name or another label."""
     return h(
-        "span", h("span", _SIGNS.get(state, ""), aria_hidden="true"), f" {words or state}", class_=f"mark {state}"
+        "span", h("span", _SIGNS.get(state, ""), aria_hidden="true"), f" {text or state}", class_=f"mark {state}"
     )
 
 
-def state(of: str, words: str = "") -> Element:
-    """A state in a word or two, which stay in one line."""
-    return h("span", mark(of, words), class_="state")
+def state(of: str, text: str = "") -> Element:
+    """A state with a short label that stays in one line."""
+    return h("span", mark(of, text), class_="state")
 
 
 def since(time: str, now: str) -> Node:
     """How long ago a time of the API was; the time itself is its title."""
-    told = ago(time, now)
-    return h("time", told, datetime=time, title=time) if told else "-"
+    age = ago(time, now)
+    return h("time", age, datetime=time, title=time) if age else "-"
 
 
 def short(text: str, most: int = _LONGEST) -> str:
@@ -99,7 +100,7 @@ def short(text: str, most: int = _LONGEST) -> str:
 
 
 def few(items: Sequence[str], href: Callable[[str], str] | None = None, most: int = 5) -> list[Node]:
-    """Names, as links if it is said where to, and how many more there are."""
+    """Names, as links if `href` is given, and how many more there are."""
     shown: list[Node] = []
     for item in items[:most]:
         shown += [", " if shown else "", link(item, href(item)) if href is not None else item]
@@ -130,7 +131,7 @@ def warnings(trouble: str, unread: Sequence[str]) -> Node:
     return h("section", old, missing, id="warnings", class_="warning", aria_label="Warnings")
 
 
-def problem(title: str, words: str, links: Links) -> list[Node]:
-    """A page that there is not."""
+def problem(title: str, text: str, links: Links) -> list[Node]:
+    """An error page."""
     back = h("p", link("All pods and classes", links.home))
-    return [h("section", h("h1", title), h("p", words), back, id="problem")]
+    return [h("section", h("h1", title), h("p", text), back, id="problem")]

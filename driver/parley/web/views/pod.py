@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from parley.explain.model import ClaimFacts, Explanation, Finding, Remedy
+from parley.api.wording import counted
+from parley.explain.model import ClaimDetails, Explanation, Finding, Remedy
 from parley.explain.text import claim_state, headline
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
@@ -14,55 +15,61 @@ MOMENTS = 200
 """So many are on the page, the latest."""
 
 
-def pod(told: Explanation, moments: Sequence[Moment], links: Links) -> list[Node]:
+def pod(explanation: Explanation, moments: Sequence[Moment], links: Links) -> list[Node]:
     """The sections."""
     return [
-        _summary(told, links),
-        section("claims", "Claims", _claims(told, links)),
-        matrix(told, links),
-        _help(told, links),
-        section("said", "What was said", _said(told.findings, told.now)) if told.findings else None,
-        section("timeline", "Timeline", _timeline(moments, told.now)),
+        _summary(explanation, links),
+        section("claims", "Claims", _claims(explanation, links)),
+        matrix(explanation, links),
+        _help(explanation, links),
+        section("reports", "Reports", _reports(explanation.findings, explanation.now))
+        if explanation.findings
+        else None,
+        section("timeline", "Timeline", _timeline(moments, explanation.now)),
     ]
 
 
-def _summary(told: Explanation, links: Links) -> Element:
-    place = h("p", "On node ", link(told.node, links.node(told.node))) if told.node else None
+def _summary(explanation: Explanation, links: Links) -> Element:
+    place = h("p", "On node ", link(explanation.node, links.node(explanation.node))) if explanation.node else None
     return h(
         "section",
-        h("h1", f"Pod {told.title}"),
-        h("p", h("strong", mark(told.state, headline(told).plain)), id="headline"),
+        h("h1", f"Pod {explanation.title}"),
+        h("p", h("strong", mark(explanation.state, headline(explanation).plain)), id="headline"),
         place,
-        h("p", told.message, class_="message") if told.message else None,
+        h("p", explanation.message, class_="message") if explanation.message else None,
         id="summary",
     )
 
 
-def _claims(told: Explanation, links: Links) -> Element:
+def _claims(explanation: Explanation, links: Links) -> Element:
     return table(
-        ("Claim", "From", "Class", "Driver", "State"), [_claim(c, told, links) for c in told.claims], "Claims"
+        ("Claim", "From", "Class", "Driver", "State"),
+        [_claim(c, explanation, links) for c in explanation.claims],
+        "Claims",
     )
 
 
-def _claim(claim: ClaimFacts, told: Explanation, links: Links) -> list[Node]:
+def _claim(claim: ClaimDetails, explanation: Explanation, links: Links) -> list[Node]:
     state = {"allocated": "bound", "pending": "waits", "offered": "waits"}.get(claim.state, "notViable")
     return [
         claim.entry,
         claim.source,
         link(claim.class_name, links.class_(claim.class_name)) if claim.class_name else "-",
         claim.driver or "-",
-        mark(state, short(claim_state(claim, told))),
+        mark(state, short(claim_state(claim, explanation))),
     ]
 
 
-def _help(told: Explanation, links: Links) -> Element | None:
-    if not told.remedies and not told.ahead:
+def _help(explanation: Explanation, links: Links) -> Element | None:
+    if not explanation.remedies and not explanation.ahead:
         return None
     ahead = None
-    if told.ahead:
-        names = few(told.ahead, links.titled)
-        ahead = h("p", "Waits longer for the same: ", names)
-    return section("help", "What would help", h("ul", (_remedy(one, links) for one in told.remedies)), ahead)
+    if explanation.ahead:
+        names = few(explanation.ahead, links.titled)
+        ahead = h("p", "Waiting longer for the same classes: ", names)
+    return section(
+        "help", "What would help", h("ul", (_remedy(one, links) for one in explanation.remedies)), ahead
+    )
 
 
 def _remedy(remedy: Remedy, links: Links) -> Element:
@@ -76,9 +83,9 @@ def _remedy(remedy: Remedy, links: Links) -> Element:
     )
 
 
-def _said(findings: Sequence[Finding], now: str) -> Element:
+def _reports(findings: Sequence[Finding], now: str) -> Element:
     rows: list[list[Node]] = [[one.by, since(one.at, now), one.code or "-", one.text] for one in findings]
-    return table(("By", "Since", "Code", "Words"), rows, "What was said")
+    return table(("By", "Since", "Code", "Message"), rows, "Reports")
 
 
 def _timeline(moments: Sequence[Moment], now: str) -> Node:
@@ -86,5 +93,5 @@ def _timeline(moments: Sequence[Moment], now: str) -> Node:
     rows: list[list[Node]] = [
         [since(one.at, now), one.by, one.code or "-", one.text] for one in moments[-MOMENTS:]
     ]
-    earlier = h("p", f"{left} earlier moments are left out.") if left > 0 else None
+    earlier = h("p", f"{counted(left, 'earlier entry', 'earlier entries')} not shown.") if left > 0 else None
     return [earlier, table(("Ago", "By", "Code", "What"), rows, "Timeline")]

@@ -19,8 +19,8 @@ from kubernetes.aio.config import load_kube_config
 
 from parley.api.resources import NODES
 from parley.kube import credentials
-from parley.kube.access import Access, read_kubeconfig, read_service_account
 from parley.kube.client import OutcomeUnknown
+from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
 from parley.kube.credentials import Credentials, NoConfiguration
 from parley.kube.http import HttpClient
 
@@ -90,10 +90,10 @@ async def test_in_a_pod_the_service_account_is_used(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "token").write_text("abc\n")
-    access = Access()
-    read_service_account(access, tmp_path)
-    assert (access.host, access.api_key) == (address, {"BearerToken": "Bearer abc"})
-    assert (access.ssl_ca_cert, access.verify_ssl) == (str(tmp_path / "ca.crt"), True)
+    config = ClientConfig()
+    read_service_account(config, tmp_path)
+    assert (config.host, config.api_key) == (address, {"BearerToken": "Bearer abc"})
+    assert (config.ssl_ca_cert, config.verify_ssl) == (str(tmp_path / "ca.crt"), True)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_in_a_pod_the_service_account_is_used(
 def test_a_kubeconfig_with_a_token_and_nothing_else_is_simple(
     user: dict[str, Any], simple: bool, tmp_path: Path
 ) -> None:
-    assert read_kubeconfig(write_kubeconfig(tmp_path / "config", user), None, Access()) is simple
+    assert read_kubeconfig(write_kubeconfig(tmp_path / "config", user), None, ClientConfig()) is simple
 
 
 async def test_a_simple_kubeconfig_says_the_same_when_the_kubernetes_package_reads_it(
@@ -119,7 +119,7 @@ async def test_a_simple_kubeconfig_says_the_same_when_the_kubernetes_package_rea
     cluster = {"certificate-authority": "ca.crt", "tls-server-name": "api", "proxy-url": "http://proxy:3128"}
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     path = write_kubeconfig(tmp_path / "config", {"token": "abc"}, "https://127.0.0.1:1/", **cluster)
-    simple, other = Access(), Access()
+    simple, other = ClientConfig(), ClientConfig()
     assert read_kubeconfig(path, "main", simple)
     await load_kube_config(path, "main", other, persist_config=False)  # type: ignore[no-untyped-call]
     assert simple == other

@@ -5,8 +5,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from parley_kubelet.cdi.faults import faults
 from parley_kubelet.cdi.specifications import Specifications, device_ids, specification
+from parley_kubelet.cdi.validation import faults
 from parley_kubelet.driver.devices import NodeDevice, edits_of
 from parley_kubelet.edits import ContainerHook, DeviceNode, Edits, Mount
 from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice

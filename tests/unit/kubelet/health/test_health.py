@@ -92,7 +92,7 @@ async def test_a_driver_that_fails_to_tell_makes_its_devices_unknown_and_is_logg
     (report,) = await anext(monitor.reports())
     assert (report.condition, report.message) == (
         Condition.UNKNOWN,
-        "ports.example.com cannot tell: no route to the switch",
+        "ports.example.com failed to report health: no route to the switch",
     )
     assert [log["event"] for log in logs] == ["health is not known", "health of a device changed"]
 
@@ -164,7 +164,7 @@ async def test_a_device_of_a_glob_that_a_claim_holds_is_told_of_when_its_node_is
 
 async def test_a_device_without_node_and_check_is_unknown() -> None:
     assert await told(devices({"name": "licence", "model": "cad"})) == {
-        "licence": (Condition.UNKNOWN, "no device node and no check tell of it")
+        "licence": (Condition.UNKNOWN, "no device node or check reports its health")
     }
 
 

@@ -58,7 +58,7 @@ async def test_a_socket_that_is_served_is_not_taken_over(folder: Path) -> None:
         assert path.is_socket()
     assert not path.exists()
     assert str(error.value) == (
-        f"socket {path}: another parley-kubelet serves there: stop it, or set POD_UID to tell the two apart"
+        f"socket {path}: another parley-kubelet serves there: stop it, or set POD_UID to distinguish the two"
     )
 
 

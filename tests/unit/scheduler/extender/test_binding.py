@@ -9,9 +9,9 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
-from parley.control.cluster import reference
-from parley.kube.client import Call, Client, NotFound, OutcomeUnknown
-from parley.kube.reflector import Reflector
+from parley.control.caches.cluster import reference
+from parley.kube.client import Call, Client, Invalid, NotFound, OutcomeUnknown
+from parley.kube.informer import Informer
 from parley.scheduler.extender.posting import Posting
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_everything_is_recorded_before_the_pod_is_bound(play: Any, claims: int) 
             if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):
                 at_binding.append(asyncio.ensure_future(recorded_for(world, new)))
 
-        watching = asyncio.create_task(Reflector(world.client, PODS, on_change=seen).run())
+        watching = asyncio.create_task(Informer(world.client, PODS, on_change=seen).run())
         await begin(world, other=4)
         await world.add_pod("p", *["shelf"] * claims)
         await world.settle()
@@ -168,6 +168,37 @@ def test_a_pod_is_bound_by_one_attempt_at_a_time(play: Any) -> None:
         assert most == 1
         assert await world.node_of("p")
         assert world.ledger.of_pod_name("default", "p")[0].node == await world.node_of("p")
+
+    play(scenario)
+
+
+def test_no_pod_is_bound_whose_reservation_of_a_shared_claim_was_refused(play: Any) -> None:
+    """Others hold the claim, so it stays allocated when the pod gives back what it could not record."""
+
+    async def scenario(world: World) -> None:
+        refusing = False
+
+        def refuse(call: Call) -> None:
+            if refusing and call.verb == "patch" and call.resource == BUILTIN_CLAIMS:
+                raise Invalid(422, "Invalid", "the claim is being deleted")
+
+        await world.add_node("n0")
+        await add_shelf_class(world, shareable=True)
+        world.start_parley(
+            FaultClient(world.server.client(), before=refuse), drivers=[ShelfDriver(Behaviour(other=1))]
+        )
+        await world.add_claim("common", "shelf")
+        await world.add_pod("p", claims=["common"])
+        await world.settle()
+        assert await world.node_of("p") == "n0"
+        refusing = True
+        await world.add_pod("q", claims=["common"])
+        await asyncio.sleep(60)
+        assert {why for _, why in world.calls.failed_binds} == {"the API server refused the allocation"}
+        assert await world.node_of("q") == ""
+        refusing = False
+        await asyncio.sleep(300)
+        assert await world.node_of("q") == "n0"
 
     play(scenario)
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import structlog.testing
 
-from parley.control.connections import allow_many_files
+from parley.control.telemetry.connections import allow_many_files
 from parley.kube.lease import LeaseLost
 from parley.scheduler.extender.certificates import Certificates
 from parley.scheduler.extender.server import serving

@@ -111,7 +111,7 @@ def test_the_words_in_a_pods_condition_stay_the_same_for_a_phase(play: Any) -> N
             await world.client.patch(NODES, f"full{i}", {"spec": {"unschedulable": True}})
             await world.settle()
         now = condition(await world.pod("p"))
-        assert (now[0], now[1].partition("node(s) is cordoned")[0][:20]) == (said[0], now[1][:20])
+        assert (now[0], now[1].partition("node(s) cordoned")[0][:20]) == (said[0], now[1][:20])
         assert world.calls.count["filter"] < 150
 
     play(scenario)

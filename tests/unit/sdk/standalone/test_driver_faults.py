@@ -1,4 +1,4 @@
-"""A standalone driver that raises: it is told in its answer, and the program goes on."""
+"""A standalone driver that raises: its answer says so, and the program goes on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -74,7 +74,7 @@ def test_a_failure_is_the_answer_until_the_driver_works_again(play: Play, array:
     play(scenario)
 
 
-def test_what_could_not_be_taken_over_is_kept_and_nothing_is_allocated_beside_it(play: Play) -> None:
+def test_what_could_not_be_restored_is_kept_and_nothing_is_allocated_beside_it(play: Play) -> None:
     async def scenario(world: World) -> None:
         for node in ("a", "b"):
             await world.add_node(node, 1)
@@ -94,7 +94,7 @@ def test_what_could_not_be_taken_over_is_kept_and_nothing_is_allocated_beside_it
         entry = await world.answer("pod")
         assert entry.viable_nodes == ("b",)
         assert entry.reason == (
-            f"a: driver {DRIVER} could not take over what claim default/held holds (KeyError: 'restore'), "
+            f"a: driver {DRIVER} could not restore what claim default/held holds (KeyError: 'restore'), "
             "and keeps away from it until that claim is given back"
         )
 
@@ -122,7 +122,7 @@ def test_a_record_that_is_not_of_the_driver_does_not_end_it(play: Play) -> None:
         await world.ask("pod", "disk", nodes=["a"])
         await world.settle()
 
-        assert "could not take over what claim default/false holds" in (await world.answer("pod")).reason
+        assert "could not restore what claim default/false holds" in (await world.answer("pod")).reason
         await world.take_back("false")
         await world.ask("pod", "disk", nodes=["a"], round=2)
         await world.settle()

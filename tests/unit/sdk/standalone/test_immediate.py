@@ -10,6 +10,7 @@ from tests.unit.sdk.standalone.world import DRIVER, Array, ArrayDriver, ShelfDri
 from parley.api.meta import Condition
 from parley.api.names import driver_finalizer
 from parley.api.resources import CLASSES, NODES
+from parley.sdk import PermanentError
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -40,13 +41,14 @@ def test_it_is_allocated_where_the_driver_prefers_it(play: Play) -> None:
     play(scenario)
 
 
-def test_only_suitable_and_schedulable_nodes_come_into_question(play: Play) -> None:
+def test_only_suitable_nodes_that_take_ordinary_pods_come_into_question(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("unsuitable", 1)
         await world.add_node("cordoned", 1, unschedulable=True)
         taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
         await world.add_node("unreachable", 1, taints=[taint])
-        await world.add_node("special", 1, taints=[{"key": "disks", "effect": "NoSchedule"}])
+        await world.add_node("dedicated", 1, taints=[{"key": "team", "effect": "NoSchedule"}])
+        await world.add_node("fit", 1)
         named = {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["unsuitable"]}]}
         await world.add_class(suitableNodes={"nodeSelectorTerms": [named]})
         world.start(ShelfDriver())
@@ -54,11 +56,17 @@ def test_only_suitable_and_schedulable_nodes_come_into_question(play: Play) -> N
             await world.add_claim(claim, mode="Immediate")
             await world.settle()
 
-        assert await world.node_of("one") == "special"
+        assert await world.node_of("one") == "fit"
         assert await world.node_of("two") == ""
-        told = await condition(world, "two")
-        assert (told.type, told.status, told.reason) == ("Allocating", "False", "NothingViable")
-        assert told.message == "node special: 0 disks free"
+        shown = await condition(world, "two")
+        assert (shown.type, shown.status, shown.reason) == ("Allocating", "False", "NothingViable")
+        assert shown.message == (
+            "0 of 5 nodes will do: node cordoned: cordoned; node dedicated: taint team:NoSchedule; "
+            "node fit: claim two: 0 disks free; "
+            "node unreachable: taint node.kubernetes.io/unreachable:NoExecute; "
+            "node unsuitable: not among the suitableNodes of class disk. "
+            "To help: free devices or add nodes that have what is asked for"
+        )
         await world.client.patch(NODES, "cordoned", {"spec": {"unschedulable": None}})
         await world.settle()
         assert await world.node_of("two") == "cordoned"
@@ -67,16 +75,16 @@ def test_only_suitable_and_schedulable_nodes_come_into_question(play: Play) -> N
     play(scenario)
 
 
-def test_bad_parameters_are_told_and_looked_at_again_when_the_class_changes(play: Play) -> None:
+def test_bad_parameters_are_reported_and_read_again_when_the_class_changes(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.add_node("a", 1)
         await world.add_class(parameters={"odd": 1})
         world.start(ShelfDriver())
         await world.add_claim("disk", mode="Immediate")
         await world.settle()
-        told = await condition(world, "disk")
-        assert told.reason == "ParametersInvalid"
-        assert told.message.startswith("parameters of class disk: odd=1 is not a parameter")
+        shown = await condition(world, "disk")
+        assert shown.reason == "ParametersInvalid"
+        assert shown.message.startswith("parameters of class disk: odd=1 is not a parameter")
         await world.client.patch(CLASSES, "disk", {"parameters": None})
         await world.settle()
 
@@ -94,12 +102,12 @@ def test_a_freed_disk_has_the_first_of_those_that_wait_looked_at(play: Play) -> 
         for number in range(50):
             await world.add_claim(f"disk-{number}", mode="Immediate")
         await world.settle()
-        driver.judged.clear()
+        driver.evaluated.clear()
         await world.set_disks("a", 2)
         await world.settle()
 
         assert [await world.node_of(f"disk-{n}") for n in range(3)] == ["a", "a", ""]
-        assert len(driver.judged) < 8
+        assert len(driver.evaluated) < 8
 
     play(scenario)
 
@@ -121,7 +129,7 @@ def test_where_one_node_fails_the_next_is_tried(play: Play, array: Array) -> Non
     play(scenario)
 
 
-def test_what_fails_everywhere_is_told_and_tried_again(play: Play, array: Array) -> None:
+def test_what_fails_everywhere_is_reported_and_tried_again(play: Play, array: Array) -> None:
     array.broken = {node: RuntimeError("read-only") for node in "abc"}
 
     async def scenario(world: World) -> None:
@@ -132,12 +140,58 @@ def test_what_fails_everywhere_is_told_and_tried_again(play: Play, array: Array)
         world.start(ArrayDriver(array), client)
         await world.add_claim("disk", mode="Immediate")
         await asyncio.sleep(50)
-        told = [c for call in client.calls if call.body for c in call.body.get("status", {}).get("conditions", ())]
-        assert {c["message"] for c in told if c["reason"] == "AllocationFailed"} == {"nodes a, b: read-only"}
+        shown = [
+            c for call in client.calls if call.body for c in call.body.get("status", {}).get("conditions", ())
+        ]
+        assert {c["message"] for c in shown if c["reason"] == "AllocationFailed"} == {"nodes a, b: read-only"}
         array.broken.clear()
         await world.settle()
 
         assert await world.node_of("disk") != ""
+
+    play(scenario)
+
+
+def test_a_node_where_the_driver_never_will_is_tried_once(play: Play, array: Array) -> None:
+    array.seconds = 1
+    array.broken = {"a": PermanentError("scrapped")}
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class()
+        world.start(ArrayDriver(array))
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle()
+        shown = await condition(world, "disk")
+        assert shown.reason == "NothingViable"
+        assert shown.message == (
+            "0 of 1 node will do: node a: could not allocate: scrapped. "
+            "To help: free devices or add nodes that have what is asked for"
+        )
+        await world.add_node("b")
+        await world.settle()
+
+        assert array.calls["allocate"] == 2
+        assert await world.node_of("disk") == "b"
+
+    play(scenario)
+
+
+def test_a_change_of_the_class_voids_what_failed_before(play: Play, array: Array) -> None:
+    array.seconds = 1
+    array.broken = {"a": PermanentError("scrapped")}
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await world.add_class()
+        world.start(ArrayDriver(array))
+        await world.add_claim("disk", mode="Immediate")
+        await world.settle()
+        array.broken.clear()
+        await world.client.patch(CLASSES, "disk", {"allocationTimeoutSeconds": 100})
+        await world.settle()
+
+        assert await world.node_of("disk") == "a"
 
     play(scenario)
 

@@ -151,13 +151,13 @@ async def finish(life: Life) -> None:
 
 
 async def everything_selected_is_allocated(life: Life) -> None:
-    """Whose node is selected has its claims, or is told why not, if all of them are there."""
+    """Whose node is selected has its claims, or an entry says why not, if all of them are there."""
     for scheduling in (await life.world.client.list(POD_SCHEDULINGS)).items:
         names = [claim.resource_claim_name for claim in scheduling.spec.claims]
         if not scheduling.spec.selected_node or not all([await life.world.exists(name) for name in names]):
             continue
-        told = any(entry.failure is not None for entry in scheduling.status.claims)
-        assert told or all([await life.world.node_of(name) for name in names])
+        reported = any(entry.failure is not None for entry in scheduling.status.claims)
+        assert reported or all([await life.world.node_of(name) for name in names])
 
 
 async def live(world: World, slow: bool, lag: float, history: list[Step]) -> None:

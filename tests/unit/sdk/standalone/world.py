@@ -7,7 +7,8 @@ takes its time, and finds there after a restart what it left. Both put `size` di
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from parley.kube.client import Call, Client, NotFound, RawEvent
 from parley.kube.memory import MemoryServer
 from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
 from parley.sdk.standalone import StandaloneDriver
+from parley.sdk.standalone.informers import Informers
 
 NAMESPACE = "default"
 DRIVER = "disks.example.com"
@@ -38,7 +40,7 @@ def _sum(request: Request[Disks, Any]) -> int:
 
 
 class ShelfDriver(Driver[Disks, NoParameters]):
-    """Disks of nodes by the annotation `disks`, all in memory. `judged` counts questions about the candidates."""
+    """Disks of nodes by the annotation `disks`, all in memory. `evaluated` has the pods that were asked about."""
 
     name = DRIVER
     parameters = Disks
@@ -48,7 +50,7 @@ class ShelfDriver(Driver[Disks, NoParameters]):
     def __init__(self) -> None:
         self.stock: dict[str, int] = {}
         self.held: dict[str, tuple[str, int]] = {}
-        self.judged: list[str] = []
+        self.evaluated: list[str] = []
 
     def observe(self, old: Node | None, new: Node | None) -> bool:
         before = dict(self.stock)
@@ -67,7 +69,7 @@ class ShelfDriver(Driver[Disks, NoParameters]):
         self.held[held.uid] = (held.node, held.data["size"])
 
     def viable(self, request: Request[Disks, NoParameters], nodes: Sequence[str]) -> Mapping[str, Answer]:
-        self.judged.append(request.pod.name)
+        self.evaluated.append(request.pod.name)
         viable = tuple(node for node in nodes if self.free(node) >= _sum(request))
         reasons = {node: f"{self.free(node)} disks free" for node in nodes if node not in viable}
         return {claim.name: Answer(viable, None, reasons) for claim in request.claims}
@@ -319,3 +321,34 @@ class World:
     async def node_of(self, claim: str) -> str:
         """Where the claim is allocated, "" if it is not."""
         return (await self.recorded()).get((await self.claim(claim)).metadata.uid, "")
+
+
+class Listener:
+    """Of informers whose changes nobody follows."""
+
+    def scheduling_changed(self, old: Any, new: Any) -> None: ...
+    def claim_changed(self, old: Any, new: Any) -> None: ...
+    def class_changed(self, old: Any, new: Any) -> None: ...
+    def node_changed(self, old: Any, new: Any) -> None: ...
+
+
+@asynccontextmanager
+async def informed(client: Client) -> AsyncIterator[Informers]:
+    """The informers of a driver, synced, within the block."""
+    informers = Informers(client, DRIVER, Listener())
+    tasks = [asyncio.create_task(informer.run()) for informer in informers.all]
+    for informer in informers.all:
+        await informer.synced.wait()
+    yield informers
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def prepare(world: World, *claims: str, **class_: Any) -> None:
+    """Nodes a, b and c with two disks each, the class, and these claims."""
+    for node in ("a", "b", "c"):
+        await world.add_node(node, 2)
+    await world.add_class(**class_)
+    for claim in claims:
+        await world.add_claim(claim)

@@ -1,0 +1,353 @@
+"""What the API server has, in memory: one informer per kind, and the sums and indexes over them.
+
+Whoever wants to hear of changes is a `Listener`; it is called after the cache is up to date, so that it
+sees the new state everywhere. Nothing here decides or writes.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
+from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.control.caches import kept
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.caches.plugins import Plugins
+from parley.control.caches.refusals import Mirrored, Refusals
+from parley.control.caches.usage import Usage
+from parley.control.objects.mirror import owner_pod_uid
+from parley.control.objects.standin import owner_uid
+from parley.kube.client import Client, Tombstone
+from parley.kube.informer import Informer, OnChange, Selection
+from parley.negotiation.fit import Amounts, amounts, requested
+from parley.sdk import PodReference
+
+T = TypeVar("T")
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+OnTombstone = Callable[[Resource[Any], Tombstone], None]
+"""Hears of an object that can't be decoded."""
+
+
+def done(pod: Pod) -> bool:
+    """Whether the pod has ended: the kubelet has unprepared its claims by then."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def over(pod: Pod) -> bool:
+    """Whether nothing is negotiated for the pod any more: it has ended, or is deleted and was never bound."""
+    return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
+
+
+def reference(pod: Pod) -> PodReference:
+    """Namespace, name and UID."""
+    return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def _named_claims(pod: Pod) -> Iterable[Key]:
+    entries = pod.spec.resource_claims
+    return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
+
+
+def _owners(claim: ResourceClaim) -> Iterable[Key]:
+    """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
+    uid = owner_uid(claim)
+    return [(claim.metadata.namespace, uid)] if uid else []
+
+
+class Listener(Protocol):
+    """Hears of changes, after the cache has them. `None` stands for "not there"."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
+    def room_made(self, node: str) -> None: ...
+    def node_changed(self, old: Node | None, new: Node | None) -> None: ...
+    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None: ...
+    def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None: ...
+    def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None: ...
+    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
+    def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
+    def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
+    def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None: ...
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None: ...
+
+
+class Cluster:
+    """The caches. `run` keeps them; `synced` waits until all are filled once."""
+
+    def __init__(self, client: Client, on_tombstone: OnTombstone = lambda _resource, _stone: None) -> None:
+        self._on_tombstone = on_tombstone
+        self._listener: Listener | None = None
+        self.usage = Usage(self._room_made)
+        self.own_writes = OwnWrites()
+        self.refusals = Refusals()
+        self._allocatable: dict[str, Amounts] = {}
+        self._node_names: tuple[str, ...] = ()
+        self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
+        self._client = client
+        self._pods = self._informer(PODS, self._pod, kept.pod)
+        self._nodes = self._informer(NODES, self._node)
+        self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)
+        self._template_mirrors = self._informer(
+            BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
+        )
+        self._classes = self._informer(CLASSES, self._telling(lambda to: to.class_changed))
+        self._claims = self._informer(CLAIMS, self._claim)
+        self._templates = self._informer(TEMPLATES, self._telling(lambda to: to.template_changed))
+        self._schedulings = self._informer(
+            POD_SCHEDULINGS,
+            self._telling(lambda to: to.scheduling_changed),
+            label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
+        )
+        self._releases = self._informer(CLAIM_RELEASES, self._telling(lambda to: to.release_changed))
+        self._all: list[Informer[Any]] = [
+            self._classes,
+            self._templates,
+            self._claims,
+            self._releases,
+            self._schedulings,
+            self._template_mirrors,
+            self._nodes,
+            self._mirrors,
+            self._pods,
+        ]
+        self._observed: dict[Resource[Any], list[OnChange[Any]]] = {}
+        self.plugins = Plugins()
+        self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
+        self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
+        self._claims.index("pod", _owners)
+        self._releases.index("holding", lambda release: [release.spec.holding_uid])
+        self._pods.index("claim", _named_claims)
+
+    def _informer(
+        self,
+        resource: Resource[T],
+        on_change: OnChange[T],
+        transform: Callable[[T], T] | None = None,
+        label_selector: str = "",
+    ) -> Informer[T]:
+        return Informer(
+            self._client,
+            resource,
+            Selection(label_selector=label_selector),
+            on_change=on_change,
+            on_tombstone=lambda stone: self._on_tombstone(resource, stone),
+            transform=transform,
+        )
+
+    def listen(self, listener: Listener) -> None:
+        """From now on the listener hears of changes; nobody did before."""
+        self._listener = listener
+
+    def _telling(self, heard: Callable[[Listener], OnChange[T]]) -> OnChange[T]:
+        def changed(old: T | None, new: T | None) -> None:
+            if self._listener is not None:
+                heard(self._listener)(old, new)
+
+        return changed
+
+    @property
+    def caches(self) -> Sequence[Informer[Any]]:
+        """One for each kind, those of drivers included."""
+        return self._all
+
+    def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
+        """Hear of one more kind, after those who asked before. Call before `run`."""
+        if resource in self._observed:
+            self._observed[resource].append(on_change)
+            return
+        listeners = self._observed[resource] = [on_change]
+
+        def changed(old: Any, new: Any) -> None:
+            for listener in listeners:
+                listener(old, new)
+
+        transform = kept.resource_slice if resource == RESOURCE_SLICES else None
+        self._all.append(self._informer(resource, changed, transform))
+
+    async def run(self) -> None:
+        """Keep the caches until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._all:
+                tasks.create_task(informer.run())
+
+    async def synced(self) -> None:
+        """Return when every kind was listed once."""
+        for informer in self._all:
+            await informer.synced.wait()
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._pods.get(*key)
+
+    def pods(self) -> Iterable[Pod]:
+        return self._pods.values()
+
+    @property
+    def listing_pods(self) -> bool:
+        """Whether the pod event being delivered comes from a list, not watched: a pod that is gone may
+        have been bound since it was seen."""
+        return self._pods.listing
+
+    @property
+    def pod_lists(self) -> int:
+        """So many lists of all pods were read: a pod may have come and gone unseen between two of them."""
+        return self._pods.lists
+
+    def pods_naming(self, claim: Key) -> Sequence[Pod]:
+        """The pods whose spec names the claim."""
+        return self._pods.by_index("claim", claim)
+
+    def node(self, name: str) -> Node | None:
+        return self._nodes.get("", name)
+
+    def nodes(self) -> Iterable[Node]:
+        return self._nodes.values()
+
+    def node_names(self) -> Sequence[str]:
+        """All nodes, in the order in which they became known."""
+        return self._node_names
+
+    def allocatable(self, node: str) -> Amounts:
+        """What the node has in all, in thousandths."""
+        return self._allocatable.get(node, {})
+
+    def mirror(self, key: Key) -> BuiltinClaim | None:
+        """Any built-in claim, ours or not."""
+        return self._mirrors.get(*key)
+
+    def wrote(self, claim: BuiltinClaim | ResourceClaim) -> None:
+        """A write of ours left the claim like this; the cache may show it later."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        known = self.mirror(key) if isinstance(claim, BuiltinClaim) else self.claim(key)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            self.own_writes.note(claim.metadata)
+
+    def mirrors(self) -> Iterable[BuiltinClaim]:
+        return self._mirrors.values()
+
+    def generated(self, pod: Pod, entry: str) -> BuiltinClaim | None:
+        """The claim generated for a pod's entry; known before the pod's status names it."""
+        for status in pod.status.resource_claim_statuses:
+            if status.name == entry and status.resource_claim_name:
+                claim = self._mirrors.get(pod.metadata.namespace, status.resource_claim_name)
+                if claim is not None and owner_pod_uid(claim) == pod.metadata.uid:
+                    return claim
+        return self._by_pod.get((pod.metadata.namespace, pod.metadata.uid), {}).get(entry)
+
+    def template_mirror(self, key: Key) -> BuiltinTemplate | None:
+        return self._template_mirrors.get(*key)
+
+    def class_(self, name: str) -> ResourceClass | None:
+        return self._classes.get("", name)
+
+    def claim(self, key: Key) -> ResourceClaim | None:
+        return self._claims.get(*key)
+
+    def claims(self) -> Iterable[ResourceClaim]:
+        return self._claims.values()
+
+    def stand_ins(self, pod: PodReference) -> Sequence[ResourceClaim]:
+        """The claims that stand for generated claims of the pod."""
+        return self._claims.by_index("pod", (pod.namespace, pod.uid))
+
+    def release(self, name: str) -> ClaimRelease | None:
+        return self._releases.get("", name)
+
+    def releases(self) -> Iterable[ClaimRelease]:
+        return self._releases.values()
+
+    def releases_of(self, holding: str) -> Sequence[ClaimRelease]:
+        """The releases of what a driver knows by that UID."""
+        return self._releases.by_index("holding", holding)
+
+    def scheduling(self, key: Key) -> PodScheduling | None:
+        """The PodScheduling of that name, if standalone drivers were asked with it."""
+        return self._schedulings.get(*key)
+
+    def schedulings(self) -> Iterable[PodScheduling]:
+        """All PodSchedulings with which standalone drivers were asked."""
+        return self._schedulings.values()
+
+    def template(self, key: Key) -> ResourceClaimTemplate | None:
+        return self._templates.get(*key)
+
+    def templates(self) -> Iterable[ResourceClaimTemplate]:
+        return self._templates.values()
+
+    def mirror_refused(self, item: Mirrored, message: str) -> None:
+        """The API server refused the mirror of a claim or template: who waits for it has to learn why."""
+        if not self.refusals.note(item, message) or self._listener is None:
+            return
+        if isinstance(item, ResourceClaim):
+            self._listener.claim_changed(item, item)
+        else:
+            self._listener.template_changed(item, item)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count the pod for the node before its binding is seen."""
+        self.usage.put(pod.metadata.uid, node, requested(pod))
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self.usage.remove(old.metadata.uid)
+        if new is not None and (done(new) or (new.metadata.deletion_timestamp and not new.spec.node_name)):
+            self.usage.remove(new.metadata.uid)
+        elif new is not None and new.spec.node_name and self.usage.node_of(new.metadata.uid) != new.spec.node_name:
+            self.usage.put(new.metadata.uid, new.spec.node_name, requested(new))
+        if self._listener is not None:
+            self._listener.pod_changed(old, new)
+
+    def _room_made(self, node: str) -> None:
+        if self._listener is not None:
+            self._listener.room_made(node)
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self._allocatable[new.metadata.name] = amounts(new.status.allocatable)
+        elif old is not None:
+            self._allocatable.pop(old.metadata.name, None)
+        if old is None or new is None:
+            self._node_names = tuple(self._allocatable)
+        if self._listener is not None:
+            self._listener.node_changed(old, new)
+
+    def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if old is not None and new is None:
+            self.own_writes.forget(old.metadata)
+        if self._listener is not None:
+            self._listener.claim_changed(old, new)
+
+    def _mirror(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        if old is not None and new is None:
+            self.own_writes.forget(old.metadata)
+        for claim, present in ((old, False), (new, True)):
+            entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) if claim else None
+            if claim is None or entry is None or not (owner := owner_pod_uid(claim)):
+                continue
+            key = (claim.metadata.namespace, owner)
+            claims = self._by_pod[key]
+            if present:
+                claims[entry] = claim
+            elif claims.get(entry) is claim:
+                del claims[entry]
+            if not claims:
+                del self._by_pod[key]
+        if self._listener is not None:
+            self._listener.mirror_changed(old, new)

@@ -1,0 +1,240 @@
+"""What of large numbers of objects is kept in memory: nothing that nobody reads, and one copy of what many share.
+
+A cluster has tens of thousands of pods and devices, most of which Parley only counts. Their labels, annotations,
+conditions and probes are not read; what their containers request, or what a device is like, is the same for many.
+Parts are shared between objects, which never change: a change is a new object. Large parts are not shared: they
+would be kept when their objects are long gone, and who makes objects could fill the memory with them.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from sys import intern
+from typing import TypeVar
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from parley.api.builtin import (
+    BuiltinAllocation,
+    BuiltinClaim,
+    BuiltinClaimSpec,
+    BuiltinClaimStatus,
+    BuiltinTemplate,
+    BuiltinTemplateSpec,
+    Container,
+    DeviceAllocation,
+    DeviceClaim,
+    DeviceConfig,
+    DeviceRequest,
+    ExactRequest,
+    ObjectMeta,
+    OpaqueConfig,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Quantity,
+    ResourceRequirements,
+    ResourceSlice,
+    SliceDevice,
+)
+from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
+from parley.api.opaque import NOTHING
+from parley.control.objects.mirror import is_mirror
+
+T = TypeVar("T")
+
+_REMEMBERED = 4096
+"""So many different parts of a kind are shared."""
+
+_MOST_ITEMS = 32
+"""A list, a container's requests or a device's properties of more than that are large."""
+
+_MOST_CHARACTERS = 256
+"""A quantity or a device's attribute of more than that is large."""
+_SMALL = 1024
+"""Bytes: larger parameters are not remembered, or users could fill the memory with them."""
+
+_Amounts = tuple[tuple[str, Quantity], ...]
+
+
+def pod(whole: Pod) -> Pod:
+    """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found."""
+    spec, counted = whole.spec, not whole.spec.resource_claims
+    return Pod(
+        metadata=_metadata(whole.metadata),
+        spec=PodSpec(
+            node_name=intern(spec.node_name),
+            scheduler_name=intern(spec.scheduler_name),
+            node_selector=_NONE.node_selector if counted else spec.node_selector,
+            affinity=None if counted else spec.affinity,
+            tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),
+            containers=_containers(spec.containers),
+            init_containers=_containers(spec.init_containers),
+            overhead=spec.overhead or _NONE.overhead,
+            resources=spec.resources,
+            resource_claims=_one(tuple(spec.resource_claims)),
+            scheduling_gates=_one(tuple(spec.scheduling_gates)),
+        ),
+        status=PodStatus(
+            phase=intern(whole.status.phase),
+            nominated_node_name=whole.status.nominated_node_name,
+            resource_claim_statuses=whole.status.resource_claim_statuses or _UNKNOWN.resource_claim_statuses,
+            conditions=_UNKNOWN.conditions,
+        ),
+    )
+
+
+_NONE, _UNKNOWN, _BARE = PodSpec(), PodStatus(), ObjectMeta()
+
+
+def _metadata(
+    whole: ObjectMeta,
+    annotations: dict[str, str] = _BARE.annotations,
+    finalizers: list[str] = _BARE.finalizers,
+    owner_references: list[OwnerReference] = _BARE.owner_references,
+) -> ObjectMeta:
+    return ObjectMeta(
+        name=whole.name,
+        namespace=intern(whole.namespace),
+        uid=whole.uid,
+        resource_version=whole.resource_version,
+        creation_timestamp=whole.creation_timestamp,
+        deletion_timestamp=whole.deletion_timestamp,
+        labels=_BARE.labels,
+        annotations=annotations,
+        finalizers=finalizers,
+        owner_references=owner_references,
+    )
+
+
+def _one(items: tuple[T, ...]) -> list[T]:
+    """The one list with these items."""
+    return _shared(items) if len(items) <= _MOST_ITEMS else list(items)
+
+
+@lru_cache(_REMEMBERED)
+def _shared(items: tuple[T, ...]) -> list[T]:
+    return list(items)
+
+
+def _containers(whole: Iterable[Container]) -> list[Container]:
+    """Those that request the same, under no name."""
+    amounts = tuple(
+        (c.restart_policy, tuple(c.resources.requests.items()), tuple(c.resources.limits.items())) for c in whole
+    )
+    named = [pair for _, requests, limits in amounts for pair in (*requests, *limits)]
+    small = len(amounts) <= _MOST_ITEMS and len(named) <= _MOST_ITEMS and all(map(_is_short, named))
+    return _shared_requesting(amounts) if small else _requesting(amounts)
+
+
+def _is_short(pair: tuple[str, Quantity]) -> bool:
+    return len(pair[0]) <= _MOST_CHARACTERS and len(str(pair[1])) <= _MOST_CHARACTERS
+
+
+def _requesting(containers: tuple[tuple[str, _Amounts, _Amounts], ...]) -> list[Container]:
+    return [
+        Container(restart_policy=policy, resources=ResourceRequirements(dict(requests), dict(limits)))
+        for policy, requests, limits in containers
+    ]
+
+
+_shared_requesting = lru_cache(_REMEMBERED)(_requesting)
+
+
+def mirror(whole: BuiltinClaim) -> BuiltinClaim:
+    """What Parley reads of a built-in claim: of one that is not its own, who it is and which devices it has.
+
+    Opaque parameters are copied out of the answer that they came in, which would stay in memory with them.
+    """
+    ours = is_mirror(whole)
+    return BuiltinClaim(
+        metadata=_claim_metadata(whole.metadata),
+        spec=_asked(whole.spec) if ours else _NO_SPEC,
+        status=_recorded(whole.status, ours=ours),
+    )
+
+
+_NO_SPEC, _NO_STATUS = BuiltinClaimSpec(), BuiltinClaimStatus()
+
+
+def _claim_metadata(whole: ObjectMeta) -> ObjectMeta:
+    entry = whole.annotations.get(POD_CLAIM_NAME_ANNOTATION)
+    return _metadata(
+        whole,
+        {POD_CLAIM_NAME_ANNOTATION: intern(entry)} if entry is not None else _BARE.annotations,
+        whole.finalizers or _BARE.finalizers,
+        whole.owner_references or _BARE.owner_references,
+    )
+
+
+def _asked(whole: BuiltinClaimSpec) -> BuiltinClaimSpec:
+    """What is asked of Parley in the one request; whatever else users wrote there is for other drivers."""
+    (request,) = whole.devices.requests
+    configs = tuple(_parts(c) for c in whole.devices.config if _driver(c) == GROUP)
+    small = sum(len(parameters) for *_, parameters in configs) <= _SMALL
+    return (_known_asking if small else _asking)(request.name, configs)
+
+
+def _asking(request: str, configs: "tuple[_Config, ...]") -> BuiltinClaimSpec:
+    requests = [DeviceRequest(name=request, exactly=ExactRequest(device_class_name=DEVICE_CLASS))]
+    return BuiltinClaimSpec(devices=DeviceClaim(requests=requests, config=[_config(*parts) for parts in configs]))
+
+
+_known_asking = lru_cache(_REMEMBERED)(_asking)
+
+
+def _recorded(whole: BuiltinClaimStatus, *, ours: bool) -> BuiltinClaimStatus:
+    allocation = whole.allocation
+    if allocation is None:
+        return _NO_STATUS
+    configs = [_config(*_parts(config)) for config in allocation.devices.config] if ours else []
+    return BuiltinClaimStatus(
+        allocation=BuiltinAllocation(
+            devices=DeviceAllocation(results=allocation.devices.results, config=configs),
+            node_selector=allocation.node_selector if ours else None,
+            allocation_timestamp=allocation.allocation_timestamp,
+        ),
+        reserved_for=whole.reserved_for,
+        devices=[replace(device, data=device.data.copy()) for device in whole.devices] if ours else [],
+    )
+
+
+_Config = tuple[str, str, tuple[str, ...], bytes]
+"""Driver, source, requests and parameters."""
+
+
+def _driver(config: DeviceConfig) -> str:
+    return config.opaque.driver if config.opaque is not None else ""
+
+
+def _parts(config: DeviceConfig) -> _Config:
+    parameters = config.opaque.parameters if config.opaque is not None else NOTHING
+    return _driver(config), config.source, tuple(config.requests), bytes(parameters)
+
+
+def _config(driver: str, source: str, requests: tuple[str, ...], parameters: bytes) -> DeviceConfig:
+    opaque = OpaqueConfig(driver=driver, parameters=Raw(parameters)) if driver else None
+    return DeviceConfig(requests=list(requests), source=source, opaque=opaque)
+
+
+def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
+    """What Parley reads of a built-in template: as `mirror`, for the claims that will be made from it."""
+    ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
+    spec = BuiltinTemplateSpec(spec=_asked(whole.spec.spec) if ours else _NO_SPEC)
+    return BuiltinTemplate(metadata=_claim_metadata(whole.metadata), spec=spec)
+
+
+def resource_slice(whole: ResourceSlice) -> ResourceSlice:
+    """The same, with the properties of devices that are alike in one place."""
+    return replace(whole, spec=replace(whole.spec, devices=[_device(device) for device in whole.spec.devices]))
+
+
+def _device(whole: SliceDevice) -> SliceDevice:
+    alike = _alike(tuple(whole.attributes.items()), tuple(whole.capacity.items()), tuple(whole.taints))
+    return SliceDevice(intern(whole.name), alike.attributes, alike.capacity, alike.taints)
+
+
+@lru_cache(_REMEMBERED)
+def _alike(attributes: tuple, capacity: tuple, taints: tuple) -> SliceDevice:  # type: ignore[type-arg]
+    return SliceDevice("", dict(attributes), dict(capacity), list(taints))

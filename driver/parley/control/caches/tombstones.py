@@ -1,0 +1,54 @@
+"""Tells of objects that can't be decoded: an event on each, in its own time.
+
+Whoever may create objects may create many, and change them all the time. So one event is written a second, of each
+object only about its latest state, and what is too much is left out: the log and the figure
+`parley_undecodable_objects` have them all.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+from parley.api import reasons
+from parley.api.resources import Resource
+from parley.control.publishing.events import Recorder
+from parley.kube.client import Tombstone
+
+PAUSE = 1.0
+"""Seconds between two events."""
+
+_MOST = 1000
+"""Objects that wait for their event."""
+
+
+class Tombstones:
+    """Receives objects that can't be decoded, and reports them to their users."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._waiting: OrderedDict[str, tuple[Resource[Any], Tombstone]] = OrderedDict()
+        self._news = asyncio.Event()
+
+    def heard(self, resource: Resource[Any], stone: Tombstone) -> None:
+        """The object is in a state that can't be decoded."""
+        if stone.uid in self._waiting or len(self._waiting) < _MOST:
+            self._waiting[stone.uid] = (resource, stone)
+            self._news.set()
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        while True:
+            await self._news.wait()
+            _, (resource, stone) = self._waiting.popitem(last=False)
+            if not self._waiting:
+                self._news.clear()
+            await self._recorder.warn(
+                resource.kind,
+                resource.api_version,
+                stone.namespace,
+                stone.name,
+                stone.uid,
+                reasons.UNREADABLE,
+                f"Parley can't read this {resource.kind} and leaves it alone: {stone.reason}",
+            )
+            await asyncio.sleep(PAUSE)

@@ -1,0 +1,110 @@
+"""Brings together all that is known about a pod's claims, so that decisions need to look nowhere else.
+
+One `PodClaim` per entry of `spec.resourceClaims` that is Parley's. What stands in the way of a claim (unknown
+class, claim in use, ...) is its `problem`: a stable code, a message with the remedy, and what would change it.
+"""
+
+from dataclasses import replace
+
+from parley.api import reasons
+from parley.api.builtin import Pod, PodResourceClaim
+from parley.control.caches.cluster import Cluster, reference
+from parley.control.claims.checks import first_problem
+from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
+from parley.control.claims.named import USABLE, NamedClaim
+from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.objects.mirror import ClassRequest, asked, is_mirror
+from parley.control.objects.standin import is_stand_in
+from parley.control.state import State
+
+
+def gather(state: State, pod: Pod) -> tuple[PodClaim, ...]:
+    """The pod's claims that are Parley's, in the pod's order; those of other DRA drivers are left out."""
+    found = (_gather_one(state, pod, entry) for entry in pod.spec.resource_claims)
+    return tuple(claim for claim in found if claim is not None)
+
+
+def _gather_one(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+    if entry.resource_claim_template_name:
+        return _generated(state, pod, entry)
+    return _named(state, pod, entry) if entry.resource_claim_name else None
+
+
+def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+    cluster, key = state.cluster, (pod.metadata.namespace, entry.resource_claim_name or "")
+    claim, mirror = cluster.claim(key), cluster.mirror(key)
+    if claim is None or is_stand_in(claim):
+        what = f"claim {key[0]}/{key[1]}"
+        return _not_found(entry, "ResourceClaim", key, what, key[1]) if mirror is None else None
+    holding, class_ = state.ledger.get(claim.metadata.uid), cluster.class_(claim.spec.resource_class_name)
+    problem = first_problem(USABLE, NamedClaim(state, claim, mirror, class_, holding, pod.metadata.uid))
+    if problem is not None:
+        return PodClaim(entry.name, key[1], problem=problem)
+    found = PodClaim(
+        entry.name,
+        key[1],
+        mirror,
+        claim,
+        claim,
+        asked=ClassRequest(claim.spec.resource_class_name, claim.spec.parameters),
+        holding=holding,
+        own_writes=cluster.own_writes,
+    )
+    return found if holding is not None else with_class(state, found)
+
+
+def _not_found(entry: PodResourceClaim, kind: str, key: tuple[str, str], what: str, name: str = "") -> PodClaim:
+    message = f"{what} does not exist: create a {kind} of parley.dev (or of resource.k8s.io) with that name"
+    topic = ("claim" if kind == "ResourceClaim" else "template", *key)
+    return PodClaim(entry.name, name, problem=Problem(reasons.CLAIM_NOT_FOUND, message, (topic,)))
+
+
+def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+    cluster, ledger = state.cluster, state.ledger
+    mirror = cluster.generated(pod, entry.name)
+    if mirror is None:
+        return _not_generated(cluster, pod, entry)
+    if not is_mirror(mirror):
+        return None
+    key, request = (mirror.metadata.namespace, mirror.metadata.name), asked(mirror)
+    holding, stand_in = ledger.of_entry(reference(pod), entry.name), cluster.claim(key)
+    facts = GeneratedClaim(
+        pod,
+        entry.name,
+        mirror,
+        request,
+        class_=cluster.class_(request.class_name) if request is not None else None,
+        stand_in=stand_in,
+        holding=holding,
+        former=ledger.of_claim(*key),
+    )
+    if (problem := first_problem(GENERATED, facts)) is not None:
+        return PodClaim(entry.name, key[1], problem=problem)
+    found = PodClaim(
+        entry.name,
+        key[1],
+        mirror,
+        written=stand_in,
+        asked=request,
+        holding=holding,
+        own_writes=cluster.own_writes,
+    )
+    return found if holding is not None else with_class(state, found)
+
+
+def _not_generated(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+    key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
+    template, mirror = cluster.template(key), cluster.template_mirror(key)
+    if template is None:
+        what = f"template {key[0]}/{key[1]} of claim {entry.name!r}"
+        return _not_found(entry, "ResourceClaimTemplate", key, what) if mirror is None else None
+    refusal = cluster.refusals.of("ResourceClaimTemplate", key)
+    problem = first_problem(TEMPLATED, Templated(template, mirror, refusal, entry.name))
+    return PodClaim(entry.name, "", problem=problem)
+
+
+def with_class(state: State, claim: PodClaim) -> PodClaim:
+    """The claim with the class that it asks for, which is there."""
+    class_ = state.cluster.class_(claim.class_name)
+    assert class_ is not None
+    return replace(claim, class_=class_, standalone=class_.driver_name not in state.drivers)

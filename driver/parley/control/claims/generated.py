@@ -1,0 +1,166 @@
+"""Claims from templates: what keeps one from being made, or from being negotiated once it is there. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Pod
+from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.control.claims.checks import Check
+from parley.control.claims.messages import class_not_found, refused, taken, too_large
+from parley.control.claims.podclaims import Problem
+from parley.control.ledger import Holding
+from parley.control.objects.mirror import ClassRequest, owned_by, parameters_too_large, unreadable
+from parley.control.objects.standin import being_given_back, stands_for
+from parley.sdk.checks import parameters_unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Templated:
+    """A template that a pod names for the claim `entry`, which Kubernetes has not made from it yet."""
+
+    template: ResourceClaimTemplate
+    mirror: BuiltinTemplate | None
+    refusal: str
+    entry: str
+
+    @property
+    def path(self) -> str:
+        """As messages name it."""
+        return f"{self.template.metadata.namespace}/{self.template.metadata.name}"
+
+    def blocked(self, code: str, message: str, *, transient: bool = False) -> Problem:
+        """A fault that a change of the template may end."""
+        meta = self.template.metadata
+        return Problem(code, message, (("template", meta.namespace, meta.name),), transient=transient)
+
+
+def template_name_taken(facts: Templated) -> Problem | None:
+    """The built-in template of its name is somebody else's."""
+    meta = facts.template.metadata
+    if facts.mirror is None or owned_by(facts.mirror, meta.uid):
+        return None
+    return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaimTemplate", meta.namespace, meta.name))
+
+
+def template_oversized(facts: Templated) -> Problem | None:
+    """Its parameters don't fit into a built-in template."""
+    size = parameters_too_large(facts.template.spec.spec)
+    return facts.blocked(reasons.PARAMETERS_INVALID, too_large(f"template {facts.path}", size)) if size else None
+
+
+def template_refused(facts: Templated) -> Problem | None:
+    """The API server does not take the built-in template."""
+    meta = facts.template.metadata
+    if facts.mirror is not None or not facts.refusal:
+        return None
+    message = refused("ResourceClaimTemplate", meta.namespace, meta.name, facts.refusal)
+    return facts.blocked(reasons.WRITE_REFUSED, message)
+
+
+def not_generated(facts: Templated) -> Problem:
+    """Nothing is wrong, but the claim is not there yet."""
+    message = f"the claim for {facts.entry!r} is being made from template {facts.path}"
+    return facts.blocked(reasons.CLAIM_NOT_FOUND, message, transient=True)
+
+
+TEMPLATED: Sequence[Check[Templated]] = (
+    template_name_taken,
+    template_oversized,
+    template_refused,
+    not_generated,
+)
+"""Why there is no claim from a template yet: the last one always has an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedClaim:
+    """The claim that Kubernetes made for a pod's `entry`, and what decides whether it can be negotiated now.
+
+    `former` is what is still held under the claim's name, perhaps for an earlier claim.
+    """
+
+    pod: Pod
+    entry: str
+    mirror: BuiltinClaim
+    asked: ClassRequest | None
+    class_: ResourceClass | None
+    stand_in: ResourceClaim | None
+    holding: Holding | None
+    former: Holding | None
+
+    @property
+    def path(self) -> str:
+        """As messages name it."""
+        return f"{self.mirror.metadata.namespace}/{self.mirror.metadata.name}"
+
+    def blocked(self, code: str, message: str) -> Problem:
+        """A fault that a change of the claim may end."""
+        meta = self.mirror.metadata
+        return Problem(code, message, (("claim", meta.namespace, meta.name),))
+
+
+def generated_deleted(facts: GeneratedClaim) -> Problem | None:
+    """It is on its way out while its pod is not bound, and Kubernetes will make another one."""
+    if not facts.mirror.metadata.deletion_timestamp or facts.pod.spec.node_name:
+        return None
+    message = f"the claim for {facts.entry!r} was deleted and is being made anew"
+    return Problem(reasons.CLAIM_NOT_FOUND, message, (), transient=True)
+
+
+def generated_leaving(facts: GeneratedClaim) -> Problem | None:
+    """What was allocated under its name is being given back."""
+    stand_in = facts.stand_in
+    former = facts.former is not None and not facts.former.joinable
+    if not former and not (facts.holding is None and stand_in is not None and being_given_back(stand_in)):
+        return None
+    return Problem(reasons.CLAIM_NOT_FOUND, f"claim {facts.path} is being given back", (), transient=True)
+
+
+def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
+    """Its parameters can't be decoded."""
+    why = unreadable(facts.mirror) if facts.asked is None else ""
+    if not why:
+        return None
+    return facts.blocked(reasons.PARAMETERS_INVALID, parameters_unreadable(f"claim {facts.path}", why))
+
+
+def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
+    """The Parley claim of its name was not made for it."""
+    if facts.stand_in is None or stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.asked):
+        return None
+    message = (
+        f"a parley.dev ResourceClaim {facts.path} exists that Parley did not make, and Parley needs the "
+        "name for what the driver allocates: delete it"
+    )
+    return facts.blocked(reasons.NAME_TAKEN, message)
+
+
+def not_from_a_template(facts: GeneratedClaim) -> Problem | None:
+    """It names Parley's DeviceClass, but no class of Parley's."""
+    if facts.asked is not None:
+        return None
+    message = (
+        f"claim {facts.path} names Parley's DeviceClass but was not made by Parley: "
+        "make it from a parley.dev ResourceClaimTemplate"
+    )
+    return facts.blocked(reasons.NAME_TAKEN, message)
+
+
+def generated_class_missing(facts: GeneratedClaim) -> Problem | None:
+    """Its class is not there. What was allocated already does not need one."""
+    if facts.asked is None or facts.class_ is not None or facts.holding is not None:
+        return None
+    name = facts.asked.class_name
+    return Problem(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.path), (("class", name),))
+
+
+GENERATED: Sequence[Check[GeneratedClaim]] = (
+    generated_deleted,
+    generated_leaving,
+    generated_unreadable,
+    stand_in_taken,
+    not_from_a_template,
+    generated_class_missing,
+)
+"""What has to pass before a generated claim can be negotiated."""

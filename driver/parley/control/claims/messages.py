@@ -1,0 +1,29 @@
+"""What is wrong with a claim or template, in a message that names it and the remedy. Pure."""
+
+from parley.control.objects.mirror import MAX_PARAMETERS_BYTES
+
+
+def taken(kind: str, namespace: str, name: str) -> str:
+    """The message about a built-in object in the mirror's place."""
+    return (
+        f"a resource.k8s.io {kind} {namespace}/{name} exists that Parley did not make: "
+        f"delete it, or give the parley.dev {kind} another name"
+    )
+
+
+def refused(kind: str, namespace: str, name: str, why: str) -> str:
+    """The message about a mirror that the API server does not take."""
+    return (
+        f"the API server refused the resource.k8s.io {kind} that stands for {namespace}/{name}: {why}: "
+        "change what it names; it is tried again"
+    )
+
+
+def too_large(whose: str, size: int) -> str:
+    """The message about parameters that don't fit into a mirror."""
+    return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"
+
+
+def class_not_found(class_name: str, claim: str) -> str:
+    """The message about a missing class."""
+    return f"claim {claim}: spec.resourceClassName={class_name!r} does not exist: create that ResourceClass"

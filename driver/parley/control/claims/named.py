@@ -1,0 +1,265 @@
+"""Named claims: what keeps a pod from using one now, and what its condition `Accepted` depends on. Pure.
+
+The order of those who wait is kept elsewhere (`negotiation.waiting`); here a claim is free, or it is not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinClaim
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
+from parley.control.claims.checks import Check
+from parley.control.claims.messages import class_not_found, refused, taken, too_large
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.decision.demand import demand_of
+from parley.control.ledger import Holding, Phase
+from parley.control.objects.mirror import (
+    MAX_USERS,
+    ClassRequest,
+    is_mirror,
+    is_shareable,
+    owned_by,
+    parameters_too_large,
+)
+from parley.control.objects.standin import being_given_back
+from parley.control.release.receipts import waits_for
+from parley.control.state import State
+from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.immediate import no_pod
+
+
+@dataclass(frozen=True, slots=True)
+class NamedClaim:
+    """A named claim, and what decides whether a pod may use it now. `pod_uid` is "" where no pod is concerned,
+    and then there is no `holding`."""
+
+    state: State
+    claim: ResourceClaim
+    mirror: BuiltinClaim | None
+    class_: ResourceClass | None
+    holding: Holding | None = None
+    pod_uid: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.claim.metadata.namespace, self.claim.metadata.name
+
+    @property
+    def path(self) -> str:
+        """As messages name it."""
+        return "/".join(self.key)
+
+    @property
+    def topic(self) -> Topic:
+        """What wakes pods that wait for the claim."""
+        return ("claim", *self.key)
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the pod uses the claim already."""
+        return self.holding is not None and self.pod_uid in self.holding.pods
+
+    def blocked(self, code: str, message: str, *topics: Topic) -> Problem:
+        """A fault that a change of the claim may end, or of one of the other topics."""
+        return Problem(code, message, (self.topic, *topics))
+
+    def soon(self, message: str) -> Problem:
+        """A state that ends by itself."""
+        return Problem(reasons.CLAIM_NOT_FOUND, message, (self.topic,), transient=True)
+
+
+def mirror_refused(facts: NamedClaim) -> Problem | None:
+    """The API server does not take the built-in claim."""
+    why = facts.state.cluster.refusals.of("ResourceClaim", facts.key)
+    if facts.mirror is not None or not why:
+        return None
+    return facts.blocked(reasons.WRITE_REFUSED, refused("ResourceClaim", *facts.key, why))
+
+
+def mirror_missing(facts: NamedClaim) -> Problem | None:
+    """The built-in claim is about to be created."""
+    if facts.mirror is not None or not has_mirror(facts.claim, facts.class_):
+        return None
+    return facts.soon(f"the built-in claim {facts.path} is being made")
+
+
+def releasing(facts: NamedClaim) -> Problem | None:
+    """Nodes may still have it prepared for pods that were deleted by force."""
+    claim, holding = facts.claim, facts.holding
+    if holding is None or holding.phase is not Phase.RELEASING:
+        return None
+    if facts.state.cluster.own_writes.unseen(claim.metadata):
+        return None  # since when is not known yet
+    since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
+    why = waits_for(holding.owing_nodes) if holding.owed else "it is being given back"
+    when = f" (since {since[0]})" if since else ""
+    return facts.blocked(reasons.RELEASING, f"claim {facts.path} is not free yet{when}: {why}")
+
+
+def leaving(facts: NamedClaim) -> Problem | None:
+    """What is allocated is being given back."""
+    holding = facts.holding
+    if holding.joinable if holding is not None else not being_given_back(facts.claim):
+        return None
+    return facts.soon(f"claim {facts.path} is being given back")
+
+
+def mirror_outdated(facts: NamedClaim) -> Problem | None:
+    """The class was changed between shareable and exclusive since the built-in claim was made."""
+    if facts.mirror is None or facts.holding is not None:
+        return None
+    if not is_outdated(facts.claim, facts.mirror, facts.class_):
+        return None
+    return facts.soon(f"the built-in claim {facts.path} is being made anew for its class")
+
+
+def mirror_deleted(facts: NamedClaim) -> Problem | None:
+    """The built-in claim is on its way out, and will be made anew."""
+    if facts.mirror is None or not facts.mirror.metadata.deletion_timestamp or facts.is_users:
+        return None
+    return facts.soon(f"the built-in claim {facts.path} was deleted and is being made anew")
+
+
+def allocating_for_another(facts: NamedClaim) -> Problem | None:
+    """A standalone driver is allocating it for another pod."""
+    expected = facts.state.ledger.expected_for(*facts.key)
+    if expected is None or expected.uid == facts.pod_uid or facts.is_users:
+        return None
+    whom = f"pod {expected.namespace}/{expected.name}"
+    message = f"claim {facts.path} is being allocated for {whom}: wait until that is done"
+    return facts.blocked(reasons.CLAIM_IN_USE, message)
+
+
+def being_deleted(facts: NamedClaim) -> Problem | None:
+    """The claim itself is on its way out."""
+    if not facts.claim.metadata.deletion_timestamp or (facts.is_users and facts.mirror is not None):
+        return None
+    message = f"claim {facts.path} is being deleted: name another one"
+    return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
+
+
+def oversized(facts: NamedClaim) -> Problem | None:
+    """Its parameters don't fit into a built-in claim."""
+    size = parameters_too_large(facts.claim.spec)
+    return facts.blocked(reasons.PARAMETERS_INVALID, too_large(f"claim {facts.path}", size)) if size else None
+
+
+def class_missing(facts: NamedClaim) -> Problem | None:
+    """Its class is not there. What was allocated already does not need one."""
+    if facts.class_ is not None or (facts.mirror is not None and facts.holding is not None):
+        return None
+    name = facts.claim.spec.resource_class_name
+    return facts.blocked(reasons.CLASS_NOT_FOUND, class_not_found(name, facts.path), ("class", name))
+
+
+def name_taken(facts: NamedClaim) -> Problem | None:
+    """The built-in claim of its name is somebody else's."""
+    mirror = facts.mirror
+    if mirror is None or mirrors(facts.claim, mirror):
+        return None
+    return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaim", *facts.key))
+
+
+def in_use(facts: NamedClaim) -> Problem | None:
+    """It is exclusive, and another pod uses it."""
+    holding = facts.holding
+    if holding is None or not holding.pods or facts.is_users or holding.shareable:
+        return None
+    user = next(iter(holding.pods.values()))
+    message = (
+        f"claim {facts.path} is not shareable and pod {user.namespace}/{user.name} uses it: "
+        "wait until that ends, or use a template"
+    )
+    return facts.blocked(reasons.CLAIM_IN_USE, message)
+
+
+def full(facts: NamedClaim) -> Problem | None:
+    """As many pods use it as the API can list."""
+    users = set(facts.holding.pods if facts.holding is not None else ())
+    if facts.mirror is not None:
+        users.update(user.uid for user in facts.mirror.status.reserved_for)
+    if len(users) < MAX_USERS or facts.pod_uid in users:
+        return None
+    message = (
+        f"{MAX_USERS} pods use claim {facts.path}, which is the most that Kubernetes allows: "
+        "wait until one of them ends, or make another claim for some of them"
+    )
+    return facts.blocked(reasons.CLAIM_FULL, message)
+
+
+def not_allocated(facts: NamedClaim) -> Problem | None:
+    """An immediate claim has to be allocated before pods use it; a condition of it shows how far that is."""
+    claim, holding = facts.claim, facts.holding
+    if claim.spec.allocation_mode != "Immediate" or facts.is_users or (holding and claim.status.allocation):
+        return None
+    types = (reasons.ALLOCATED, CONDITION_ALLOCATING)
+    shown = [c for c in claim.status.conditions if c.type in types and c.message]
+    driver = facts.class_.driver_name if facts.class_ is not None else ""
+    why = shown[0].message if shown else f"driver {driver} has yet to allocate it, without a pod"
+    message = f"claim {facts.path} is not allocated yet: {why}"
+    transient = not shown and driver in facts.state.drivers
+    return Problem(reasons.CLAIM_PENDING, message, (facts.topic,), transient=transient)
+
+
+def misunderstood(facts: NamedClaim) -> Problem | None:
+    """Its driver in this process does not understand the parameters, or fails over them."""
+    class_, claim = facts.class_, facts.claim
+    if class_ is None or class_.driver_name not in facts.state.drivers:
+        return None
+    nobody = no_pod(claim.metadata.namespace)
+    try:
+        demand_of(facts.state.drivers, nobody, (without_pod(claim, class_),))
+    except BadParameters as error:
+        return facts.blocked(reasons.PARAMETERS_INVALID, str(error))
+    except DriverFault as fault:
+        return facts.blocked(reasons.DRIVER_FAILED, str(fault))
+    return None
+
+
+ACCEPTED: Sequence[Check[NamedClaim]] = (oversized, class_missing, name_taken, mirror_refused, misunderstood)
+"""What the condition `Accepted` of a named claim depends on."""
+
+USABLE: Sequence[Check[NamedClaim]] = (
+    mirror_refused,
+    mirror_missing,
+    releasing,
+    leaving,
+    mirror_outdated,
+    mirror_deleted,
+    allocating_for_another,
+    being_deleted,
+    oversized,
+    class_missing,
+    name_taken,
+    in_use,
+    full,
+    not_allocated,
+)
+"""What has to pass before a pod's use of a named claim can be negotiated."""
+
+
+def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    """Whether the built-in claim is the one that Parley made for the named claim."""
+    return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
+
+
+def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:
+    """Whether a named claim gets a mirror: not before its class, which decides about sharing, is there."""
+    going = bool(claim.metadata.deletion_timestamp)
+    return not going and class_ is not None and not parameters_too_large(claim.spec)
+
+
+def is_outdated(claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClass | None) -> bool:
+    """Whether the mirror of an unused claim is not what its class asks for any more: exclusive, or shareable."""
+    if class_ is None or not mirrors(claim, mirror):
+        return False
+    return is_shareable(mirror) != class_.shareable and mirror.status.allocation is None
+
+
+def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
+    """A named claim as it is before any pod names it."""
+    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
+    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)

@@ -1,0 +1,143 @@
+"""One of a pod's claims, with all that is known about it: where it stands, and what is in its way. Pure.
+
+`gathering` finds out, `negotiation` decides by it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import CONDITION_ALLOCATED
+from parley.control.caches.own_writes import OwnWrites
+from parley.control.ledger import Holding
+from parley.control.objects.mirror import (
+    ClassRequest,
+    driver_of,
+    is_offer,
+    is_shut_out,
+    nodes_of,
+    offer_ended,
+    offer_stands,
+)
+from parley.negotiation.states import ClaimState
+
+Topic = tuple[str, ...]
+"""Something whose change wakes waiting pods: ("class", NAME), ("claim", NAMESPACE, NAME), ("driver", NAME), ..."""
+
+NODES: Topic = ("nodes",)
+"""Nodes, and the pods on them: what a scheduler decides by."""
+
+ROOM: Topic = ("room",)
+"""What pods use of nodes, those included whose node is selected but not seen bound yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a claim can't be negotiated now."""
+
+    code: str
+    message: str
+    topics: tuple[Topic, ...]
+    transient: bool = False
+    """Whether it ends by itself within moments, so that it is not reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """One of the pod's claims. `mirror` is None only if there is a problem.
+
+    `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to
+    allocate: it writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows
+    whether the mirror is older than our latest write of it.
+    """
+
+    entry: str
+    name: str
+    mirror: BuiltinClaim | None = None
+    claim: ResourceClaim | None = None
+    written: ResourceClaim | None = None
+    standalone: bool = False
+    class_: ResourceClass | None = None
+    asked: ClassRequest | None = None
+    holding: Holding | None = None
+    problem: Problem | None = None
+    own_writes: OwnWrites = field(default_factory=OwnWrites)
+
+    @property
+    def uid(self) -> str:
+        """The key towards driver and ledger."""
+        if self.holding is not None:
+            return self.holding.uid
+        if self.claim is not None:
+            return self.claim.metadata.uid
+        assert self.mirror is not None
+        return self.mirror.metadata.uid
+
+    @property
+    def class_name(self) -> str:
+        """The class that the claim asks for."""
+        return self.asked.class_name if self.asked is not None else ""
+
+    def state(self, pod: Pod) -> ClaimState:
+        """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
+        assert self.mirror is not None
+        allocation, holding = self.mirror.status.allocation, self.holding
+        if self.own_writes.unseen(self.mirror.metadata):
+            return ClaimState.STALE
+        if holding is None and allocation is None:
+            return ClaimState.PENDING
+        if holding is None:
+            return ClaimState.OFFERED if offer_stands(self.mirror) else ClaimState.UNKNOWN
+        if pod.metadata.uid not in holding.pods:
+            return ClaimState.JOINABLE
+        if pod.spec.node_name and not holding.reaches(pod.spec.node_name) and len(holding.pods) == 1:
+            return ClaimState.MISPLACED
+        if allocation is not None and not pod.spec.node_name and is_offer(allocation) != holding.offered:
+            return ClaimState.MISPLACED
+        if not pod.spec.node_name and self._is_made_anew(holding):
+            return ClaimState.MISPLACED
+        if is_shut_out(self.mirror, pod) or (allocation is not None and self.is_given_up(pod)):
+            return ClaimState.MISPLACED
+        if allocation is None:
+            return ClaimState.CLEARED if holding.written.is_known else ClaimState.UNWRITTEN
+        return ClaimState.ALLOCATED if self._recorded(pod, holding) else ClaimState.UNWRITTEN
+
+    def _is_made_anew(self, holding: Holding) -> bool:
+        """Whether the holding was made for an earlier object of a generated claim, which somebody deleted."""
+        return self.mirror is not None and not holding.named and self.mirror.metadata.uid != holding.uid
+
+    def is_given_up(self, pod: Pod) -> bool:
+        """Whether the scheduler gave up the node that it had chosen: all that were offered are as good to it now,
+        whichever a driver has allocated."""
+        offered = self.holding is not None and self.holding.offered
+        return offered and not pod.spec.node_name and not self.is_reserved(pod)
+
+    def _recorded(self, pod: Pod, holding: Holding) -> bool:
+        assert self.mirror is not None
+        if not (holding.written.is_settled and holding.record_written.is_settled):
+            return False  # what is shown may be cleared by a write that is still on its way
+        if holding.offered and offer_ended(self.mirror) != CONDITION_ALLOCATED:
+            return False
+        return self.is_reserved(pod)
+
+    @property
+    def offered_nodes(self) -> Sequence[str]:
+        """The nodes that the mirror's allocation names."""
+        allocation = self.mirror.status.allocation if self.mirror is not None else None
+        return nodes_of(allocation) if allocation is not None else ()
+
+    @property
+    def offered_by(self) -> str:
+        """The driver that the mirror's allocation names."""
+        allocation = self.mirror.status.allocation if self.mirror is not None else None
+        return driver_of(allocation) if allocation is not None else ""
+
+    @property
+    def offer_ended(self) -> bool:
+        """Whether a driver allocated for the offer, or declined it."""
+        return self.mirror is not None and bool(offer_ended(self.mirror))
+
+    def is_reserved(self, pod: Pod) -> bool:
+        """Whether the API shows that the pod may use the claim."""
+        return self.mirror is not None and pod.metadata.uid in {u.uid for u in self.mirror.status.reserved_for}

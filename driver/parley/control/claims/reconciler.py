@@ -1,0 +1,208 @@
+"""Named claims: their mirrors, finalizers and conditions. Pods' use of them is the doors' business.
+
+A Parley claim and its mirror both carry a finalizer: neither goes while a pod uses what was allocated. The
+claim's condition `Accepted` shows whether it can be negotiated at all, and what to change if not.
+"""
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinClaim
+from parley.api.conditions import ConditionUpdate
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.names import FINALIZER
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import Key
+from parley.control.claims.checks import first_problem
+from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, mirrors
+from parley.control.immediate import ImmediateClaims
+from parley.control.ledger import Holding
+from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
+from parley.control.objects.standin import is_stand_in
+from parley.control.records import Records
+from parley.control.release.giving_back import GivingBack
+from parley.control.state import State
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.sdk.immediate import is_pending
+from parley.sdk.recorded import driver_of_record
+
+
+class ClaimReconciler:
+    """Keeps named claims in order."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        giving_back: GivingBack,
+        records: Records,
+        immediate: ImmediateClaims,
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
+        self._giving_back = giving_back
+        self._records = records
+        self._immediate = immediate
+
+    async def sync(self, key: Key) -> None:
+        """Do what the claim of that name needs next."""
+        await self._give_up_unused(key)
+        claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        if claim is None or mirror is not None:
+            self._cluster.refusals.clear("ResourceClaim", key)
+        if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
+            self._immediate.forget(key)
+        if claim is None or is_stand_in(claim):
+            await self._orphan(mirror)
+        elif self._is_void(claim, mirror):
+            await self._records.clear_unknown(claim)
+        elif claim.metadata.deletion_timestamp:
+            await self._delete(claim, mirror)
+        else:
+            await self._keep(claim, mirror)
+
+    def _is_void(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> bool:
+        """Whether the claim's record shows what nobody holds: a write of an earlier leader came late.
+
+        What the mirror shows as well a pod may be bound with: whoever looks at that pod sees to it.
+        """
+        unknown = claim.status.allocation is not None and self._ledger.get(claim.metadata.uid) is None
+        if not unknown or driver_of_record(claim) not in self._drivers:
+            return False
+        immediate = claim.spec.allocation_mode == "Immediate"
+        shown = mirror is not None and mirror.status.allocation is not None and not immediate
+        return not shown and not self._cluster.own_writes.unseen(claim.metadata)
+
+    async def _give_up_unused(self, key: Key) -> None:
+        """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
+        join it, or without a pod for a claim that is being deleted."""
+        holding = self._ledger.of_claim(*key)
+        if holding is None or holding.pods or not holding.joinable:
+            return
+        if self._ends(holding) if holding.immediate else self._ledger.expected_for(*key) is None:
+            try:
+                await self._giving_back.give_up(holding)
+            except Busy:
+                pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
+
+    def _ends(self, holding: Holding) -> bool:
+        """Whether the claim of an immediate holding is on its way out, or gone by force."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim is None or claim.metadata.uid != holding.uid or bool(claim.metadata.deletion_timestamp)
+
+    async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
+        class_ = self._cluster.class_(claim.spec.resource_class_name)
+        code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
+        if await self._records.tell(claim, *self._said(claim, class_, code, message)):
+            return  # the change comes back and calls again
+        if mirror is None and class_ is not None and has_mirror(claim, class_):
+            await self._create(claim, shareable=class_.shareable)
+        elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
+            holding = self._ledger.get(claim.metadata.uid)
+            await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
+        elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):
+            await self._delete_mirror(mirror)
+        if claim.spec.allocation_mode == "Immediate":
+            ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
+            await self._immediate.sync(claim, class_ if ready else None)
+
+    def _unused(self, claim: ResourceClaim) -> bool:
+        meta = claim.metadata
+        expected = self._ledger.expected_for(meta.namespace, meta.name)
+        return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
+
+    def _said(
+        self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
+    ) -> list[ConditionUpdate]:
+        """The claim's conditions by the verdict about it."""
+        accepted = ConditionUpdate(reasons.ACCEPTED, code == reasons.ACCEPTED, code, message)
+        ours = class_ is not None and class_.driver_name in self._drivers
+        if accepted.holds or not ours or not is_pending(claim):
+            return [accepted]
+        return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
+
+    def _verdict(self, facts: NamedClaim) -> tuple[str, str]:
+        if (problem := first_problem(ACCEPTED, facts)) is not None:
+            return problem.code, problem.message
+        assert facts.class_ is not None
+        driver = facts.class_.driver_name
+        if driver not in self._drivers:
+            return reasons.ACCEPTED, f"class is known; driver {driver} will judge the parameters"
+        return reasons.ACCEPTED, "class, driver and parameters are known"
+
+    async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:
+        meta = claim.metadata
+        if FINALIZER not in meta.finalizers:
+            body = {
+                "metadata": {
+                    "resourceVersion": meta.resource_version,
+                    "finalizers": [*meta.finalizers, FINALIZER],
+                }
+            }
+            await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+            return
+        try:
+            await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
+        except AlreadyExists:
+            pass  # not in the cache yet; its arrival calls again
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._cluster.mirror_refused(claim, error.message)
+            raise  # it is tried again, after a growing pause
+
+    async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
+        """Somebody deleted the mirror: it goes when no pod uses it, and is then made anew."""
+        if not in_use and FINALIZER in mirror.metadata.finalizers:
+            await self._drop_finalizer(mirror)
+
+    async def _drop_finalizer(self, mirror: BuiltinClaim) -> None:
+        meta = mirror.metadata
+        body = {
+            "metadata": {
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+                "finalizers": [f for f in meta.finalizers if f != FINALIZER] or None,
+            }
+        }
+        try:
+            await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
+        except NotFound:
+            pass  # gone already
+
+    async def _delete(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
+        if self._ledger.get(claim.metadata.uid) is not None or claim.status.allocation is not None:
+            return
+        if mirror is not None and mirrors(claim, mirror):
+            await self._delete_mirror(mirror)
+        elif FINALIZER in claim.metadata.finalizers:
+            await self._let_claim_go(claim)
+
+    async def _delete_mirror(self, mirror: BuiltinClaim) -> None:
+        meta = mirror.metadata
+        if not meta.deletion_timestamp:
+            await self._client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
+        elif FINALIZER in meta.finalizers:
+            await self._drop_finalizer(mirror)
+
+    async def _let_claim_go(self, claim: ResourceClaim) -> None:
+        meta = claim.metadata
+        left = [f for f in meta.finalizers if f != FINALIZER]
+        body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": left or None}}
+        await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
+
+    async def _orphan(self, mirror: BuiltinClaim | None) -> None:
+        """No Parley claim stands behind the mirror, whose finalizer was forced off, or no pod, whose claim it was:
+        it must not stay behind for ever, nor keep what nobody uses."""
+        if mirror is None or not is_mirror(mirror) or owner_pod(mirror) is not None:
+            return
+        meta = mirror.metadata
+        if meta.deletion_timestamp and FINALIZER in meta.finalizers:
+            await self._drop_finalizer(mirror)
+        elif self._is_unused(mirror):
+            await self._records.clear(mirror)
+
+    def _is_unused(self, mirror: BuiltinClaim) -> bool:
+        meta, status = mirror.metadata, mirror.status
+        held = self._ledger.of_claim(meta.namespace, meta.name)
+        return status.allocation is not None and not status.reserved_for and held is None

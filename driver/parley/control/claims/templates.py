@@ -1,0 +1,60 @@
+"""Keeps a built-in template of the same name for every Parley template, so that Kubernetes makes the claims."""
+
+from parley.api import reasons
+from parley.api.builtin import BuiltinTemplate
+from parley.api.models import ResourceClaimTemplate
+from parley.api.names import API_VERSION
+from parley.api.resources import BUILTIN_TEMPLATES
+from parley.control.caches.cluster import Cluster, Key
+from parley.control.claims.messages import refused, taken
+from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
+from parley.control.publishing.events import Recorder
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid
+
+
+class TemplateReconciler:
+    """Mirrors templates. A mirror goes with its template by ownership, and is made anew if somebody deletes it."""
+
+    def __init__(self, client: Client, cluster: Cluster, recorder: Recorder) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._recorder = recorder
+
+    async def sync(self, key: Key) -> None:
+        """Make the mirror of the template of that name if it is missing."""
+        template = self._cluster.template(key)
+        mirror = self._cluster.template_mirror(key)
+        if template is None or mirror is not None:
+            self._cluster.refusals.clear("ResourceClaimTemplate", key)
+        if template is None or template.metadata.deletion_timestamp:
+            return
+        if mirror is None and not parameters_too_large(template.spec.spec):
+            await self._create(key, template)
+        elif mirror is not None and not owned_by(mirror, template.metadata.uid):
+            await self._replace(template, mirror)
+
+    async def _create(self, key: Key, template: ResourceClaimTemplate) -> None:
+        try:
+            await self._client.create(BUILTIN_TEMPLATES, template_mirror(template), key[0])
+        except AlreadyExists:
+            pass  # not in the cache yet; its arrival calls again
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._cluster.mirror_refused(template, error.message)
+            note = refused("ResourceClaimTemplate", *key, error.message)
+            await self._warn(template, reasons.WRITE_REFUSED, note)
+            raise  # it is tried again, after a growing pause
+
+    async def _replace(self, template: ResourceClaimTemplate, mirror: BuiltinTemplate) -> None:
+        """A mirror of an earlier template of that name goes; what is not ours stays, and an event reports it."""
+        meta = template.metadata
+        if any(owner.api_version == API_VERSION for owner in mirror.metadata.owner_references):
+            await self._client.delete(BUILTIN_TEMPLATES, meta.name, meta.namespace, uid=mirror.metadata.uid)
+            return
+        note = taken("ResourceClaimTemplate", meta.namespace, meta.name)
+        await self._warn(template, reasons.NAME_TAKEN, note)
+
+    async def _warn(self, template: ResourceClaimTemplate, code: str, note: str) -> None:
+        meta = template.metadata
+        await self._recorder.warn(
+            "ResourceClaimTemplate", API_VERSION, meta.namespace, meta.name, meta.uid, code, note
+        )

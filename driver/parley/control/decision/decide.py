@@ -1,0 +1,158 @@
+"""Whether pending claims can be allocated now, on which nodes, and if not, why: the one decision of all paths.
+
+The native way, the scheduler extender's filter and bind, and immediate claims decide here, in the same order: the
+parameters are typed and the class's limits checked (`admit`), the drivers are asked about candidate nodes
+(`survey`), one of the viable nodes is selected (`best`). Whatever stands in the way comes out as `Blocked`, with
+the reason, its message, and the changes that may help. Reads the state, and changes nothing.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from parley.api import reasons
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
+from parley.control.decision.demand import Demand, ask, demand_of, have_preferences, scores, units
+from parley.control.decision.eligible import EligibleNodes
+from parley.control.limits import topic as limit_topic
+from parley.control.state import State
+from parley.negotiation.nowhere import nowhere, where
+from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
+from parley.negotiation.selection import select
+from parley.negotiation.waiting import Helps
+from parley.sdk import PodReference
+from parley.sdk.checks import BadParameters
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nothing can be allocated now.
+
+    `line` is equal for all who wait for the same thing; `helps` decides which changes on nodes are of use to them,
+    None: all of them may be.
+    """
+
+    problem: Problem
+    line: Hashable
+    helps: Helps | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where and how drivers are asked.
+
+    `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
+    what helps others who want the same may be of no use here, as where a scheduler has refused a node. About at
+    most `limit` nodes is asked at once, and until `enough` are viable; `choosy`: about as many as possible from
+    the beginning.
+    """
+
+    nodes: EligibleNodes
+    excluded: Mapping[str, str]
+    alone: bool = False
+    limit: int = DEFAULT_CANDIDATES
+    enough: int = 1
+    choosy: bool = False
+
+
+def admit(state: State, pod: PodReference, pending: Sequence[PodClaim]) -> Demand | Blocked:
+    """What the claims demand, if their parameters are understood and their namespace may hold as much.
+
+    Raises DriverFault.
+    """
+    try:
+        demand = demand_of(state.drivers, pod, pending)
+    except BadParameters as error:
+        own = tuple(("claim", pod.namespace, claim.name) for claim in pending)
+        problem = Problem(reasons.PARAMETERS_INVALID, str(error), (*class_topics(pending), *own))
+        return Blocked(problem, str(error))
+    counts = units(state.drivers, demand.requests)
+    for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
+        assert class_ is not None
+        wanted = {c.uid: counts.get(c.entry, 1) for c in pending if c.class_name == class_.metadata.name}
+        if message := state.ledger.limits.excess(class_, pod.namespace, wanted):
+            topics = (limit_topic(class_.metadata.name, pod.namespace), ("class", class_.metadata.name))
+            line = (reasons.LIMIT_REACHED, *topics, tuple(sorted(wanted.values())))
+            return Blocked(Problem(reasons.LIMIT_REACHED, message, topics), line)
+    return demand
+
+
+def _unchanged(plain: Ask) -> Ask:
+    return plain
+
+
+def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask], Ask] = _unchanged) -> Outcome:
+    """What the drivers in this process answer about the candidates. `around` may qualify their answers.
+
+    Raises DriverFault.
+    """
+    choosy = search.choosy or have_preferences(state.drivers, demand)
+    return negotiate(
+        search.nodes,
+        around(ask(state.drivers, demand, search.excluded)),
+        first=search.limit if choosy else FIRST_CANDIDATES,
+        limit=search.limit,
+        enough=search.enough,
+    )
+
+
+def none_viable(
+    state: State, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
+) -> Blocked:
+    """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included."""
+    total = len(state.cluster.node_names())
+    code, message = nowhere(total, search.nodes.misfits, outcome.refused, asked=bool(outcome.candidates))
+    held = [claim.holding for claim in claims if claim.holding is not None]
+    message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
+    topics: list[Topic] = [("driver", driver) for driver in demand.requests]
+    topics += [("claim", one.namespace, one.claim) for one in held]
+    problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
+    alone = search.alone or search.excluded
+    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike)
+    return Blocked(problem, line, _helps(state, demand, search))
+
+
+def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
+    """Which changes on nodes may help: every node was refused, so a change on one helps only if that node is
+    eligible and every driver has room there. Of standalone drivers nobody knows: None."""
+    if demand.standalone:
+        return None
+    asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
+    nodes, excluded = search.nodes.anew(), search.excluded
+
+    def may_do(node: str) -> bool:
+        if node in excluded or nodes.misfit(node):
+            return False
+        return all(driver.has_room(request, node) for driver, request in asked)
+
+    def helps(changed: Collection[str]) -> bool:
+        return any(map(may_do, changed))
+
+    return helps
+
+
+def best(
+    state: State,
+    demand: Demand,
+    viable: Sequence[str],
+    avoid: Set[str] = frozenset(),
+    standalone: Mapping[str, Mapping[str, float]] | None = None,
+) -> str:
+    """The viable node to select: the drivers' preferences decide, then the fewest pods; `avoid` come last.
+
+    `standalone` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
+    """
+    preferences = scores(state.drivers, demand, viable, standalone or {})
+    selected = select(viable, preferences, avoid, state.cluster.usage.pods)
+    assert selected is not None
+    return selected
+
+
+def class_topics(claims: Sequence[PodClaim]) -> list[Topic]:
+    """What changes when one of the claims' classes does."""
+    return [("class", claim.class_.metadata.name) for claim in claims if claim.class_ is not None]
+
+
+def soon(blocked: Blocked, *topics: Topic) -> Blocked:
+    """The same, but it may pass within moments, with a change of one of the topics."""
+    problem = blocked.problem
+    return replace(blocked, problem=replace(problem, topics=(*problem.topics, *topics), transient=True))

@@ -1,0 +1,124 @@
+"""What pending claims demand of their drivers: typed parameters, one request for each driver in this process."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parley.control.claims.podclaims import PodClaim
+from parley.negotiation.answers import Answer, Answers
+from parley.negotiation.rounds import Ask
+from parley.sdk import PodReference, Request
+from parley.sdk.checks import check_count
+from parley.sdk.embedded import EmbeddedDriver, RawClaim
+
+Drivers = Mapping[str, EmbeddedDriver]
+Requests = Mapping[str, Request[Any, Any]]
+"""One request per driver, by the driver's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The pending claims of one pod, or one claim without a pod, by the drivers that have to allocate them.
+
+    `requests` has one for each driver in this process, `standalone` the claims of standalone drivers, `drivers`
+    the driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `wanted` is
+    equal for demands that are alike in all but the claims' identity.
+    """
+
+    requests: Requests
+    drivers: Mapping[str, str]
+    wanted: tuple[tuple[str, str, str], ...]
+    weights: Mapping[str, int]
+    standalone: tuple[PodClaim, ...] = ()
+
+    @property
+    def wanted_standalone(self) -> frozenset[Hashable]:
+        """What standalone drivers are asked for, for each claim: a change of it voids their answers."""
+        return frozenset(
+            (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
+        )
+
+
+def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim]) -> Demand:
+    """The claims by driver, with typed parameters. Raises BadParameters, and DriverFault."""
+    raw: defaultdict[str, list[RawClaim]] = defaultdict(list)
+    weights: defaultdict[str, int] = defaultdict(int)
+    for claim in claims:
+        assert claim.class_ is not None
+        driver = claim.class_.driver_name
+        raw[driver].append(_raw(pod, claim))
+        weights[driver] = max(weights[driver], claim.class_.score_weight)
+    for driver, found in raw.items():
+        check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
+    return Demand(
+        requests={name: drivers[name].request(pod, found) for name, found in raw.items() if name in drivers},
+        drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
+        weights=weights,
+        standalone=tuple(claim for claim in claims if claim.standalone),
+        wanted=tuple(
+            (name, claim.class_name, repr(claim.parameters))
+            for name, of_driver in raw.items()
+            for claim in of_driver
+        ),
+    )
+
+
+def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
+    assert claim.class_ is not None
+    return RawClaim(
+        name=claim.entry,
+        uid=claim.uid,
+        namespace=pod.namespace,
+        claim=claim.name,
+        class_name=claim.class_.metadata.name,
+        parameters=claim.asked.parameters if claim.asked is not None else None,
+        class_parameters=claim.class_.parameters,
+    )
+
+
+def ask(drivers: Drivers, demand: Demand, excluded: Mapping[str, str]) -> Ask:
+    """A function that asks the drivers in this process about nodes. On an excluded node no claim is viable."""
+
+    def answers(nodes: Sequence[str]) -> Answers:
+        left = [node for node in nodes if node not in excluded]
+        found: dict[str, Answer] = {}
+        for name, request in demand.requests.items():
+            found.update(drivers[name].viable(request, left))
+        ruled_out = {node: excluded[node] for node in nodes if node in excluded}
+        if not ruled_out:
+            return found
+        return {
+            name: Answer(answer.viable, answer.alternatives, {**answer.reasons, **ruled_out})
+            for name, answer in found.items()
+        }
+
+    return answers
+
+
+def units(drivers: Drivers, requests: Requests) -> dict[str, int]:
+    """How much of a class's limit each claim takes up, by entry. One of a standalone driver, left out here, is one
+    unit."""
+    return {
+        claim.name: drivers[name].units(claim) for name, request in requests.items() for claim in request.claims
+    }
+
+
+def have_preferences(drivers: Drivers, demand: Demand) -> bool:
+    """Whether some driver scores nodes, so that it is worth asking about more than the first few."""
+    return any(drivers[name].has_preferences for name in demand.requests)
+
+
+def scores(
+    drivers: Drivers, demand: Demand, nodes: Sequence[str], standalone: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """The drivers' preferences (0 to 1) added up by node, each times its driver's weight.
+
+    `standalone` has those of standalone drivers, by driver.
+    """
+    own = {name: drivers[name].score(request, nodes) for name, request in demand.requests.items()}
+    total: defaultdict[str, float] = defaultdict(float)
+    for name, preferences in {**own, **standalone}.items():
+        for node, score in preferences.items():
+            total[node] += demand.weights[name] * score
+    return dict(total)

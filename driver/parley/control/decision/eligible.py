@@ -1,0 +1,77 @@
+"""The nodes that are eligible for a claim before its driver is asked, and why the others are not.
+
+Here are those for a claim that no pod names yet: by the rule for such claims (`parley.sdk.immediate`), and where
+its driver's plugin runs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+
+from parley.api.builtin import NodeSelector
+from parley.api.models import ResourceClass
+from parley.control.caches.cluster import Cluster
+from parley.negotiation.fit import matches
+from parley.negotiation.selection import spread
+from parley.sdk.immediate import NodeRule
+
+
+class EligibleNodes(ABC):
+    """Iterates over the eligible nodes, beginning at a place that depends on `uid`; `misfits` collects, by node,
+    why others are not eligible."""
+
+    def __init__(self, cluster: Cluster, uid: str) -> None:
+        self._cluster = cluster
+        self.uid = uid
+        self.misfits: dict[str, str] = {}
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for all who want the same of the same drivers and have the same nodes to choose from."""
+        return ()
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in spread(self._names(), self.uid) if self.fits(name))
+
+    def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
+        """The eligible nodes that match each of the selectors, in the same order."""
+        for name in self:
+            node = self._cluster.node(name)
+            if node is not None and all(matches(selector, node) for selector in selectors):
+                yield name
+
+    def fits(self, node: str) -> bool:
+        """Whether the node is eligible; keeps why not."""
+        if reason := self.misfit(node):
+            self.misfits[node] = reason
+            return False
+        return True
+
+    def _names(self) -> Sequence[str]:
+        """The nodes to look at."""
+        return self._cluster.node_names()
+
+    @abstractmethod
+    def misfit(self, node: str) -> str:
+        """Why the node is not eligible; "" if it is."""
+
+    @abstractmethod
+    def anew(self) -> "EligibleNodes":
+        """The same, as if no node had been looked at yet."""
+
+
+class SuitableNodes(EligibleNodes):
+    """The nodes that are eligible for a claim of the class without a pod."""
+
+    def __init__(self, cluster: Cluster, class_: ResourceClass, uid: str) -> None:
+        super().__init__(cluster, uid)
+        self._class = class_
+        self._rule = NodeRule(class_)
+
+    def anew(self) -> "SuitableNodes":
+        return SuitableNodes(self._cluster, self._class, self.uid)
+
+    def misfit(self, node: str) -> str:
+        found = self._cluster.node(node)
+        if found is None:
+            return "does not exist"
+        return self._rule.misfit(found) or self._cluster.plugins.missing(self._class, node)

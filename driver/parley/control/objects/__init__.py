@@ -1,0 +1,1 @@
+"""The API objects in which allocations are shown and recorded: mirrors and stand-ins, read and composed. Pure."""

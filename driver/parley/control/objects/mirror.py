@@ -1,0 +1,343 @@
+"""The built-in objects that stand for Parley's: what they look like, and how to read them back. Pure.
+
+A mirror has one request, which names a DeviceClass that does not exist, so that only Parley allocates it. What
+is asked for travels in its opaque configuration: a generated claim describes itself completely. The
+allocation holds one result per device (or a placeholder, if there is none to name) and the driver's handle.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, Pod
+from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from parley.api.names import (
+    API_VERSION,
+    CONDITION_ALLOCATED,
+    CONDITION_DECLINED,
+    DEVICE_CLASS,
+    EXCLUSIVE_REQUEST,
+    FINALIZER,
+    GROUP,
+    MIRROR_LABEL,
+    SHAREABLE_REQUEST,
+)
+from parley.api.opaque import read, why_unreadable
+from parley.api.selectors import node_selector
+from parley.sdk import Allocation, Device, PodReference
+
+PLACEHOLDER = Device("parley.dev", "negotiated")
+"""Names the one result of an allocation whose devices are found later, or which has none to name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRequest:
+    """What a mirror asks for."""
+
+    class_name: str
+    parameters: Mapping[str, Any] | None
+
+
+MAX_USERS = 256
+"""So many pods can be in `status.reservedFor` of a claim."""
+
+MAX_PARAMETERS_BYTES = 10_000
+"""Opaque parameters may have 10 KiB as JSON; the rest is for what Parley wraps them in."""
+
+
+def parameters_too_large(spec: ClaimSpec) -> int:
+    """The parameters' size in bytes if they don't fit into a mirror, otherwise 0."""
+    size = len(orjson.dumps(spec.parameters))
+    return size if size > MAX_PARAMETERS_BYTES else 0
+
+
+def claim_spec(spec: ClaimSpec, *, shareable: bool) -> dict[str, Any]:
+    """The `spec` of a mirror."""
+    parameters: dict[str, Any] = {"resourceClassName": spec.resource_class_name}
+    if spec.parameters is not None:
+        parameters["parameters"] = dict(spec.parameters)
+    request = SHAREABLE_REQUEST if shareable else EXCLUSIVE_REQUEST
+    return {
+        "devices": {
+            "requests": [{"name": request, "exactly": {"deviceClassName": DEVICE_CLASS}}],
+            "config": [{"opaque": {"driver": GROUP, "parameters": parameters}}],
+        }
+    }
+
+
+def template_mirror(template: ResourceClaimTemplate) -> dict[str, Any]:
+    """The built-in template from which the claim controller makes the pods' claims. Each serves one pod."""
+    meta, inner = template.metadata, template.spec.metadata
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "labels": {MIRROR_LABEL: "template"},
+            "ownerReferences": [_owner("ResourceClaimTemplate", meta.name, meta.uid)],
+        },
+        "spec": {
+            "metadata": {
+                "labels": {**inner.labels, MIRROR_LABEL: "generated"},
+                "annotations": dict(inner.annotations),
+            },
+            "spec": claim_spec(template.spec.spec, shareable=False),
+        },
+    }
+
+
+def claim_mirror(claim: ResourceClaim, *, shareable: bool) -> dict[str, Any]:
+    """The built-in claim that pods name when they name a Parley claim."""
+    meta = claim.metadata
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "labels": {MIRROR_LABEL: "named"},
+            "finalizers": [FINALIZER],
+            "ownerReferences": [_owner("ResourceClaim", meta.name, meta.uid)],
+        },
+        "spec": claim_spec(claim.spec, shareable=shareable),
+    }
+
+
+def _owner(kind: str, name: str, uid: str) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def is_mirror(claim: BuiltinClaim) -> bool:
+    """Whether only Parley may allocate the claim: its request shows it, which nobody can change afterwards."""
+    requests = claim.spec.devices.requests
+    return (
+        len(requests) == 1
+        and requests[0].exactly is not None
+        and requests[0].exactly.device_class_name == DEVICE_CLASS
+    )
+
+
+def is_shareable(claim: BuiltinClaim) -> bool:
+    """Whether several pods may use the mirror at once: never one that belongs to a pod, nor by any other name."""
+    return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
+
+
+def asked(claim: BuiltinClaim) -> ClassRequest | None:
+    """What the mirror asks for; None if its configuration is not one that Parley wrote."""
+    parameters = _opaque(claim.spec.devices.config, GROUP) or {}
+    name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
+    if not isinstance(name, str) or not isinstance(inner, dict | None):
+        return None
+    return ClassRequest(name, inner)
+
+
+def unreadable(claim: BuiltinClaim) -> str:
+    """Why it is not known what the mirror asks for, "" if that is not so."""
+    return why_unreadable(_opaque(claim.spec.devices.config, GROUP))
+
+
+def _opaque(configs: Iterable[DeviceConfig], driver: str) -> dict[str, Any] | None:
+    for config in configs:
+        if config.opaque is not None and config.opaque.driver == driver:
+            parameters = read(config.opaque.parameters)
+            if isinstance(parameters, dict):
+                return parameters
+    return None
+
+
+def owner_pod(claim: BuiltinClaim) -> PodReference | None:
+    """The pod that a generated claim belongs to, None for others."""
+    for owner in claim.metadata.owner_references:
+        if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
+            return PodReference(claim.metadata.namespace, owner.name, owner.uid)
+    return None
+
+
+def owner_pod_uid(claim: BuiltinClaim) -> str:
+    """UID of the pod that a generated claim belongs to, "" for others."""
+    owner = owner_pod(claim)
+    return owner.uid if owner is not None else ""
+
+
+def owned_by(mirror: BuiltinClaim | BuiltinTemplate, uid: str) -> bool:
+    """Whether the mirror stands for the Parley object of that UID."""
+    return any(owner.uid == uid for owner in mirror.metadata.owner_references)
+
+
+def allocation_body(
+    claim: BuiltinClaim,
+    driver: str,
+    allocation: Allocation,
+    nodes: Sequence[str] | None,
+    now: str,
+    *,
+    node_part: bool,
+) -> dict[str, Any]:
+    """`status.allocation` that can be used on these nodes, or everywhere.
+
+    The kubelet calls the plugin of each driver that has a result: without a node part there is none. `now` (RFC
+    3339) must be set by the writer: when the scheduler reserves the claim and has to add it itself, it fails for
+    ever, because an allocation can't be changed.
+    """
+    request = claim.spec.devices.requests[0].name
+    body: dict[str, Any] = {
+        "devices": {
+            "results": [
+                {"request": request, "driver": driver, "pool": device.pool, "device": device.device}
+                for device in ((allocation.devices or (PLACEHOLDER,)) if node_part else ())
+            ],
+            "config": [
+                {
+                    "source": "FromClaim",
+                    "requests": [request],
+                    "opaque": {"driver": driver, "parameters": dict(allocation.data)},
+                }
+            ],
+        },
+        "allocationTimestamp": now,
+    }
+    return body if nodes is None else {**body, "nodeSelector": node_selector(nodes)}
+
+
+def offer_body(claim: BuiltinClaim, driver: str, nodes: Iterable[str], now: str) -> dict[str, Any]:
+    """`status.allocation` that offers nodes: the scheduler chooses one and waits for the conditions."""
+    result = {
+        "request": claim.spec.devices.requests[0].name,
+        "driver": driver,
+        "pool": PLACEHOLDER.pool,
+        "device": PLACEHOLDER.device,
+        "bindingConditions": [CONDITION_ALLOCATED],
+        "bindingFailureConditions": [CONDITION_DECLINED],
+    }
+    return {
+        "devices": {"results": [result]},
+        "nodeSelector": node_selector(nodes),
+        "allocationTimestamp": now,
+    }
+
+
+def found_body(driver: str, allocation: Allocation, node: str, now: str) -> list[dict[str, Any]]:
+    """`status.devices` that ends an offer: allocated on the node, with the handle."""
+    return [_offer_status(driver, CONDITION_ALLOCATED, "Allocated", f"on node {node}", now, dict(allocation.data))]
+
+
+def declined_body(driver: str, why: str, now: str) -> list[dict[str, Any]]:
+    """`status.devices` that ends an offer: the scheduler takes the claim back."""
+    return [_offer_status(driver, CONDITION_DECLINED, "Declined", why, now, None)]
+
+
+def _offer_status(
+    driver: str, condition: str, reason: str, message: str, now: str, data: dict[str, Any] | None
+) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "driver": driver,
+        "pool": PLACEHOLDER.pool,
+        "device": PLACEHOLDER.device,
+        "conditions": [
+            {"type": condition, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+        ],
+    }
+    return {**status, "data": data} if data is not None else status
+
+
+def is_offer(allocation: BuiltinAllocation) -> bool:
+    """Whether the allocation only offers nodes."""
+    return any(CONDITION_ALLOCATED in result.binding_conditions for result in allocation.devices.results)
+
+
+def offer_stands(claim: BuiltinClaim) -> bool:
+    """Whether the claim offers nodes, and no driver has allocated for it."""
+    allocation = claim.status.allocation
+    return allocation is not None and is_offer(allocation) and offer_ended(claim) != CONDITION_ALLOCATED
+
+
+def offer_ended(claim: BuiltinClaim) -> str:
+    """The condition that ended the offer: allocated, declined, or "" while it stands."""
+    for device in claim.status.devices:
+        for condition in device.conditions:
+            if condition.status == "True" and condition.type in (CONDITION_ALLOCATED, CONDITION_DECLINED):
+                return condition.type
+    return ""
+
+
+def nodes_of(allocation: BuiltinAllocation) -> tuple[str, ...]:
+    """The nodes that the allocation's selector names."""
+    terms = allocation.node_selector.node_selector_terms if allocation.node_selector else []
+    return tuple(
+        value
+        for term in terms
+        for field in term.match_fields
+        if field.key == "metadata.name"
+        for value in field.values
+    )
+
+
+def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:
+    """What the driver allocated for the claim, read back; None if nothing, or nothing definite yet."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return None
+    if is_offer(allocation):
+        found = (read(device.data) for device in claim.status.devices if device.driver == driver)
+        data = next((value for value in found if isinstance(value, dict)), None)
+    else:
+        data = _opaque(allocation.devices.config, driver)
+    if data is None:
+        return None
+    results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
+    named = tuple(device for device in results if device != PLACEHOLDER)
+    return Allocation(named or _devices(data), data, _available_on(allocation))
+
+
+def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
+    """What the claim takes of the driver's devices; None if nothing, or nothing definite yet.
+
+    Where the driver's handle can't be read, the devices that the allocation names count as taken whole.
+    """
+    allocation, found = claim.status.allocation, allocated(claim, driver)
+    if found is not None or allocation is None or is_offer(allocation):
+        return found
+    results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
+    named = tuple(device for device in results if device != PLACEHOLDER)
+    return Allocation(named, {}, _available_on(allocation)) if named else None
+
+
+def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:
+    if allocation.node_selector is None:
+        return None
+    nodes = () if is_offer(allocation) else nodes_of(allocation)
+    return nodes if len(nodes) > 1 else ()
+
+
+def _devices(data: Mapping[str, Any]) -> tuple[Device, ...]:
+    """Those that the handle names; anything else in it is its driver's to judge."""
+    listed = data.get("devices")
+    entries = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    return tuple(Device(str(d["pool"]), str(d["device"])) for d in entries if "pool" in d and "device" in d)
+
+
+def driver_of(allocation: BuiltinAllocation) -> str:
+    """The driver that allocated: without a node part there is no result, but always a configuration."""
+    if allocation.devices.results:
+        return allocation.devices.results[0].driver
+    return next((c.opaque.driver for c in allocation.devices.config if c.opaque is not None), "")
+
+
+def is_shut_out(claim: BuiltinClaim, pod: Pod) -> bool:
+    """Whether the pod, which others bound and nobody has started, can't get the claim any more.
+
+    A claim that is being deleted takes no new reservation, and no kubelet prepares one without: see
+    validateResourceClaimStatusUpdate in k8s.io/kubernetes/pkg/apis/resource/validation/validation.go and
+    prepareResources in pkg/kubelet/cm/dra/manager.go (v1.37.0).
+    """
+    if not claim.metadata.deletion_timestamp or not pod.spec.node_name or pod.status.phase != "Pending":
+        return False
+    return all(user.uid != pod.metadata.uid for user in claim.status.reserved_for)
+
+
+def consumer(pod: PodReference) -> dict[str, str]:
+    """An entry of `status.reservedFor`."""
+    return {"resource": "pods", "name": pod.name, "uid": pod.uid}

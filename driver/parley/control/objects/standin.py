@@ -1,0 +1,62 @@
+"""Stand-ins: the Parley claims in which standalone drivers record what they allocated. Pure.
+
+A generated claim that such a driver serves gets a stand-in of the same name, owned by the pod; a named claim is
+its own record. What a driver wrote is read here; that it is well-formed was checked by the API server.
+"""
+
+from typing import Any
+
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClaim
+from parley.api.names import API_VERSION, GENERATED_LABEL
+from parley.control.objects.mirror import ClassRequest
+
+
+def is_stand_in(claim: ResourceClaim) -> bool:
+    """Whether the claim stands for one that Kubernetes made from a template."""
+    return GENERATED_LABEL in claim.metadata.labels
+
+
+def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest) -> dict[str, Any]:
+    """The stand-in for the pod's generated claim of that name. It goes with the pod."""
+    meta = pod.metadata
+    spec: dict[str, Any] = {"resourceClassName": asked.class_name}
+    if asked.parameters is not None:
+        spec["parameters"] = dict(asked.parameters)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": meta.namespace,
+            "labels": {GENERATED_LABEL: entry},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True}
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: ClassRequest | None) -> bool:
+    """Whether the claim is the stand-in that was made for the pod's entry: anybody may make one of its name."""
+    spec = claim.spec
+    return (
+        claim.metadata.labels.get(GENERATED_LABEL) == entry
+        and owner_uid(claim) == pod_uid
+        and spec.allocation_mode != "Immediate"
+        and asked is not None
+        and (spec.resource_class_name, spec.parameters) == (asked.class_name, asked.parameters)
+    )
+
+
+def owner_uid(claim: ResourceClaim) -> str:
+    """UID of the pod that a stand-in belongs to, "" for named claims."""
+    if not is_stand_in(claim):
+        return ""
+    return next((owner.uid for owner in claim.metadata.owner_references if owner.controller), "")
+
+
+def being_given_back(claim: ResourceClaim) -> bool:
+    """Whether what the claim's record shows is on its way out; nothing is allocated before it is gone."""
+    return claim.status.allocation is not None or bool(claim.metadata.deletion_timestamp and is_stand_in(claim))

@@ -1,0 +1,1 @@
+"""What users read: PodSchedulings and events."""

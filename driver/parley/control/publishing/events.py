@@ -1,0 +1,136 @@
+"""Events on pods, templates and what can't be read: one for each phase of an object, not one for each attempt.
+
+A phase is a reason code. An event is written when it begins; while it lasts, or when it comes back, another one
+with a new message (messages name nodes and counts, which change as other pods come and go) follows after `PAUSE`
+at the earliest. The present message is in the PodScheduling. Each event also makes one line in the log.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from parley.api import reasons
+from parley.api.names import GROUP
+from parley.api.resources import EVENTS
+from parley.control.telemetry.metrics import Metrics
+from parley.kube.client import ApiError, Client, OutcomeUnknown
+from parley.kube.clock import Clock, rfc3339_micro
+
+PAUSE = 300.0
+"""Seconds between two events on an object with the same reason."""
+
+_MISTAKES = frozenset(
+    {
+        reasons.CLASS_NOT_FOUND,
+        reasons.PARAMETERS_INVALID,
+        reasons.CLAIM_NOT_FOUND,
+        reasons.NAME_TAKEN,
+    }
+)
+"""Words that change only because somebody changed what is wrong: who mends things wants to hear at once."""
+
+_REMEMBERED = 10_000
+_NOTE_BYTES = 1024
+_LOG_FIELDS = {"Pod": "pod", "ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an event is about."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def place(self) -> str:
+        """The namespace of events about it: those about objects without one are in `default`."""
+        return self.namespace or "default"
+
+    def wire(self) -> dict[str, str]:
+        """As an event's `regarding`."""
+        named = {"kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
+        return {"apiVersion": self.api_version, **named}
+
+    def fields(self) -> dict[str, str]:
+        """As in a log entry: {"pod": "team/a"}."""
+        return {_LOG_FIELDS.get(self.kind, "object"): "/".join(filter(None, (self.namespace, self.name)))}
+
+
+@dataclass(slots=True)
+class _Written:
+    """The events of one object: its present phase, and when each was written, with a hash of its note."""
+
+    phase: str = ""
+    phases: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def is_due(self, now: float, code: str, digest: int) -> bool:
+        """Whether another event is to be written."""
+        if code not in self.phases:
+            return True
+        at, written_digest = self.phases[code]
+        if now - at >= PAUSE:
+            return digest != written_digest or code != self.phase
+        return digest != written_digest and code in _MISTAKES
+
+
+class Recorder:
+    """Writes events; an event that cannot be written is logged and forgotten, nothing depends on it."""
+
+    def __init__(self, client: Client, clock: Clock, instance: str, metrics: Metrics | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._instance = instance
+        self._metrics = metrics or Metrics()
+        self._written: OrderedDict[str, _Written] = OrderedDict()
+
+    async def warn(
+        self, kind: str, api_version: str, namespace: str, name: str, uid: str, code: str, note: str
+    ) -> None:
+        """The object is in a phase that needs attention: write an event, unless a like one is recent."""
+        series = self._written.setdefault(uid, _Written())
+        self._written.move_to_end(uid)
+        if len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+        now, digest = asyncio.get_running_loop().time(), hash(note)
+        due = series.is_due(now, code, digest)
+        series.phase = code
+        if not due:
+            self._metrics.events_grouped.labels(code).inc()
+            return
+        series.phases[code] = (now, digest)
+        about = About(kind, api_version, namespace, name, uid)
+        log.info("needs attention", **about.fields(), reason=code, message=note)
+        await self._write(about, code, note)
+
+    async def _write(self, about: About, code: str, note: str) -> None:
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{about.name[:200]}-", "namespace": about.place},
+            "eventTime": rfc3339_micro(self._clock()),
+            "reportingController": f"{GROUP}/controller",
+            "reportingInstance": self._instance,
+            "action": "Negotiating",
+            "reason": code,
+            "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            "type": "Warning",
+            "regarding": about.wire(),
+        }
+        try:
+            await self._client.create(EVENTS, body, about.place)
+        except (ApiError, OutcomeUnknown) as error:
+            log.warning("event not written", **about.fields(), reason=code, error=str(error))
+        else:
+            self._metrics.events.labels(code).inc()
+
+    def forget(self, uid: str) -> None:
+        """The object is gone, or its phase is over."""
+        self._written.pop(uid, None)

@@ -1,0 +1,1 @@
+"""How what was allocated becomes free again: its record is cleared, nodes confirm, drivers deallocate."""

@@ -1,0 +1,253 @@
+"""Gives back what pods held: the API lets go of it first, then the driver, then the ledger.
+
+So nothing is handed to another pod while a record of it may stand. What a standalone driver allocated it takes
+back itself; until its record is cleared, the holding stays in the ledger without users, and nobody may join it.
+The same holds for what a pod used that was deleted by force, until its node confirms that it is not prepared there
+any more.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import structlog
+
+from parley.api.models import ResourceClaim
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import Key, over, reference
+from parley.control.ledger import Holding, Phase, Written
+from parley.control.objects.mirror import MAX_USERS, is_shut_out, owner_pod_uid
+from parley.control.records import Records
+from parley.control.release.releasing import Releases
+from parley.control.state import State
+from parley.control.wakeups import Wakeups
+from parley.kube.client import NotFound
+from parley.kube.queue import WorkQueue
+from parley.sdk import PodReference
+
+log = structlog.get_logger(__name__)
+
+
+class GivingBack:
+    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more; named
+    claims that a pod has left go into the queue `claims`."""
+
+    def __init__(
+        self,
+        state: State,
+        records: Records,
+        releases: Releases,
+        close: Callable[[PodReference], Awaitable[None]],
+        wakeups: Wakeups,
+        claims: WorkQueue[Key],
+    ) -> None:
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._drivers = state.drivers
+        self._records = records
+        self._releases = releases
+        self._close = close
+        self._wakeups = wakeups
+        self._claims = claims
+
+    async def give_back(
+        self,
+        pod: PodReference,
+        holdings: Sequence[Holding],
+        *,
+        departed: bool,
+        prepared_on: Iterable[str] = (),
+        cleared: Sequence[Holding] = (),
+    ) -> None:
+        """The pod lets go of the holdings; what nobody else uses is free afterwards.
+
+        `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
+        `prepared_on`: nodes whose kubelet has not reported that the pod ended; free is what these have unprepared.
+        `cleared`: what the pod lets go of because somebody cleared it. Raises Busy if it was reserved again since:
+        the pod may be bound by now.
+        """
+        for holding in holdings:
+            was_cleared = any(holding is other for other in cleared)
+            if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on, cleared=was_cleared):
+                self._left(holding)
+
+    def _left(self, holding: Holding) -> None:
+        """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again."""
+        if holding.phase is not Phase.RELEASING:
+            driver = self._drivers.get(holding.driver)
+            local = driver is not None and driver.node_local
+            self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
+        if holding.named:
+            self._wakeups.wake(("claim", holding.namespace, holding.claim))
+            self._claims.add((holding.namespace, holding.claim))
+
+    async def _leave(
+        self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str], cleared: bool
+    ) -> bool:
+        """Whether the pod used it until now."""
+        async with holding.lock:
+            if pod.uid not in holding.pods:
+                return False
+            if cleared and await self._records.is_reserved(holding, pod):
+                raise Busy  # what another pod uses was put right, for all its pods
+            doubtful = [*self._let_in(holding), *self._unseen(holding)]
+            self._releases.owe(holding, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
+            if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
+                await self._releases.note(holding)
+                await self._records.unreserve(holding, pod)
+                self._ledger.leave(holding, pod)
+            elif holding.owed:
+                await self._hold_back(holding)
+                await self._conclude(holding)
+            else:
+                await self._end(holding, departed=departed)
+            return True
+
+    async def _hold_back(self, holding: Holding) -> None:
+        """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
+        with holding.entering(Phase.LEAVING):
+            await self._releases.note(holding)
+            await self._records.clear_mirror(holding)
+            holding.written = Written.NO
+            await self._records.tell_releasing(holding)
+        self._ledger.release(holding)
+        holding.phase = Phase.RELEASING
+        self._releases.look_again(holding)
+
+    async def follow(self, uid: str) -> None:
+        """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
+        holding = self._ledger.get(uid)
+        if holding is None:
+            for release in self._cluster.releases_of(uid):
+                if release.spec.driver_name in self._drivers:
+                    await self._releases.waive(release)  # it keeps nothing
+            return
+        async with holding.lock:
+            if holding.owed and holding.phase is Phase.LEAVING:
+                await self._hold_back(holding)  # an earlier leader did not get that far
+            else:
+                await self._releases.note(holding)
+                if holding.owed and holding.phase is Phase.RELEASING:
+                    await self._records.tell_releasing(holding)
+                    await self._releases.ask(holding)
+            ended = await self._conclude(holding)
+        if ended:
+            self._left(holding)
+
+    async def _conclude(self, holding: Holding) -> bool:
+        """Whether the holding is free now, because no node owes anything for it any more."""
+        if holding.phase is not Phase.RELEASING or holding.owed:
+            return False
+        if holding.immediate:
+            await self._records.keep_without_users(holding)
+            holding.phase = Phase.HELD
+        else:
+            await self._end(holding, departed=True)
+        return True
+
+    def _unseen(self, holding: Holding) -> Sequence[str]:
+        """The nodes of pods that a scheduler may have let in and that came and went between two lists of pods, or
+        while nobody led."""
+        listed_since = holding.shareable and holding.pod_lists != self._cluster.pod_lists
+        return holding.nodes or () if listed_since else ()
+
+    def _let_in(self, holding: Holding) -> list[str]:
+        """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated.
+
+        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound. Returns
+        the nodes of pods that can't be let in any more, but may have been started before.
+        """
+        doubtful: list[str] = []
+        mirror = self._cluster.mirror((holding.namespace, holding.claim))
+        for user in mirror.status.reserved_for if mirror is not None else ():
+            pod = self._cluster.pod((holding.namespace, user.name))
+            if pod is not None and pod.metadata.uid == user.uid and not over(pod):
+                self._ledger.join(holding, reference(pod))
+            elif user.uid not in holding.pods:
+                raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
+        for pod in self._cluster.pods_naming((holding.namespace, holding.claim)) if holding.shareable else ():
+            there = pod.spec.node_name and holding.reaches(pod.spec.node_name) and not over(pod)
+            if there and mirror is not None and is_shut_out(mirror, pod):
+                doubtful.append(pod.spec.node_name)
+            elif there and len(holding.pods) < MAX_USERS:
+                self._ledger.join(holding, reference(pod))
+        return doubtful
+
+    async def give_up(self, holding: Holding) -> None:
+        """Nobody uses the holding: it is recorded without users."""
+        async with holding.lock:
+            await self._end(holding, departed=False)
+        self._left(holding)
+
+    async def _end(self, holding: Holding, *, departed: bool) -> None:
+        """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
+        with holding.entering(Phase.LEAVING):
+            if holding.named or not departed or not self._vanishes(holding):
+                await self._records.clear_mirror(holding)
+            if holding.standalone:
+                gone = await self._ask_back(holding, departed=departed)
+            else:
+                await self._take_back(holding)
+                gone = True
+        if gone:
+            self._drop(holding)
+        else:
+            self._ledger.release(holding)
+
+    def _vanishes(self, holding: Holding) -> bool:
+        """Whether Kubernetes deletes the generated claim with its pod, and no other pod can come to use it until
+        then: the scheduler lets in whatever names it, unless a policy keeps it from that."""
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        if mirror is None or mirror.status.allocation is None:
+            return True
+        users = {user.uid for user in mirror.status.reserved_for}
+        if mirror.metadata.deletion_timestamp and not users:
+            return True
+        ours = owner_pod_uid(mirror) in holding.pods and users <= holding.pods.keys()
+        return ours and all(over(pod) for pod in self._cluster.pods_naming(key))
+
+    def _drop(self, holding: Holding) -> None:
+        self._ledger.drop(holding)
+        name = f"{holding.namespace}/{holding.claim}"
+        log.info("given back", claim=name, driver=holding.driver, node=holding.node)
+
+    async def _take_back(self, holding: Holding) -> None:
+        if holding.named:
+            await self._records.clear_claim(holding)
+        await self._drivers[holding.driver].deallocate(holding.uid)
+
+    async def _ask_back(self, holding: Holding, *, departed: bool) -> bool:
+        """Ask the standalone driver to take the allocation back; whether nobody needs to wait until it did.
+
+        The stand-in of a pod that is gone goes with it, that of one that has ended goes in `pod_ended`: either
+        tells the driver.
+        """
+        if departed and not holding.named:
+            return True
+        for pod in list(holding.pods.values()):
+            await self._close(pod)
+        try:
+            await self._records.ask_back(holding)
+        except NotFound:
+            return True
+        return False
+
+    async def pod_ended(self, pod: PodReference) -> None:
+        """The pod has ended, its object stays: its stand-ins go now, with what drivers still do for them."""
+        for claim in self._cluster.stand_ins(pod):
+            if not claim.metadata.deletion_timestamp:
+                await self._records.delete_stand_in(claim.metadata.namespace, claim.metadata.name)
+
+    def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
+        """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""
+        holding = self._ledger.of_claim(claim.metadata.namespace, claim.metadata.name)
+        if holding is None or not holding.standalone or holding.pods:
+            return
+        if gone or claim.status.allocation is None:
+            self._drop(holding)
+            self._left(holding)
+
+
+def _nodes_of(holding: Holding) -> set[str]:
+    """The nodes whose devices it held, if its driver deals with each node by itself."""
+    pools = {device.pool for device in holding.allocation.devices}
+    return {holding.node, *pools, *(holding.nodes or ())}

@@ -1,0 +1,73 @@
+"""ClaimReleases and the condition that users see, while a node may still have a claim prepared. Pure.
+
+There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. It
+belongs to no namespace and has no owner: whatever becomes of claim, pod and namespace, the device counts as taken
+while it exists.
+"""
+
+import hashlib
+from collections.abc import Collection
+
+from parley.api.conditions import ConditionUpdate
+from parley.api.models import ClaimRelease
+from parley.api.names import API_VERSION, CONDITION_RELEASING, OUT_OF_SERVICE_TAINT
+from parley.control.ledger import Holding, Prepared
+from parley.sdk.recorded import allocation_record
+
+Body = dict[str, object]
+
+_HASHED = 16
+"""Characters of a node's name as a record's name has it: that itself may be 253 long."""
+
+
+def record_name(prepared: Prepared) -> str:
+    """Name of the record: the claim's UID, and the node's name as a hash."""
+    return f"{prepared.claim_uid}-{hashlib.sha256(prepared.node.encode()).hexdigest()[:_HASHED]}"
+
+
+def record(holding: Holding, prepared: Prepared) -> Body:
+    """The record that the node owes a receipt for one of the holding's claims."""
+    uid = prepared.claim_uid
+    spec: Body = {
+        "claim": {"namespace": holding.namespace, "name": holding.shown_by.get(uid, holding.claim), "uid": uid},
+        "nodeName": prepared.node,
+        "driverName": holding.driver,
+        "holdingUid": holding.uid,
+        "resourceClassName": holding.class_name,
+        "units": holding.units,
+        "allocation": allocation_record(
+            holding.driver, holding.allocation, holding.node, shareable=holding.shareable
+        ),
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ClaimRelease",
+        "metadata": {"name": record_name(prepared)},
+        "spec": spec,
+    }
+
+
+def prepared_by(record: ClaimRelease) -> Prepared:
+    """What may still be prepared by the record, and where."""
+    return Prepared(record.spec.claim.uid, record.spec.node_name)
+
+
+def releasing_condition(holding: Holding) -> ConditionUpdate:
+    """The condition while nodes owe receipts; its age is the wait's."""
+    return ConditionUpdate(CONDITION_RELEASING, True, "ForcedDeletion", waits_for(holding.owing_nodes))
+
+
+def waits_for(nodes: Collection[str]) -> str:
+    """The sentence about a claim that may still be prepared on these nodes."""
+    one, names = len(nodes) == 1, ", ".join(nodes)
+    who = f"a pod that used it on node {names} was" if one else f"pods that used it on nodes {names} were"
+    plugin = "the node plugin there has" if one else "the node plugins there have"
+    remedy = (
+        "the node back, or, if it is shut down, taint it"
+        if one
+        else "them back, or taint those that are shut down"
+    )
+    return (
+        f"{who} deleted by force, and {plugin} yet to confirm that it is not prepared any more: "
+        f"bring {remedy} {OUT_OF_SERVICE_TAINT}"
+    )

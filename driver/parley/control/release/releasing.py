@@ -1,0 +1,153 @@
+"""Asks nodes for receipts: what a pod that was deleted by force used there may still be prepared.
+
+A kubelet unprepares a pod's claims before it reports the pod's end. So only a pod that was bound and whose
+object went before that leaves anything behind, and only then anything is written here. In this order; each step
+looks at what is there, so that whoever leads may repeat all of it:
+
+1. A ClaimRelease is made for each node that may have the claim prepared. From now on a restarted controller knows.
+2. When no pod uses the claim any more, its built-in claim loses allocation and reservations, by a write after
+   which no earlier one of ours can arrive (`Records.clear_mirror`). No pod may come to use the claim from then on.
+3. `status.allocationCleared` of the ClaimReleases is set: the nodes, all at once, may answer.
+4. Each node's plugin deletes its ClaimRelease when it has nothing of that claim prepared and no call for it is
+   under way. When the last is gone, the claim is free.
+
+A receipt is final, because a plugin prepares only what the live claim shows as allocated. After step 2 that is
+nothing: a call that began before is still under way, or has left something prepared. Parley allocates the claim
+again only after step 4. Before step 3 no plugin answers, and none may (the policy `node-receipts`): so nothing is
+said of a claim that others still use, and that the node may prepare again.
+
+A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself.
+What is free when all have answered is for `giving_back` to do; standalone drivers decide for
+themselves when they hand something on.
+"""
+
+from collections.abc import Iterable
+
+import structlog
+
+from parley.api.builtin import Node
+from parley.api.models import ClaimRelease
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES
+from parley.control.caches.cluster import Cluster
+from parley.control.ledger import Holding, Ledger, Prepared, Written
+from parley.control.records import Records
+from parley.control.release.receipts import prepared_by, record, record_name
+from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.queue import WorkQueue
+
+UNSEEN_SECONDS = 5.0
+"""After so long it is seen whether what was written shows: between two lists it may have come and gone."""
+
+log = structlog.get_logger(__name__)
+
+
+def out_of_service(node: Node | None) -> bool:
+    """Whether nothing can be prepared on the node any more; None is a node that does not exist."""
+    return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
+
+
+class Releases:
+    """The ClaimReleases of holdings, whose UIDs are in `queue` when they are to be looked at again. Whoever calls
+    with a holding has its lock."""
+
+    def __init__(
+        self, client: Client, cluster: Cluster, ledger: Ledger, records: Records, queue: WorkQueue[str]
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._records = records
+        self._queue = queue
+
+    def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
+        """A pod that used the holding on one of the nodes is gone, and no kubelet has reported that it ended."""
+        if holding.standalone or not holding.node_part or holding.written is Written.NO:
+            return
+        uids = holding.claim_uids
+        holding.owed |= {Prepared(uid, node) for node in nodes if not self._lost(node) for uid in uids}
+
+    def _lost(self, node: str) -> bool:
+        return out_of_service(self._cluster.node(node))
+
+    async def note(self, holding: Holding) -> None:
+        """Each node that owes something has its record, or need not answer."""
+        for one in sorted(holding.owed):
+            if not await self._waived(holding, one):
+                await self._note(holding, one)
+
+    async def _note(self, holding: Holding, prepared: Prepared) -> None:
+        if self._known(prepared) is not None:
+            return
+        self._queue.add_after(holding.uid, UNSEEN_SECONDS)
+        try:
+            await self._client.create(CLAIM_RELEASES, record(holding, prepared))
+        except AlreadyExists:
+            return  # not in the cache yet; its arrival calls again
+        name = f"{holding.namespace}/{holding.claim}"
+        log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
+
+    async def ask(self, holding: Holding) -> None:
+        """Nobody uses the holding, nor will: its nodes may answer from now on."""
+        for release in map(self._known, sorted(holding.owed)):
+            if release is not None and not release.status.allocation_cleared:
+                self._queue.add_after(holding.uid, UNSEEN_SECONDS)
+                await self._let_answer(release)
+
+    async def _let_answer(self, release: ClaimRelease) -> None:
+        meta = release.metadata
+        body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}
+        try:
+            await self._client.patch(CLAIM_RELEASES, meta.name, body)
+        except NotFound:
+            pass  # somebody deleted it: that comes as a change
+
+    def look_again(self, holding: Holding) -> None:
+        """Go on with records that were there before; those that are new come as a change."""
+        if all(self._known(one) is not None for one in holding.owed):
+            self._queue.add(holding.uid)
+
+    def _known(self, prepared: Prepared) -> ClaimRelease | None:
+        return self._cluster.release(record_name(prepared))
+
+    async def _waived(self, holding: Holding, prepared: Prepared) -> bool:
+        """Whether the node need not answer; its record goes then, and what is owed with the record."""
+        if not self._lost(prepared.node):
+            return False
+        release = self._known(prepared) or await self._live(prepared)
+        if release is None:
+            holding.owed.discard(prepared)
+        else:
+            await self.waive(release)
+        return True
+
+    async def _live(self, prepared: Prepared) -> ClaimRelease | None:
+        try:
+            return await self._client.get(CLAIM_RELEASES, record_name(prepared))
+        except NotFound:
+            return None
+
+    async def waive(self, release: ClaimRelease) -> None:
+        """Delete a record that nobody needs to answer; that it is gone comes as a change."""
+        log.info("no receipt is needed", release=release.metadata.name, node=release.spec.node_name)
+        try:
+            await self._client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
+        except NotFound:
+            pass  # the node answered after all
+
+    def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
+        """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            if (holding := self._ledger.get(old.spec.holding_uid)) is not None:
+                holding.owed.discard(prepared_by(old))
+            self._queue.add(old.spec.holding_uid)
+        if new is not None:
+            if (holding := self._ledger.get(new.spec.holding_uid)) is not None and not holding.standalone:
+                holding.owed.add(prepared_by(new))
+            self._queue.add(new.spec.holding_uid)
+
+    def node_lost(self, node: str) -> None:
+        """Nothing is prepared on the node any more: what waits for it need not."""
+        for holding in self._ledger:
+            if node in holding.owing_nodes:
+                self._queue.add(holding.uid)

@@ -1,0 +1,1 @@
+"""Metrics of the process and how they are served."""

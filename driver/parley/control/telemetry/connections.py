@@ -1,0 +1,254 @@
+"""How many connections an HTTP server of ours has, and for how long: whoever can connect must not keep others out.
+
+A connection on which a request is being answered is left alone. The others are idle: nothing was sent yet, a
+request is not complete, or another one may follow. Of these the oldest is closed for a new one when there are as
+many as there may be, and each after some time: a slow request is no better than none.
+"""
+
+import asyncio
+import logging
+import resource
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+_SWEEP_SECONDS = 1.0
+_HANDSHAKE_SECONDS = 10.0
+_LINGERING_SECONDS = 2.0
+"""So long what follows a request that was answered already is read, so that the client sees the answer."""
+
+_BACKLOG = 512
+"""So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can
+say what it wants before it is closed for others. One beyond that is heard a second later at the earliest."""
+
+_MOST_FILES = 65_536
+_LOG_EVERY = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """`most` connections at a time (or half of the files that the process may open), each closed when it was
+    idle for `idle` seconds. One that is idle for less than `spared` seconds is not closed for a new one, which is
+    closed instead."""
+
+    most: int = 1024
+    idle: float = 30.0
+    spared: float = 0.0
+
+
+ANYBODY = ConnectionLimits()
+"""For whoever can connect: probes, scrapers, readers of the page, and others."""
+
+SCHEDULER = ConnectionLimits(most=2048, idle=3700.0, spared=120.0)
+"""For a kube-scheduler: it closes what it did not use for 90 s, and an error on what it does use costs a pod a
+backoff. A burst of a thousand bindings opens up to 660."""
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, as aiohttp's protocol sees it."""
+
+    __slots__ = ("_doorkeeper", "_inner", "busy", "since", "transport")
+
+    def __init__(self, doorkeeper: "Doorkeeper", inner: web.RequestHandler) -> None:
+        self._doorkeeper = doorkeeper
+        self._inner = inner
+        self.busy = 0
+        self.since = 0.0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._inner.connection_made(transport)
+        self._doorkeeper.come(self._inner, self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._doorkeeper.gone(self._inner, self)
+        self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Doorkeeper:
+    """Makes the protocols of a server's connections, and closes those that are too many or idle for too long."""
+
+    def __init__(self, server: web.Server, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
+        self._server = server
+        self._limits = limits
+        self._most = min(limits.most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._clock = clock
+        self._of: dict[object, _Connection] = {}
+        self._idle: dict[_Connection, None] = {}
+        """The longest idle first."""
+
+    def __call__(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        return _Connection(self, self._server())
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def come(self, inner: object, connection: _Connection) -> None:
+        """A connection is there; if that is one too many, one goes."""
+        full = len(self._of) >= self._most
+        self._of[inner] = connection
+        oldest = next(iter(self._idle), None)
+        self._rest(connection)
+        if not full:
+            return
+        spare = oldest is None or self._clock() - oldest.since < self._limits.spared
+        (connection if spare or oldest is None else oldest).abort()
+
+    def gone(self, inner: object, connection: _Connection) -> None:
+        """A connection was closed, by either side."""
+        self._of.pop(inner, None)
+        self._idle.pop(connection, None)
+
+    def _rest(self, connection: _Connection) -> None:
+        connection.since = self._clock()
+        self._idle[connection] = None
+
+    @contextmanager
+    def answering(self, protocol: object) -> Iterator[None]:
+        """A request of that connection (aiohttp's `request.protocol`) is answered within the block."""
+        connection = self._of.get(protocol)
+        if connection is None:  # closed already
+            yield
+            return
+        connection.busy += 1
+        self._idle.pop(connection, None)
+        try:
+            yield
+        finally:
+            connection.busy -= 1
+            if not connection.busy and protocol in self._of:
+                self._rest(connection)
+
+    def sweep(self) -> None:
+        """Close what was idle for too long."""
+        before = self._clock() - self._limits.idle
+        for connection in [one for one in self._idle if one.since <= before]:
+            connection.abort()
+
+    async def sweeping(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.sweep()
+
+
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def limited_app(
+    app: web.Application, port: int, host: str | None = None, limits: ConnectionLimits = ANYBODY
+) -> AsyncIterator[int]:
+    """Serve an application within the block; gives the port, a free one if 0 was asked for."""
+    doorkeepers: list[Doorkeeper] = []
+
+    @web.middleware
+    async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with doorkeepers[0].answering(request.protocol):
+            return await handler(request)
+
+    app.middlewares.insert(0, counted)
+    runner = web.AppRunner(app, access_log=None, lingering_time=_LINGERING_SECONDS, logger=_seldom())
+    async with _listening(runner, doorkeepers, port, host, limits) as bound:
+        yield bound
+
+
+@asynccontextmanager
+async def limited(
+    answer: Answer,
+    request_factory: Callable[..., web.BaseRequest],
+    address: tuple[str, int],
+    limits: ConnectionLimits,
+    context: ssl.SSLContext | None = None,
+    ending_seconds: float = 60.0,
+) -> AsyncIterator[int]:
+    """Serve requests without routes within the block; gives the port. Answers under way get `ending_seconds`."""
+    doorkeepers: list[Doorkeeper] = []
+
+    async def counted(request: web.BaseRequest) -> web.StreamResponse:
+        with doorkeepers[0].answering(request.protocol):
+            return await answer(request)
+
+    server = web.Server(counted, request_factory=request_factory, access_log=None, logger=_seldom())
+    runner = web.ServerRunner(server, shutdown_timeout=ending_seconds)
+    async with _listening(runner, doorkeepers, address[1], address[0], limits, context) as bound:
+        yield bound
+
+
+def _seldom() -> logging.Logger:
+    """aiohttp's log of requests that make no sense or fail, a line in 10 s: anybody can make such requests."""
+    clock, next_one = asyncio.get_running_loop().time, float("-inf")
+
+    def due(_: logging.LogRecord) -> bool:
+        nonlocal next_one
+        due = clock() >= next_one
+        if due:
+            next_one = clock() + _LOG_EVERY
+        return due
+
+    made = logging.Logger("aiohttp.server")
+    made.parent = logging.getLogger("aiohttp.server")
+    made.addFilter(due)
+    return made
+
+
+@asynccontextmanager
+async def _listening(
+    runner: web.AppRunner | web.ServerRunner,
+    doorkeepers: list[Doorkeeper],
+    port: int,
+    host: str | None,
+    limits: ConnectionLimits,
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    loop = asyncio.get_running_loop()
+    await runner.setup()
+    try:
+        assert runner.server is not None
+        doorkeeper = Doorkeeper(runner.server, limits, loop.time)
+        doorkeepers.append(doorkeeper)
+        handshake = _HANDSHAKE_SECONDS if context is not None else None
+        listening = await loop.create_server(
+            doorkeeper, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
+        )
+        sweeping = asyncio.create_task(doorkeeper.sweeping())
+        try:
+            yield listening.sockets[0].getsockname()[1]
+        finally:
+            listening.close()
+            sweeping.cancel()
+    finally:
+        await runner.cleanup()
+
+
+def allow_many_files() -> None:
+    """Let this process have as many connections as it may: often 1,024 are the default, not the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,258 @@
+"""What the controller counts of its own work, for Prometheus. `docs/metrics.md` has the names and their meaning.
+
+`Metrics` is made once per process and given to those that act; without one they count into a registry that nobody
+reads. What happens is counted when it happens; what somebody keeps anyway (queues, caches, the ledger, the lease)
+is a `Reading`, looked up at each scrape. Labels are few: never the name of a pod, claim or node.
+"""
+
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from parley.api.resources import Resource
+from parley.control.ledger import Ledger
+from parley.kube.freshness import Outage
+from parley.kube.informer import Informer
+from parley.kube.queue import WorkQueue
+
+Samples = Mapping[tuple[str, ...], float]
+"""Values by the values of the labels."""
+
+Family = GaugeMetricFamily | CounterMetricFamily
+
+_BINDING_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_CALL_SECONDS = (0.0001, 0.001, 0.01, 0.1, 1, 10, 60, 600)
+_WRITE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 4)
+_LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+class Reading(Collector):
+    """A figure that is looked up when it is asked for, by the function given to `of`; none before that."""
+
+    def __init__(
+        self,
+        family: type[GaugeMetricFamily] | type[CounterMetricFamily],
+        name: str,
+        text: str,
+        labels: Sequence[str] = (),
+    ) -> None:
+        self._new: Callable[[], Family] = lambda: family(name, text, labels=labels)
+        self._read: Callable[[], Samples] = dict
+
+    def of(self, read: Callable[[], Samples]) -> None:
+        """Where to look from now on; called in the thread that scrapes."""
+        self._read = read
+
+    def describe(self) -> Iterator[Family]:
+        """The name and the text, without any sample."""
+        yield self._new()
+
+    def collect(self) -> Iterator[Family]:
+        """The present values."""
+        family = self._new()
+        for labels, value in self._read().items():
+            family.add_metric(labels, value)
+        yield family
+
+
+@dataclass(slots=True)
+class _Way:
+    """One pod on its way: when it was first looked at, and what it waits for or last waited for."""
+
+    since: float
+    code: str = ""
+    waited: bool = False
+
+
+class PodFigures:
+    """How pods fare, from the first look at an unbound one to its binding or end. Keyed by UID."""
+
+    def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._ways: dict[str, _Way] = {}
+        self._outcomes = Counter("parley_pods", "Pods by what became of them.", ["outcome"], registry=registry)
+        self._rounds = Histogram(
+            "parley_pod_negotiation_rounds",
+            "Rounds of the negotiation that found the node of a bound pod.",
+            registry=registry,
+            buckets=_ROUNDS,
+        )
+        self._seconds = Histogram(
+            "parley_pod_binding_seconds",
+            "From the first look at a pod until its binding is seen.",
+            registry=registry,
+            buckets=_BINDING_SECONDS,
+        )
+        waiting = Reading(GaugeMetricFamily, "parley_pods_waiting", "Pods that wait, by reason code.", ["reason"])
+        waiting.of(lambda: Tally((way.code,) for way in self._ways.values() if way.code))
+        registry.register(waiting)
+
+    def looked_at(self, uid: str) -> None:
+        """An unbound pod that has claims of ours; only the first look counts."""
+        if uid not in self._ways:
+            self._ways[uid] = _Way(self._monotonic())
+
+    def waits(self, uid: str, code: str) -> None:
+        """The pod waits for that reason until another reason is reported."""
+        if (way := self._ways.get(uid)) is not None:
+            way.code, way.waited = code, True
+
+    def goes_on(self, uid: str, code: str = "") -> bool:
+        """The pod's turn came; `code` is what is left to happen. Returns whether that is a change."""
+        way = self._ways.get(uid)
+        if way is None:
+            return True
+        before, way.code = way.code, code
+        return before != code
+
+    def bound(self, uid: str, rounds: int) -> float | None:
+        """The pod is bound and has everything. `rounds` is 0 where they are not known.
+
+        Returns the seconds since the first look; None if the pod was bound already by then.
+        """
+        way = self._ways.pop(uid, None)
+        if way is None:
+            return None
+        if rounds:
+            self._rounds.observe(rounds)
+        seconds = self._monotonic() - way.since
+        self._outcomes.labels("bound_after_waiting" if way.waited else "bound").inc()
+        self._seconds.observe(seconds)
+        return seconds
+
+    def gone(self, uid: str) -> None:
+        """The pod was deleted or ended; that counts if it was on its way."""
+        if self._ways.pop(uid, None) is not None:
+            self._outcomes.labels("gone").inc()
+
+    def forget(self, uid: str) -> None:
+        """The pod is none of Parley's, as turned out."""
+        self._ways.pop(uid, None)
+
+
+class Metrics:
+    """All figures of one process, in `registry`. `monotonic` is the clock that durations are taken from."""
+
+    def __init__(
+        self, registry: CollectorRegistry | None = None, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self.monotonic = monotonic
+        self.pods = PodFigures(self.registry, monotonic)
+        self.driver_seconds = self._histogram(
+            "parley_driver_call_seconds", "How long calls of a driver took.", ["driver", "call"], _CALL_SECONDS
+        )
+        self.extender_seconds = self._histogram(
+            "parley_extender_call_seconds", "Calls of schedulers to the extender.", ["verb"], _CALL_SECONDS
+        )
+        self.allocation_failures = self._counter(
+            "parley_allocation_failures", "Allocations that a driver did not make.", ["driver", "kind"]
+        )
+        self.driver_faults = self._counter(
+            "parley_driver_faults", "Calls of a driver that raised or broke the contract.", ["driver", "call"]
+        )
+        self.api_writes = self._counter(
+            "parley_api_writes", "Writes to the API server.", ["verb", "resource", "result"]
+        )
+        self.api_write_seconds = self._histogram(
+            "parley_api_write_seconds", "How long these took.", ["verb", "resource"], _WRITE_SECONDS
+        )
+        self.events = self._counter("parley_events", "Events written.", ["reason"])
+        self.events_grouped = self._counter(
+            "parley_events_grouped", "Events not written: a like one was written a moment ago.", ["reason"]
+        )
+        self.holdings = self._gauge("parley_holdings", "Claims for which a driver holds something.", ["driver"])
+        self.queue_keys = self._gauge("parley_queue_keys", "Keys in a work queue.", ["queue", "state"])
+        self.queue_retries = self._reading(
+            CounterMetricFamily, "parley_queue_retries", "Keys to be worked on once more.", ["queue"]
+        )
+        self.cached_objects = self._gauge("parley_cached_objects", "Objects in memory.", ["resource"])
+        self.watch_restarts = self._reading(
+            CounterMetricFamily, "parley_watch_restarts", "Watches that ended.", ["resource", "cause"]
+        )
+        self.loop_lag = Histogram(
+            "parley_event_loop_lag_seconds",
+            "How late the event loop was, looked at every 100 ms.",
+            registry=self.registry,
+            buckets=_LAG_SECONDS,
+        )
+        self.loop_blocked = Histogram(
+            "parley_event_loop_blocked_seconds",
+            "The part of the lag in which the process itself computed.",
+            registry=self.registry,
+            buckets=_LAG_SECONDS,
+        )
+        self.undecodable = self._gauge(
+            "parley_undecodable_objects", "Objects that are there and can't be decoded.", ["resource"]
+        )
+        self.outages = self._gauge(
+            "parley_watch_outage_seconds",
+            "For how long objects were neither listed nor watched; 0 while they are.",
+            ["resource"],
+        )
+        self.leader = self._gauge("parley_leader", "1 while this process may write.")
+
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
+
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Reading:
+        return self._reading(GaugeMetricFamily, name, text, labels)
+
+    def _reading(
+        self,
+        family: type[GaugeMetricFamily] | type[CounterMetricFamily],
+        name: str,
+        text: str,
+        labels: Sequence[str] = (),
+    ) -> Reading:
+        made = Reading(family, name, text, labels)
+        self.registry.register(made)
+        return made
+
+    def read_ledger(self, ledger: Ledger) -> None:
+        """Take the holdings from there."""
+        self.holdings.of(lambda: Tally((holding.driver,) for holding in ledger))
+
+    def read_queues(self, queues: Mapping[str, WorkQueue[Any]]) -> None:
+        """Take the keys and retries of these queues, by name."""
+        self.queue_keys.of(
+            lambda: {
+                (name, state): count
+                for name, queue in queues.items()
+                for state, count in asdict(queue.statistics()).items()
+            }
+        )
+        self.queue_retries.of(lambda: {(name,): queue.retried for name, queue in queues.items()})
+
+    def read_caches(self, caches: Sequence[Informer[Any]]) -> None:
+        """Take the objects in memory, those that can't be decoded, and how watching them fares."""
+        self.undecodable.of(lambda: {(label(cache.resource),): len(cache.tombstones) for cache in caches})
+        self.outages.of(lambda: {(label(cache.resource),): _seconds(cache.outage()) for cache in caches})
+        self.cached_objects.of(lambda: {(label(cache.resource),): len(cache) for cache in caches})
+        self.watch_restarts.of(
+            lambda: {
+                (label(cache.resource), cause): count
+                for cache in caches
+                for cause, count in cache.interruptions.items()
+            }
+        )
+
+
+def _seconds(outage: Outage | None) -> float:
+    return outage.seconds if outage is not None else 0.0
+
+
+def label(resource: Resource[Any], subresource: str = "") -> str:
+    """How a kind is named in the label `resource`: "pods", "resourceclaims.parley.dev", ".../status"."""
+    name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return f"{name}/{subresource}" if subresource else name

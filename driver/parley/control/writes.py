@@ -1,0 +1,131 @@
+"""Writes of the two objects that show a holding, and what becomes of one whose outcome is unknown.
+
+Every write names the state of the object that it was decided on (UID and resourceVersion). One whose answer is
+lost may still arrive. A newer write settles it: that changes the resourceVersion, and the old one is refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.models import ResourceClaim
+from parley.api.names import GROUP
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import Cluster
+from parley.control.ledger import Holding
+from parley.kube.client import Client, NotFound, OutcomeUnknown
+
+
+class MirrorWrites:
+    """Writes of mirrors: what the scheduler and the node plugins go by."""
+
+    def __init__(self, client: Client, cluster: Cluster) -> None:
+        self._client = client
+        self._cluster = cluster
+
+    async def current(self, holding: Holding) -> BuiltinClaim | None:
+        """The holding's mirror, no older than our last write; of a bound pod the one that was made anew."""
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        if not holding.named and mirror is None and (anew := self._made_anew(holding)) is not None:
+            key, mirror = (anew.metadata.namespace, anew.metadata.name), anew
+        behind = mirror is not None and self._cluster.own_writes.unseen(mirror.metadata)
+        return await self._live(*key) if behind or not holding.written.is_settled else mirror
+
+    def _made_anew(self, holding: Holding) -> BuiltinClaim | None:
+        pods = (self._cluster.pod((user.namespace, user.name)) for user in holding.pods.values())
+        user = next((pod for pod in pods if pod is not None and pod.metadata.uid in holding.pods), None)
+        return self._cluster.generated(user, holding.entry) if user is not None else None
+
+    async def _live(self, namespace: str, name: str) -> BuiltinClaim | None:
+        try:
+            return await self._client.get(BUILTIN_CLAIMS, name, namespace)
+        except NotFound:
+            return None
+
+    async def write(self, holding: Holding, mirror: BuiltinClaim, status: Mapping[str, Any]) -> None:
+        """Write what the holding's mirror shows. Once that is done no earlier write can arrive any more.
+
+        Raises Busy if one arrived meanwhile.
+        """
+        holding.shown_by[mirror.metadata.uid] = mirror.metadata.name
+        try:
+            written = await self.patch(mirror, status)
+            unchanged = written.metadata.resource_version == mirror.metadata.resource_version
+            if unchanged and not holding.written.is_settled:
+                settled = await self.settle(holding, mirror)  # an earlier write can still arrive
+                if settled.status != written.status:
+                    raise Busy
+        except OutcomeUnknown:
+            holding.written = holding.written.outcome_unknown()
+            raise
+        holding.written = holding.written.settled()
+
+    async def settle(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
+        """Change the mirror, after which no earlier write arrives; returns it with what did arrive before."""
+        meta = mirror.metadata
+        body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
+        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
+        self._cluster.wrote(written)
+        holding.written = holding.written.settled()
+        return written
+
+    async def patch(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
+        """All writes of a mirror's status. Raises Conflict if the mirror is not as given any more."""
+        meta = mirror.metadata
+        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+        body = {**precondition, "status": status}
+        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
+        self._cluster.wrote(written)
+        return written
+
+
+class ClaimWrites:
+    """Writes of Parley's own claims, which are the record of named ones."""
+
+    def __init__(self, client: Client, cluster: Cluster) -> None:
+        self._client = client
+        self._cluster = cluster
+
+    def own(self, holding: Holding) -> ResourceClaim | None:
+        """The Parley claim of a named holding."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim if claim is not None and claim.metadata.uid == holding.uid else None
+
+    async def patch(self, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
+        """Write the claim's status. Raises Conflict if the claim is not as given any more."""
+        meta = claim.metadata
+        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+        body = {**precondition, "status": status}
+        written = await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
+        self._cluster.wrote(written)
+
+    async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
+
+        What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
+        to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
+        """
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        body: dict[str, Any] = {"status": status}
+        if claim is not None:
+            body["metadata"] = {"resourceVersion": claim.metadata.resource_version}
+        try:
+            meta = (await self._patch_object(holding, body, subresource="status")).metadata
+            unchanged = claim is not None and claim.metadata.resource_version == meta.resource_version
+            if not holding.record_written.is_settled and unchanged:
+                settled = {f"{GROUP}/settled": meta.resource_version}
+                body = {"metadata": {"resourceVersion": meta.resource_version, "annotations": settled}}
+                await self._patch_object(holding, body)
+        except OutcomeUnknown:
+            holding.record_written = holding.record_written.outcome_unknown()
+            raise
+        holding.record_written = holding.record_written.settled()
+
+    async def _patch_object(
+        self, holding: Holding, body: dict[str, Any], *, subresource: str = ""
+    ) -> ResourceClaim:
+        written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
+        self._cluster.wrote(written)
+        return written

@@ -1,0 +1,77 @@
+"""Total and free capacity of a class, for the drivers that come with Parley. Pure.
+
+Other drivers do not publish what they have: of those only the claims can be counted.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from parley.api.models import ResourceClass
+from parley.control.objects.mirror import is_mirror
+from parley.drivers.device import DeviceDriver
+from parley.drivers.device.inventory import Inventory
+from parley.drivers.tokens import Pool, TokensDriver
+from parley.explain.snapshot import Snapshot
+from parley.sdk import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """So many `what`. `partly` are those of which some shares are free, and which are not counted as free."""
+
+    what: str
+    total: int
+    free: int
+    partly: int = 0
+
+
+def capacity(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Capacity | None:
+    """Of a class on its suitable nodes; None if its driver does not publish it."""
+    count = _COUNTED.get(class_.driver_name)
+    return count(snapshot, class_, nodes) if count is not None else None
+
+
+def _devices(snapshot: Snapshot, _: ResourceClass, nodes: Collection[str]) -> Capacity:
+    inventory = _inventory(snapshot)
+    total = free = partly = 0
+    for node in nodes:
+        total += len(inventory.kinds(node))
+        for (kind, shares), names in inventory.stock(node).items():
+            free += len(names) if shares == kind.slices else 0
+            partly += len(names) if shares < kind.slices else 0
+    return Capacity("devices", total, free, partly)
+
+
+def _inventory(snapshot: Snapshot) -> Inventory:
+    inventory = Inventory(DeviceDriver.name)
+    for slice_ in snapshot.slices:
+        inventory.publish(None, slice_)
+    for holding in snapshot.state.ledger:
+        if holding.driver == DeviceDriver.name:
+            shared = bool(holding.allocation.data.get("shared"))
+            inventory.hold(holding.uid, holding.allocation.devices, shared=shared)
+    for claim in snapshot.mirrors.values():
+        if not is_mirror(claim) and claim.status.allocation is not None:
+            results = claim.status.allocation.devices.results
+            taken = tuple(Device(r.pool, r.device) for r in results if r.driver == DeviceDriver.name)
+            inventory.hold(claim.metadata.uid, taken, shared=False)
+    return inventory
+
+
+def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Capacity | None:
+    try:
+        pool = Pool.model_validate(class_.parameters or {})
+    except ValidationError:
+        return None
+    data = [h.allocation.data for h in snapshot.state.ledger if h.driver == TokensDriver.name]
+    used = sum(int(one["count"]) for one in data if one.get("pool") == class_.metadata.name)
+    total = pool.pool * (len(nodes) if pool.scope == "Node" else 1)
+    return Capacity("tokens", total, max(0, total - used))
+
+
+_COUNTED: Mapping[str, Callable[[Snapshot, ResourceClass, Collection[str]], Capacity | None]] = {
+    DeviceDriver.name: _devices,
+    TokensDriver.name: _tokens,
+}

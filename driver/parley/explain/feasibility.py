@@ -1,0 +1,144 @@
+"""Which nodes are feasible for a pod now, or if other pods were gone, by the drivers that come with Parley.
+
+Asks the controller's own questions of the drivers in a `Snapshot`. Drivers of others can't be asked: of those
+there is only what they answered.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from parley.api.builtin import Pod
+from parley.control.caches.cluster import reference
+from parley.control.claims.gathering import gather
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Demand, demand_of
+from parley.explain.snapshot import Snapshot
+from parley.negotiation.answers import Answer, Answers
+from parley.negotiation.fit import Amounts, requested
+from parley.negotiation.states import ClaimState
+from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.sdk import Held, PodReference
+from parley.sdk.checks import BadParameters, DriverFault
+
+
+class PodFeasibility:
+    """About one pod. `claims` are its claims as the controller gathers them."""
+
+    def __init__(self, snapshot: Snapshot, pod: Pod) -> None:
+        self._snapshot = snapshot
+        self._pod = pod
+        self.claims: Sequence[PodClaim] = gather(snapshot.state, pod)
+        self.pending = [c for c in self.claims if not c.problem and c.state(pod) is ClaimState.PENDING]
+        self._by_node: dict[str, list[PodReference]] | None = None
+        self.problem = ""
+        """Why the drivers can't even be asked."""
+        try:
+            self._demand = demand_of(snapshot.state.drivers, reference(pod), self.pending)
+        except BadParameters as error:
+            self._demand, self.problem = Demand({}, {}, (), {}), str(error)
+
+    @property
+    def namespace(self) -> str:
+        """The pod's."""
+        return self._pod.metadata.namespace
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """The drivers of pending claims that can be asked here."""
+        return frozenset(self._demand.requests)
+
+    @property
+    def standalone(self) -> Mapping[str, str]:
+        """The drivers that can't, by claim entry."""
+        return {claim.entry: self._demand.drivers[claim.entry] for claim in self._demand.standalone}
+
+    def answers(self, nodes: Sequence[str]) -> Answers:
+        """By claim entry, of the drivers that can be asked. One that fails has no node, and its error as the
+        reason."""
+        found: dict[str, Answer] = {}
+        for name, request in self._demand.requests.items():
+            try:
+                found.update(self._snapshot.state.drivers[name].viable(request, nodes))
+            except DriverFault as fault:
+                failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
+                found.update({claim.name: failed for claim in request.claims})
+        return found
+
+    def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Why nodes do not come into question before any driver is asked; those that do are left out."""
+        classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
+        fitting = CandidateNodes(self._snapshot.state.cluster, self._pod, classes, common_nodes(self.claims))
+        for node in nodes:
+            fitting.fits(node)
+        return fitting.misfits
+
+    def with_room(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Of the nodes those that every driver that can be asked finds viable. One question about many nodes: a
+        driver that refuses all it was asked about may look at every node for alternatives."""
+        found = frozenset(nodes)
+        for answer in self.answers(nodes).values():
+            found &= frozenset(answer.viable)
+        return found
+
+    def doing(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Of the nodes those that come into question, and have room."""
+        misfits = self.misfits(nodes)
+        return self.with_room([node for node in nodes if node not in misfits])
+
+    def would_do(self, node: str) -> bool:
+        """Whether the node comes into question, and has room."""
+        return bool(self.doing([node]))
+
+    def holders(self, node: str) -> list[PodReference]:
+        """Other pods that are on the node, or hold something of the same drivers that is of use there."""
+        on_node = [reference(pod) for pod in self._snapshot.on_node.get(node, ())]
+        found = dict.fromkeys([*self._holding().get(node, ()), *on_node])
+        return [pod for pod in found if pod.uid != self._pod.metadata.uid]
+
+    def all_holders(self) -> list[PodReference]:
+        """Other pods that hold something of the same drivers, anywhere."""
+        found = dict.fromkeys(pod for pods in self._holding().values() for pod in pods)
+        return [pod for pod in found if pod.uid != self._pod.metadata.uid]
+
+    def _holding(self) -> dict[str, list[PodReference]]:
+        """Who holds something of the drivers, by the nodes where it is of use; "" is everywhere."""
+        if self._by_node is None:
+            self._by_node = {}
+            for holding in self._snapshot.state.ledger:
+                if holding.driver in self.drivers:
+                    for node in ("",) if holding.nodes is None else holding.nodes:
+                        self._by_node.setdefault(node, []).extend(holding.pods.values())
+        return self._by_node
+
+    @contextmanager
+    def without(self, pods: Collection[PodReference]) -> Iterator[None]:
+        """Within the block the pods are gone, and so is what only they held."""
+        uids = {pod.uid for pod in pods}
+        freed = {
+            holding.uid: holding
+            for pod in pods
+            for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
+            if set(holding.pods) <= uids and not holding.immediate and holding.driver in self.drivers
+        }
+        used = self._leave(pods)
+        for holding in freed.values():
+            self._snapshot.state.drivers[holding.driver].forget(holding.uid)
+        try:
+            yield
+        finally:
+            for holding in freed.values():
+                held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+                self._snapshot.state.drivers[holding.driver].restore(held)
+            for uid, (node, amounts) in used.items():
+                self._snapshot.state.cluster.usage.put(uid, node, amounts)
+
+    def _leave(self, pods: Collection[PodReference]) -> dict[str, tuple[str, Amounts]]:
+        usage = self._snapshot.state.cluster.usage
+        used: dict[str, tuple[str, Amounts]] = {}
+        for reference_ in pods:
+            pod = self._snapshot.pods.get((reference_.namespace, reference_.name))
+            node = usage.node_of(reference_.uid)
+            if pod is not None and node is not None:
+                used[reference_.uid] = (node, requested(pod))
+                usage.remove(reference_.uid)
+        return used

@@ -1,0 +1,195 @@
+"""A snapshot of a cluster: read once, with the state that a controller would rebuild from it at that moment.
+
+The lists go into the controller's own caches, ledger and drivers, by its own code: so a pod is explained
+by what the controller decides from, without asking it. A user who may not list a kind in all namespaces gets one
+namespace only, and a list of what is missing.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from parley.api import meta
+from parley.api.builtin import BuiltinClaim, Node, Pod, ResourceSlice
+from parley.api.exits import Exit
+from parley.api.models import PodScheduling, ResourceClass
+from parley.api.names import DRIVERS_LABEL, GROUP, STANDALONE
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.api.selectors import selector_of
+from parley.control.caches.cluster import Cluster, Key, done
+from parley.control.ledger import Ledger
+from parley.control.restoring import restore
+from parley.control.state import State
+from parley.drivers import built_in
+from parley.explain.times import moment
+from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
+from parley.kube.faults import Unanswerable
+from parley.negotiation.fit import matches
+from parley.sdk.embedded import EmbeddedDriver
+
+T = TypeVar("T")
+
+_NOT_INSTALLED = (
+    "Parley is not installed in this cluster, or not completely: the API server knows no {plural}.parley.dev. "
+    "Install it with `kubectl apply -k deploy/default` (docs/install.md), or choose another cluster with --context"
+)
+_EVERYWHERE: tuple[Resource[Any], ...] = (CLASSES, NODES, RESOURCE_SLICES, CLAIM_RELEASES)
+_NAMESPACED: tuple[Resource[Any], ...] = (
+    PODS,
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    TEMPLATES,
+    POD_SCHEDULINGS,
+)
+_SHOWN = 5
+"""So many objects of a kind that can't be decoded are named."""
+
+KINDS = (*_EVERYWHERE, *_NAMESPACED)
+"""All that is listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at the time `now`. `drivers` are those that come with Parley, with all that is held restored;
+    `unread` lists what could not be read, and `blind` are the kinds of which nothing was."""
+
+    now: datetime
+    state: State
+    pods: Mapping[Key, Pod]
+    nodes: Sequence[Node]
+    classes: Sequence[ResourceClass]
+    mirrors: Mapping[Key, BuiltinClaim]
+    schedulings: Mapping[Key, PodScheduling]
+    slices: Sequence[ResourceSlice]
+    on_node: Mapping[str, Sequence[Pod]]
+    unread: tuple[str, ...] = ()
+    blind: frozenset[Resource[Any]] = frozenset()
+
+    @property
+    def knows_claims(self) -> bool:
+        """Whether what is missing of classes and claims is missing in the cluster, too."""
+        return self.blind <= {NODES, RESOURCE_SLICES, CLAIM_RELEASES, PODS, POD_SCHEDULINGS}
+
+    def seconds_since(self, time: str) -> float | None:
+        """How long ago a time of the API was."""
+        start = moment(time)
+        return (self.now - start).total_seconds() if start is not None else None
+
+    def matching(self, selector: meta.NodeSelector) -> list[str]:
+        """The nodes that a selector of Parley's kinds selects."""
+        wanted = selector_of(selector)
+        return [node.metadata.name for node in self.nodes if matches(wanted, node)]
+
+
+async def read(client: Client, now: datetime, namespace: str, *, everywhere: bool = True) -> Snapshot:
+    """The cluster as it is; of namespaced kinds only those in `namespace` unless `everywhere`.
+
+    Raises Unanswerable if Parley's kinds do not exist, and what the client raises.
+    """
+    reader = _Reader(client, namespace)
+    await asyncio.gather(
+        *(reader.list(resource, None) for resource in _EVERYWHERE),
+        *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
+    )
+    cluster = _filled(client, reader.listings)
+    ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver) for driver in built_in()}
+    for slice_ in reader.items(RESOURCE_SLICES):
+        for driver in drivers.values():
+            if RESOURCE_SLICES in driver.driver.watches:
+                driver.observe(None, slice_)
+    state = State(cluster, ledger, drivers)
+    restore(state)
+    return Snapshot(
+        now,
+        state,
+        pods={_key(pod): pod for pod in reader.items(PODS)},
+        nodes=reader.items(NODES),
+        classes=reader.items(CLASSES),
+        mirrors={_key(claim): claim for claim in reader.items(BUILTIN_CLAIMS)},
+        schedulings={_key(scheduling): scheduling for scheduling in reader.items(POD_SCHEDULINGS)},
+        slices=reader.items(RESOURCE_SLICES),
+        on_node=_by_node(reader.items(PODS)),
+        unread=tuple(reader.unread),
+        blind=frozenset(reader.blind),
+    )
+
+
+def _key(item: Any) -> Key:
+    return item.metadata.namespace, item.metadata.name
+
+
+def _by_node(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
+    """The pods that count for a node."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.spec.node_name and not done(pod):
+            found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
+
+
+class _Reader:
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.listings: dict[tuple[str, str], Listing[Any]] = {}
+        self.unread: list[str] = []
+        self.blind: list[Resource[Any]] = []
+
+    def items(self, resource: Resource[T]) -> tuple[T, ...]:
+        return self.listings[resource.group, resource.plural].items
+
+    async def list(self, resource: Resource[Any], namespace: str | None) -> None:
+        try:
+            found = await self._client.list(resource, namespace)
+        except NotFound:
+            if resource.group == GROUP:
+                raise Unanswerable(_NOT_INSTALLED.format(plural=resource.plural), Exit.NOT_FOUND) from None
+            found = Listing((), "")
+        except Forbidden as error:
+            self.unread.append(error.message)
+            if resource.namespaced and namespace is None:
+                await self.list(resource, self._namespace)
+                return
+            self.blind.append(resource)
+            found = Listing((), "")
+        self.unread += _undecodable(resource, found.tombstones)
+        self.listings[resource.group, resource.plural] = Listing(found.items, found.resource_version)
+
+
+def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterator[str]:
+    for stone in stones[:_SHOWN]:
+        name = "/".join(filter(None, (stone.namespace, stone.name)))
+        yield f"{resource.kind} {name} can't be read: {stone.reason}"
+    if len(stones) > _SHOWN:
+        yield f"{len(stones) - _SHOWN} more of {resource.kind} can't be read"
+
+
+def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]]) -> Cluster:
+    """The controller's caches with what was listed, which are never run."""
+    cluster = Cluster(client)
+    for cache in cluster.caches:
+        found = listings[cache.resource.group, cache.resource.plural]
+        if cache.resource == POD_SCHEDULINGS:
+            found = replace(found, items=tuple(filter(_asks_standalone, found.items)))
+        cache.replace(found)
+    return cluster
+
+
+def _asks_standalone(scheduling: PodScheduling) -> bool:
+    """Whether standalone drivers are asked with it; the controller watches no others."""
+    return scheduling.metadata.labels.get(DRIVERS_LABEL) == STANDALONE

@@ -1,0 +1,262 @@
+"""Decodes an API server's responses: pages of lists, Status objects (as errors), and the lines of a watch.
+
+Each object is decoded by itself, also where the decoder can't even separate one from the next: one that fails is a
+tombstone, and the others are as they are.
+
+Source of the codes and reasons: the Status object of the Kubernetes API (meta/v1).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from parley.api.resources import Resource
+from parley.api.scanning import elements, members
+from parley.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Garbled,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from parley.kube.transport import Call, EventType, RawEvent
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An object that is there and can't be decoded: which one it is, in which state, and what is wrong with it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One change. `object` is the last state for DELETED and None for BOOKMARK, and where there is a tombstone."""
+
+    type: EventType
+    object: T | None
+    resource_version: str
+    tombstone: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A consistent list, and the resourceVersion to watch from. `tombstones` stand for what can't be decoded."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    tombstones: tuple[Tombstone, ...] = ()
+
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+class _Details(msgspec.Struct, rename="camel", frozen=True):
+    retry_after_seconds: float | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_status = msgspec.json.Decoder(_Status)
+_version = msgspec.json.Decoder(_Versioned)
+_list = msgspec.json.Decoder(_List)
+_metadata = msgspec.json.Decoder(_Metadata)
+_frame = msgspec.json.Decoder(_Frame)
+
+
+def refusal(code: int, phrase: str, content: bytes, retry_after: str | None = None) -> ApiError:
+    """The error for an answer with that code; `phrase` and the content's start where it is no Status object.
+
+    `retry_after` is the header of that name; a date in it is ignored, API servers send seconds.
+    """
+    try:
+        status = _status.decode(content)
+    except (ValueError, RecursionError):
+        status = _Status()
+    reason = status.reason or phrase
+    message = status.message or content[:300].decode(errors="replace").strip() or "the answer has no text"
+    seconds = status.details.retry_after_seconds if status.details else None
+    if seconds is None and retry_after and retry_after.isdecimal():
+        seconds = float(retry_after)
+    return _kind(code, reason)(code, reason, message, seconds)
+
+
+def _kind(code: int, reason: str) -> type[ApiError]:
+    if code == 409 and reason == "AlreadyExists":
+        return AlreadyExists
+    return _BY_CODE.get(code, ServerError if code >= 500 else ApiError)
+
+
+def leaves_write_open(error: ApiError) -> bool:
+    """Whether a write that was answered so may have happened, or may yet.
+
+    A gateway lost sight of it (502, 504; the API server's own time limit is a 504 too), or etcd did not answer
+    in time: the API server passes that on as an internal error with etcd's message.
+    """
+    return error.status in (502, 504) or (error.status >= 500 and "etcdserver:" in error.message)
+
+
+def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
+    """What is raised where an answer does not fit the type that was asked for."""
+    return Garbled(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
+
+
+def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:
+    """A list answer, and with what to ask for the rest of the list, "" at its end.
+
+    Raises ValueError when it is none. An item that does not fit the type is a tombstone.
+    """
+    about, contents = _opened(content)
+    items: list[T] = []
+    tombstones: list[Tombstone] = []
+    decode = resource.decode
+    for item in contents:
+        try:
+            items.append(decode(item))
+        except ValueError as error:
+            tombstones.append(_tombstone(item, error))
+    return Listing(tuple(items), about.resource_version, tuple(tombstones)), about.continue_
+
+
+def _opened(content: bytes) -> tuple[_Metadata, Iterable[bytes]]:
+    """A list's metadata and items. The decoder looks into the items; where it fails they are only separated."""
+    try:
+        answer = _list.decode(content)
+        return answer.metadata, (bytes(item) for item in answer.items or ())
+    except (ValueError, RecursionError):
+        found = {member.name: member for member in members(content)}
+    about, items = found.get(b"metadata"), found.get(b"items")
+    metadata = _metadata.decode(content[about.start : about.end]) if about is not None else _Metadata()
+    return metadata, elements(content, items.start) if items is not None else ()
+
+
+def _tombstone(item: bytes, why: Exception) -> Tombstone:
+    """What stands for an object that could not be decoded. Raises ValueError if it has no name."""
+    parts = {member.name: member for member in members(item)}
+    about = parts.get(b"metadata")
+    if about is None:
+        raise ValueError(f"an object without metadata: {why}")
+    raw = {
+        member.name: item[member.start : member.end]
+        for member in members(item, about.start)
+        if member.name in (b"namespace", b"name", b"uid", b"resourceVersion")
+    }
+    found = {name.decode(): msgspec.json.decode(value, type=str) for name, value in raw.items()}
+    if not {"name", "uid", "resourceVersion"} <= found.keys():
+        raise ValueError(f"an object without name, UID or resourceVersion: {why}")
+    return Tombstone(found.get("namespace", ""), found["name"], found["uid"], found["resourceVersion"], str(why))
+
+
+def raw_event(line: bytes) -> RawEvent:
+    """A line of a watch. Raises what the server reported in an ERROR event (Expired and others), and ValueError
+    for a line that is no event."""
+    type_, content = _unwrapped(line)
+    if type_ == "ERROR":
+        status = _status.decode(content)
+        raise refusal(status.code or 500, "Unknown", content)
+    return RawEvent(EventType(type_), content)
+
+
+def event(resource: Resource[T], raw: RawEvent) -> WatchEvent[T]:
+    """The event, decoded; an object that does not fit the type is a tombstone. Raises ValueError if it has no
+    name."""
+    kind, content = raw
+    if kind is EventType.BOOKMARK:
+        return WatchEvent(kind, None, _version.decode(content).metadata.resource_version)
+    try:
+        return WatchEvent(kind, item := resource.decode(content), _resource_version(item))
+    except ValueError as error:
+        found = _tombstone(content, error)
+        return WatchEvent(kind, None, found.resource_version, found)
+
+
+def _unwrapped(line: bytes) -> tuple[str, bytes]:
+    """A watch's event: its type and object."""
+    try:
+        frame = _frame.decode(line)
+        return frame.type, bytes(frame.object)
+    except (ValueError, RecursionError):
+        found = {member.name: line[member.start : member.end] for member in members(line)}
+    if not {b"type", b"object"} <= found.keys():
+        raise ValueError("a line of a watch without type or object")
+    return msgspec.json.decode(found[b"type"], type=str), found[b"object"]
+
+
+def _resource_version(item: Any) -> str:
+    if isinstance(item, dict):
+        return str(item["metadata"]["resourceVersion"])
+    return str(item.metadata.resource_version)
+
+
+class LineSplitter:
+    """Cuts a stream of chunks into lines at newlines only, however long a line is.
+
+    Text readers would also split at U+0085 and its like inside a value, and limit a line's length.
+    """
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that the chunk completes, blank ones left out."""
+        *complete, rest = chunk.split(b"\n")
+        if complete and self._begun:
+            complete[0] = b"".join((*self._begun, complete[0]))
+            self._begun.clear()
+        if rest:
+            self._begun.append(rest)
+        return [line for line in complete if line.strip()]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the stream so far ends in the middle of a line."""
+        return bool(self._begun)

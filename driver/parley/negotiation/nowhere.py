@@ -1,0 +1,35 @@
+"""Why no node will do, as a reason code and a message that names nodes and a remedy. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from parley.api import reasons
+from parley.api.wording import counted
+from parley.negotiation.answers import by_reason
+
+
+def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool) -> tuple[str, str]:
+    """Code and message about a cluster of so many nodes.
+
+    `misfits` has the reason for each node that was not eligible, `refused` the drivers' reasons against others;
+    `asked` is whether any driver was asked about any.
+    """
+    code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
+    causes = by_reason({**misfits, **refused}) or _without_reasons(total, asked=asked)
+    remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
+    nodes = counted(total, "node")
+    return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
+
+
+def _without_reasons(total: int, *, asked: bool) -> str:
+    if not total:
+        return "the cluster has no nodes"
+    if asked:
+        return "no driver gave a reason"
+    return "no node is where all of the pod's allocated claims are"
+
+
+def where(nodes: Sequence[str] | None) -> str:
+    """Where an allocated claim can be used: "allocated on nodes a, b"; None is everywhere."""
+    if nodes is None:
+        return "allocated, for use on every node"
+    return f"allocated on node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"

@@ -1,0 +1,80 @@
+"""The rules for claims with allocationMode Immediate, which are allocated without a pod.
+
+The controller follows them for drivers in its own process (`parley.control.immediate`), a standalone driver for
+its own claims (`parley.sdk.standalone.immediate`). No driver is asked here, and nothing is allocated.
+"""
+
+from dataclasses import dataclass, field
+
+from parley.api.builtin import Node
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.api.selectors import suitable_nodes
+from parley.negotiation.fit import matches
+from parley.sdk.driver import PodReference
+
+_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+
+
+def is_pending(claim: ResourceClaim) -> bool:
+    """Whether the claim is to be allocated without a pod, and is not yet."""
+    return (
+        claim.spec.allocation_mode == "Immediate"
+        and not claim.metadata.deletion_timestamp
+        and claim.status.allocation is None
+    )
+
+
+def no_pod(namespace: str) -> PodReference:
+    """Whom a request is for that no pod asks: without name and UID."""
+    return PodReference(namespace, "", "")
+
+
+class NodeRule:
+    """Where a claim of the class may be allocated without a pod: on the class's `suitableNodes`, as far as
+    Kubernetes sends ordinary pods there.
+
+    How much room is left for pods does not count: the claim may outlive those that take it now.
+    """
+
+    def __init__(self, class_: ResourceClass) -> None:
+        self._class_name = class_.metadata.name
+        self._selector = suitable_nodes(class_)
+
+    def misfit(self, node: Node) -> str:
+        """Why the claim may not be allocated on the node; "" if it may."""
+        if self._selector is not None and not matches(self._selector, node):
+            return f"not among the suitableNodes of class {self._class_name}"
+        if node.spec.unschedulable:
+            return "cordoned"
+        taint = next((taint for taint in node.spec.taints if taint.effect in _KEEPS_PODS_AWAY), None)
+        return f"taint {taint.key}:{taint.effect}" if taint is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedNodes:
+    """Where allocating one claim failed: in this process, while claim and class are as they were.
+
+    `failed` are nodes to try after all others, `excluded` those where the driver never will
+    (PermanentError), with its message.
+    """
+
+    uid: str
+    class_version: str
+    failed: set[str] = field(default_factory=set)
+    excluded: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls, claim: ResourceClaim, class_: ResourceClass | None) -> "FailedNodes":
+        """Nothing failed yet. `class_` is None if there is none of that name now."""
+        return cls(claim.metadata.uid, class_.metadata.resource_version if class_ is not None else "")
+
+    def are_about(self, claim: ResourceClaim, class_: ResourceClass | None) -> bool:
+        """Whether they still count: another claim of that name, or a change of the class, begins anew."""
+        now = FailedNodes.none(claim, class_)
+        return (self.uid, self.class_version) == (now.uid, now.class_version)
+
+    def add(self, node: str, message: str, *, permanent: bool) -> None:
+        """The driver could not allocate there."""
+        self.failed.add(node)
+        if permanent:
+            self.excluded[node] = message

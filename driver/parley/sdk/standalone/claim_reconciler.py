@@ -1,0 +1,72 @@
+"""Reconciles one driver's claims with what they may hold: deallocates, and begins what is allocated without a pod.
+
+Deallocated is what has to be by its record (`parley.sdk.recorded`), and what is unused: the driver may hold
+something, or has its finalizer on the claim, but no allocation is recorded, no PodScheduling selects a node for
+the claim, and it is not allocated without a pod. What pods need is allocated elsewhere (`pod_allocations`).
+"""
+
+from parley.api.models import ResourceClaim
+from parley.kube.cache import Key
+from parley.sdk.recorded import driver_of_record, must_be_deallocated
+from parley.sdk.standalone.holdings import Holdings
+from parley.sdk.standalone.immediate import ImmediateAllocations
+from parley.sdk.standalone.informers import Informers
+from parley.sdk.standalone.operations import ClaimRef, Operation, Operations
+from parley.sdk.standalone.records import Gone, StandaloneRecords
+
+
+class StandaloneClaimReconciler:
+    """One driver's claims."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        holdings: Holdings,
+        records: StandaloneRecords,
+        operations: Operations,
+        immediate: ImmediateAllocations,
+    ) -> None:
+        self._informers = informers
+        self._holdings = holdings
+        self._records = records
+        self._operations = operations
+        self._immediate = immediate
+
+    async def sync(self, key: Key) -> None:
+        """Begin the operation that the claim of that name needs next."""
+        claim = self._informers.claim(key)
+        for uid in self._holdings.orphans(key, claim.metadata.uid if claim is not None else None):
+            self._start(ClaimRef(key, uid))
+        if claim is None or not self._immediate.serves(claim):
+            self._immediate.forget(key)
+        if claim is None or not self._operations.free(claim.metadata.uid):
+            return
+        if (must_be_deallocated(claim) and self._may_hold(claim)) or self._unused(claim):
+            self._start(ClaimRef(key, claim.metadata.uid))
+        elif self._immediate.serves(claim):
+            self._immediate.sync(key, claim)
+
+    def _start(self, ref: ClaimRef) -> None:
+        if self._operations.free(ref.uid):
+            self._operations.start(Operation([ref]), self._deallocate)
+
+    def _unused(self, claim: ResourceClaim) -> bool:
+        if claim.status.allocation is not None or not self._may_hold(claim) or self._immediate.serves(claim):
+            return False
+        meta = claim.metadata
+        return not any(s.spec.selected_node for s in self._informers.schedulings_of((meta.namespace, meta.name)))
+
+    def _may_hold(self, claim: ResourceClaim) -> bool:
+        """Whether the driver may hold something for the claim, or has its finalizer there."""
+        held = self._holdings.get(claim.metadata.uid) is not None
+        return held or self._records.has_finalizer(claim) or driver_of_record(claim) == self._informers.driver
+
+    async def _deallocate(self, operation: Operation) -> None:
+        """Driver, then status, then finalizer: each step is safe to repeat."""
+        (ref,) = operation.refs
+        await self._holdings.release(ref.uid)
+        try:
+            await self._records.cleared(ref)
+            await self._records.remove_finalizer(ref)
+        except Gone:
+            pass  # forced away; nothing is held, which is what counts

@@ -1,0 +1,112 @@
+"""Asks the driver which nodes are viable for a pod's claims. Writes nothing.
+
+A driver that answers from memory and knows no alternatives is asked about all other nodes as well, when none of
+the candidates is viable: it costs microseconds a node, and one good node among thousands is found in the next
+round.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from parley.negotiation.answers import Answer, Answers, viable_for_all
+from parley.negotiation.selection import spread
+from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
+from parley.sdk.driver import Request
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.standalone.informers import Informers
+from parley.sdk.standalone.questions import Question, available
+from parley.sdk.standalone.waiting import Outlook
+
+CHUNK = 256
+"""So many nodes a driver in memory is asked about before others get their turn."""
+
+
+class Evaluator:
+    """Asks one driver."""
+
+    def __init__(self, driver: EmbeddedDriver, informers: Informers) -> None:
+        self._driver = driver
+        self._informers = informers
+
+    async def answers(self, question: Question) -> Answers:
+        """For all claims of the question. Raises BadParameters, DriverFault, and what the driver raises."""
+        found = self._allocated(question)
+        if question.pending:
+            found.update(await self._pending(question))
+        return found
+
+    async def ask(self, request: Request[Any, Any], nodes: Sequence[str]) -> Answers:
+        """Checked answers about these nodes."""
+        driver = self._driver.driver
+        if not driver.asynchronous:
+            return self._driver.viable(request, nodes)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._driver.consider(request, nodes)
+        except TimeoutError as error:
+            raise DriverFault(f"driver {driver.name} did not answer within {ANSWER_SECONDS:g} s") from error
+
+    def scores(self, question: Question, answers: Answers) -> Mapping[str, float]:
+        """The driver's preferences among the nodes that are viable for all claims."""
+        viable = viable_for_all(question.candidates, answers)
+        if not viable or not question.pending or not self._driver.has_preferences:
+            return {}
+        return self._driver.score(question.request(self._driver), viable)
+
+    async def alternatives(self, question: Question, asked: Sequence[str]) -> tuple[str, ...]:
+        """At most 32 other nodes where all pending claims could be allocated now."""
+        request, known = question.request(self._driver), frozenset(asked)
+        others = [node for node in in_own_order(question, self._informers) if node not in known]
+        found: list[str] = []
+        for start in range(0, len(others), CHUNK):
+            chunk = others[start : start + CHUNK]
+            found += viable_for_all(chunk, self._driver.viable(request, chunk))
+            if len(found) >= MAX_ALTERNATIVES:
+                break
+            await asyncio.sleep(0)
+        return tuple(islice(found, MAX_ALTERNATIVES))
+
+    async def _pending(self, question: Question) -> dict[str, Answer]:
+        answers = dict(await self.ask(question.request(self._driver), question.candidates))
+        pending = {entry.name: answers[entry.name] for entry in question.pending}
+        if self._driver.driver.asynchronous or viable_for_all(question.candidates, pending):
+            return pending
+        if all(answer.alternatives is not None for answer in pending.values()):
+            return pending
+        others = await self.alternatives(question, question.candidates)
+        return {
+            name: answer if answer.alternatives is not None else Answer(answer.viable, others, answer.reasons)
+            for name, answer in pending.items()
+        }
+
+    def _allocated(self, question: Question) -> dict[str, Answer]:
+        """Claims that are allocated already can be used where they are."""
+        found: dict[str, Answer] = {}
+        for entry in question.entries:
+            if entry.claim.status.allocation is not None:
+                nodes = question.candidates
+                viable = tuple(node for node in nodes if available(entry, node, self._informers.node(node)))
+                others = [node for node in nodes if node not in viable]
+                found[entry.name] = Answer(viable, None, dict.fromkeys(others, "the claim is allocated elsewhere"))
+        return found
+
+
+def in_own_order(question: Question, informers: Informers) -> list[str]:
+    """The suitable nodes, from a place that differs from pod to pod, so that not all are sent to the same ones."""
+    return list(spread(question.suitable(informers.nodes()), question.uid))
+
+
+def outlook(question: Question, answers: Answers) -> Outlook:
+    """What the answers come to for the pod, as far as this driver is concerned."""
+    if viable_for_all(question.candidates, answers):
+        return Outlook.VIABLE
+    if any(answer.alternatives == () for answer in answers.values()):
+        return Outlook.NOWHERE
+    return Outlook.ELSEWHERE
+
+
+def chunks(nodes: Sequence[str]) -> list[Sequence[str]]:
+    """As many nodes at a time as a question may have."""
+    return [nodes[start : start + MAX_NODES] for start in range(0, len(nodes), MAX_NODES)]

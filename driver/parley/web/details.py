@@ -1,0 +1,172 @@
+"""What only the page shows: all pods with claims, a class and a node in detail. Pure.
+
+The rest is what `parley explain` and `parley get` show.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from parley.api.builtin import Pod, Taint
+from parley.api.models import ResourceClass
+from parley.api.wording import counted
+from parley.control.claims.gathering import gather
+from parley.control.ledger import Holding
+from parley.control.objects.mirror import is_mirror
+from parley.explain import overview
+from parley.explain.explaining import state_of
+from parley.explain.overview import ClassRow, UseRow, WaitRow
+from parley.explain.snapshot import Snapshot
+from parley.sdk import Device
+
+STATES = ("waits", "gated", "deleting", "bound", "ended")
+"""Of pods, in the order in which they are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod with claims of Parley's. `code` and `message` are of its wait, `ahead` how many wait longer for one of
+    the same classes, `since` when it was made."""
+
+    namespace: str
+    name: str
+    state: str
+    code: str
+    message: str
+    node: str
+    since: str
+    classes: tuple[str, ...]
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """A device of a node. `holders` are pods, or claims that no pod uses now; `claims` their claims."""
+
+    driver: str
+    pool: str
+    device: str
+    holders: tuple[str, ...]
+    claims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetails:
+    """A node: whether pods may come to it, what drivers published for it, and who uses what there."""
+
+    name: str
+    unschedulable: bool
+    taints: tuple[str, ...]
+    devices: tuple[DeviceRow, ...]
+    uses: tuple[UseRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassDetails:
+    """A class: its overview, who uses some of it, and who waits for it, the oldest first."""
+
+    row: ClassRow
+    shareable: bool
+    limits: tuple[str, ...]
+    uses: tuple[UseRow, ...]
+    waiting: tuple[WaitRow, ...]
+
+
+def pods(snapshot: Snapshot, line: list[WaitRow]) -> list[PodRow]:
+    """All, those that wait first, the oldest of them first. `line` has those that wait, of all namespaces."""
+    waiting = {(row.namespace, row.pod): row for row in line}
+    rows = []
+    for key, pod in snapshot.pods.items():
+        if not pod.spec.resource_claims:
+            continue
+        wait, holdings = waiting.get(key), snapshot.state.ledger.of_pod_name(*key)
+        if wait is None and not holdings and key not in snapshot.schedulings and not _ours(snapshot, pod):
+            continue
+        rows.append(_row(pod, wait, holdings))
+    return sorted(rows, key=_place)
+
+
+def _ours(snapshot: Snapshot, pod: Pod) -> bool:
+    return bool(gather(snapshot.state, pod))
+
+
+def _row(pod: Pod, wait: WaitRow | None, holdings: list[Holding]) -> PodRow:
+    held = {holding.class_name for holding in holdings if holding.class_name}
+    return PodRow(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        state=state_of(pod),
+        code=wait.code if wait else "",
+        message=wait.message if wait else "",
+        node=pod.spec.node_name,
+        since=pod.metadata.creation_timestamp or "",
+        classes=tuple(sorted(held | set(wait.classes if wait else ()))),
+        ahead=wait.ahead if wait else 0,
+    )
+
+
+def _place(row: PodRow) -> tuple[int, str, str, str]:
+    """Waiting pods are listed by age, others by name."""
+    return STATES.index(row.state), row.since if row.state == "waits" else "", row.namespace, row.name
+
+
+def class_details(snapshot: Snapshot, name: str) -> ClassDetails | None:
+    """None if there is no class of that name."""
+    found = next((row for row in overview.classes(snapshot) if row.name == name), None)
+    class_ = snapshot.state.cluster.class_(name)
+    if found is None or class_ is None:
+        return None
+    uses = tuple(row for row in overview.uses(snapshot, None) if row.class_name == name)
+    waiting = tuple(row for row in overview.line(snapshot, None) if name in row.classes)
+    return ClassDetails(found, class_.shareable, tuple(_limits(class_)), uses, waiting)
+
+
+def _limits(class_: ResourceClass) -> Iterator[str]:
+    for limit in class_.limits:
+        most = [counted(limit.claims, "claim")] if limit.claims is not None else []
+        most += [counted(limit.units, "unit")] if limit.units is not None else []
+        who = f"namespaces {', '.join(limit.namespaces)}" if limit.namespaces else "every other namespace"
+        yield f"{who}: at most {' and '.join(most) or 'nothing'}"
+
+
+def node_details(snapshot: Snapshot, name: str) -> NodeDetails | None:
+    """None if there is no node of that name."""
+    node = snapshot.state.cluster.node(name)
+    if node is None:
+        return None
+    taints = tuple(_taint(taint) for taint in node.spec.taints)
+    uses = tuple(row for row in overview.uses(snapshot, None) if row.node == name)
+    return NodeDetails(name, node.spec.unschedulable, taints, tuple(_devices(snapshot, name)), uses)
+
+
+def _taint(taint: Taint) -> str:
+    """As kubectl writes it."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def _devices(snapshot: Snapshot, node: str) -> Iterator[DeviceRow]:
+    holders = _holders(snapshot)
+    for slice_ in snapshot.slices:
+        if slice_.spec.node_name == node:
+            for listed in slice_.spec.devices:
+                held = holders[slice_.spec.driver, Device(slice_.spec.pool.name, listed.name)]
+                by, claims = tuple(pod for pod, _ in held), tuple(dict.fromkeys(claim for _, claim in held))
+                yield DeviceRow(slice_.spec.driver, slice_.spec.pool.name, listed.name, by, claims)
+
+
+def _holders(snapshot: Snapshot) -> Mapping[tuple[str, Device], list[tuple[str, str]]]:
+    """Pods (or "" if nobody uses it now) and claims, by driver and device; claims of ordinary DRA, too."""
+    found: defaultdict[tuple[str, Device], list[tuple[str, str]]] = defaultdict(list)
+    for holding in snapshot.state.ledger:
+        claim = f"{holding.namespace}/{holding.claim}"
+        for device in holding.allocation.devices:
+            users = [f"{pod.namespace}/{pod.name}" for pod in holding.pods.values()] or [""]
+            found[holding.driver, device] += [(user, claim) for user in users]
+    for (namespace, name), mirror in snapshot.mirrors.items():
+        if not is_mirror(mirror) and mirror.status.allocation is not None:
+            users = [f"{namespace}/{user.name}" for user in mirror.status.reserved_for] or [""]
+            for result in mirror.status.allocation.devices.results:
+                device = Device(result.pool, result.device)
+                found[result.driver, device] += [(user, f"{namespace}/{name}") for user in users]
+    return found

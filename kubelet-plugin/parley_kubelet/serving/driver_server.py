@@ -1,0 +1,108 @@
+"""One driver as the kubelet sees it: what serves it, and the order in which that starts and stops.
+
+    start   checkpoint read, CDI folder restored; own socket; registration socket; once the kubelet has taken the
+            driver, devices published: before that a pod would be refused, and tried again a minute later only;
+            what earlier runs left is cleaned
+    stop    devices no longer published; registration socket removed, so that the kubelet sends nothing new; the
+            streams of health end; calls in progress end within a grace period, or are cancelled and stay in the
+            checkpoint for the next start; own socket removed
+
+Published slices and prepared claims stay: a plugin that is updated comes back. If it does not, the kubelet
+removes the slices by itself, and containers keep what they were given.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+import structlog
+
+from parley.kube.client import Client
+from parley_kubelet.claims.orphans import clean
+from parley_kubelet.claims.preparation import Preparation, boot_id
+from parley_kubelet.driver.device_driver import DeviceNodeDriver
+from parley_kubelet.health.monitor import HealthMonitor
+from parley_kubelet.health.service import HealthService
+from parley_kubelet.hooks import NodeDriver
+from parley_kubelet.proto import (
+    dra_health_v1_pb2,
+    dra_health_v1_pb2_grpc,
+    dra_health_v1alpha1_pb2,
+    dra_health_v1alpha1_pb2_grpc,
+    dra_v1_pb2_grpc,
+)
+from parley_kubelet.proto.registration_v1_pb2_grpc import add_RegistrationServicer_to_server
+from parley_kubelet.serving.registration import RegistrationService
+from parley_kubelet.serving.service import DraService
+from parley_kubelet.serving.slices import SlicePublisher
+from parley_kubelet.serving.sockets import serving, socket_paths
+from parley_kubelet.settings import PluginSettings
+from parley_kubelet.state.durable import Folder
+
+GRACE = 10.0
+"""Seconds that calls in progress have at the end; less than the 30 that a pod has."""
+
+_HEALTH: Sequence[tuple[Any, Any]] = (
+    (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
+    (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc),
+)
+"""The messages and the service of each version of DRAResourceHealth."""
+
+log = structlog.get_logger(__name__)
+
+
+class DriverServer:
+    """One driver of this process. Raises SocketRefused or OSError if it cannot be."""
+
+    def __init__(self, driver: NodeDriver[Any, Any], settings: PluginSettings, client: Client) -> None:
+        self._client = client
+        self._driver = driver
+        self._paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
+        self.preparation = Preparation(
+            driver,
+            client,
+            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver))),
+            cdi=Folder(settings.cdi, mode=0o755),
+            boot=boot_id(),
+        )
+        self._publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
+        self._monitor = HealthMonitor(self.preparation, self._publisher.look_again)
+        self._registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
+
+    def restore(self) -> None:
+        """Raises CheckpointError or OSError."""
+        held = self.preparation.restore()
+        log.info("starting", driver=self._driver.name, node=self._driver.node, held=len(held))
+
+    @asynccontextmanager
+    async def sockets(self) -> AsyncIterator[None]:
+        """Serve on both. Raises SocketRefused or OSError."""
+        try:
+            async with serving(self._paths.plugin, self._add_services, GRACE):
+                try:
+                    async with serving(self._paths.registration, self._add_registration, GRACE):
+                        yield
+                finally:
+                    log.info("stopping", driver=self._driver.name, node=self._driver.node)
+                    await self._monitor.end()
+        finally:
+            await self.preparation.close()
+
+    async def run(self) -> None:
+        """Publish devices and health, and clean up, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._driver.tells_health():
+                group.create_task(self._monitor.run())
+            await self._registration.registered.wait()
+            group.create_task(self._publisher.run())
+            group.create_task(clean(self.preparation, self._client))
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(DraService(self.preparation), server)
+        for messages, service in _HEALTH if self._driver.tells_health() else ():
+            service.add_DRAResourceHealthServicer_to_server(HealthService(self._monitor, messages), server)
+
+    def _add_registration(self, server: grpc.aio.Server) -> None:
+        add_RegistrationServicer_to_server(self._registration, server)

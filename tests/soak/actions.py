@@ -1,0 +1,307 @@
+"""What users, administrators and meddlers do to the cluster, at random. Their requests take effect at once.
+
+Every action is small and may find nothing to work on. When to rest is decided in `running`, what must hold then in
+`quiescence`.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.soak import pods as kinds
+from tests.soak.pods import NAMESPACE, NODE_KINDS, POD_KINDS
+from tests.soak.processes import acting_as
+from tests.soak.tenant import Tenant
+from tests.soak.world import SECOND_SCHEDULER, Process, World
+
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    CLAIMS,
+    CLASSES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.kube.client import ApiError
+from parley.kube.memory.managed_fields import UPDATE, Manager
+from parley.kube.memory.watch_cache import Stored
+
+Json = dict[str, Any]
+MOST_PODS = 14
+
+
+class Actions:
+    """Acts on a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance: random.Random = world.chance
+        self._server = world.server
+        self._pods = 0
+        self._generation = 1
+        self._missing: dict[str, frozenset[int]] = {}
+        self._actions: list[tuple[int, Callable[[], Awaitable[None] | None]]] = [
+            (34, self._add_pod),
+            (16, self._delete_pod),
+            (6, self._finish_pod),
+            (4, self._force_pod),
+            (3, self._replace_pod),
+            (4, self._cordon),
+            (2, self._remove_node),
+            (4, self._add_node),
+            (5, self._publish),
+            (3, self._change_claim),
+            (3, self._kill),
+            (2, self._outage),
+            (2, self._stop),
+        ]
+        if world.plan.meddling:
+            self._actions += [
+                (5, self._change_class),
+                (1, self._change_classes_existence),
+                (4, self._clear),
+                (4, self._delete_mirror),
+                (1, self._delete_template_mirror),
+                (1, self._delete_scheduling),
+            ]
+        self._tenant = Tenant(world.server, world.chance)
+        if world.plan.tenant:
+            self._actions.append((25, self._tenant.act))
+        self._weights = [weight for weight, _ in self._actions]
+
+    def begin(self) -> None:
+        """The cluster's equipment."""
+        for name in NODE_KINDS:
+            self._create(NODES, kinds.node(name))
+            self._create(RESOURCE_SLICES, kinds.slice_(name, 1))
+        for name in kinds.CLASS_KINDS:
+            self._create(CLASSES, kinds.class_(name))
+        for name in kinds.TEMPLATE_KINDS:
+            self._create(TEMPLATES, kinds.template(name))
+        for name in kinds.CLAIM_KINDS:
+            self._create(CLAIMS, kinds.claim(name))
+
+    async def act(self) -> None:
+        """Do one thing."""
+        _, action = self._chance.choices(self._actions, self._weights)[0]
+        waiting = action()
+        if waiting is not None:
+            await waiting
+
+    async def mend(self) -> None:
+        """Everything in good order again: nodes, devices, classes, claims, and nobody interferes."""
+        self._world.set_calm(True)
+        if self._world.plan.tenant:
+            self._tenant.mend()
+        for name in NODE_KINDS:
+            self._ensure(NODES, kinds.node(name))
+            self._patch(NODES, name, {"spec": {"unschedulable": None}})
+            self._missing[name] = frozenset()
+            self._set_slice(name)
+        for name in kinds.CLASS_KINDS:
+            self._ensure(CLASSES, kinds.class_(name))
+            self._set_class(name)
+        await self._world.let_pass(60)
+        for name in kinds.CLAIM_KINDS:
+            self._ensure(CLAIMS, kinds.claim(name))
+
+    def delete_pods(self) -> None:
+        """All of them."""
+        for stored in self._all(PODS):
+            self._delete(PODS, stored.meta["name"])
+
+    # -- pods
+
+    def _add_pod(self) -> None:
+        if len(self._all(PODS)) >= MOST_PODS:
+            return
+        self._pods += 1
+        kind = self._chance.choices(list(POD_KINDS), [weight for weight, *_ in POD_KINDS.values()])[0]
+        node = self._some_node() if self._chance.random() < 0.05 else ""
+        seconds = self._chance.uniform(0, 20) if self._chance.random() < 0.2 else None
+        scheduler = SECOND_SCHEDULER if self._chance.random() < self._world.plan.extender else ""
+        name = f"p{self._pods}-{kind}"
+        self._create(PODS, kinds.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler))
+
+    def _delete_pod(self) -> None:
+        if (found := self._some(PODS)) is not None:
+            self._delete(PODS, found.meta["name"])
+
+    def _force_pod(self) -> None:
+        if (found := self._some(PODS)) is not None:
+            self._delete(PODS, found.meta["name"], grace=0)
+
+    def _finish_pod(self) -> None:
+        found = self._some(PODS)
+        if found is not None and found.body["status"].get("phase") == "Running":
+            phase = self._chance.choice(["Succeeded", "Failed"])
+            self._patch(PODS, found.meta["name"], {"status": {"phase": phase}}, subresource="status")
+
+    def _replace_pod(self) -> None:
+        """A pod of the same name follows at once, as in a StatefulSet."""
+        if (found := self._some(PODS)) is not None:
+            name, kind = found.meta["name"], found.meta["labels"]["kind"]
+            scheduler = found.body["spec"]["schedulerName"]
+            self._delete(PODS, name, grace=0)
+            if not self._there(PODS, name):
+                self._create(PODS, kinds.pod(name, kind, scheduler=scheduler))
+
+    # -- the cluster
+
+    def _some_node(self) -> str:
+        return self._chance.choice(sorted(NODE_KINDS))
+
+    def _cordon(self) -> None:
+        cordoned = self._chance.random() < 0.5
+        self._patch(NODES, self._some_node(), {"spec": {"unschedulable": cordoned or None}})
+
+    def _remove_node(self) -> None:
+        """The node, its devices, and its pods are gone, as after the removal of a machine."""
+        name = self._some_node()
+        self._delete(NODES, name)
+        self._delete(RESOURCE_SLICES, f"{name}-devices")
+        for stored in self._all(PODS):
+            if stored.body["spec"].get("nodeName") == name:
+                self._delete(PODS, stored.meta["name"], grace=0)
+
+    def _add_node(self) -> None:
+        name = self._some_node()
+        self._ensure(NODES, kinds.node(name))
+        self._set_slice(name)
+
+    def _publish(self) -> None:
+        name = self._some_node()
+        if self._there(NODES, name):
+            device = self._chance.randrange(len(NODE_KINDS[name][1]))
+            self._missing[name] = self._missing.get(name, frozenset()) ^ {device}
+            self._set_slice(name)
+
+    def _set_slice(self, name: str) -> None:
+        self._generation += 1
+        body = kinds.slice_(name, self._generation, self._missing.get(name, frozenset()))
+        if self._there(RESOURCE_SLICES, f"{name}-devices"):
+            self._patch(RESOURCE_SLICES, f"{name}-devices", {"spec": body["spec"]})
+        else:
+            self._create(RESOURCE_SLICES, body)
+
+    def _change_class(self) -> None:
+        name = self._chance.choice(sorted(kinds.CLASS_KINDS))
+        only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self._some_node()]}]}
+        change: Json = self._chance.choice(
+            [
+                {"suitableNodes": {"nodeSelectorTerms": [only]}},
+                {"suitableNodes": None},
+                {"parameters": {"colour": "blue"}},
+                {"parameters": None},
+                {"placement": "Exact"},
+                {"placement": "Optimistic"},
+                {"shareable": True},
+                {"shareable": False},
+                {"driverName": "nobody.example.com"},
+                {"driverName": kinds.DRIVER},
+                {"driverName": kinds.DRIVER, "parameters": None, "suitableNodes": None},
+            ]
+        )
+        self._patch(CLASSES, name, change)
+
+    def _set_class(self, name: str) -> None:
+        usual = {"parameters": None, "suitableNodes": None, "placement": "Optimistic", "shareable": False}
+        self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **kinds.CLASS_KINDS[name]})
+
+    def _change_classes_existence(self) -> None:
+        name = self._chance.choice(sorted(kinds.CLASS_KINDS))
+        if not self._delete(CLASSES, name):
+            self._create(CLASSES, kinds.class_(name))
+
+    def _change_claim(self) -> None:
+        """A named claim is deleted, or made again."""
+        name = self._chance.choice(sorted(kinds.CLAIM_KINDS))
+        if not self._delete(CLAIMS, name):
+            self._create(CLAIMS, kinds.claim(name))
+
+    # -- meddlers
+
+    def _clear(self) -> None:
+        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+            with acting_as("meddler"):
+                cleared = {"allocation": None, "reservedFor": None, "devices": None}
+                self._patch(BUILTIN_CLAIMS, found.meta["name"], {"status": cleared}, subresource="status")
+
+    def _delete_mirror(self) -> None:
+        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+            with acting_as("meddler"):
+                self._delete(BUILTIN_CLAIMS, found.meta["name"])
+
+    def _delete_template_mirror(self) -> None:
+        if (found := self._some(BUILTIN_TEMPLATES)) is not None:
+            with acting_as("meddler"):
+                self._delete(BUILTIN_TEMPLATES, found.meta["name"])
+
+    def _delete_scheduling(self) -> None:
+        if (found := self._some(POD_SCHEDULINGS)) is not None:
+            with acting_as("meddler"):
+                self._delete(POD_SCHEDULINGS, found.meta["name"])
+
+    # -- processes and the network
+
+    def _some_process(self) -> Process | None:
+        return self._chance.choice(self._world.processes) if self._world.processes else None
+
+    async def _kill(self) -> None:
+        if (process := self._some_process()) is not None:
+            await self._world.restart(process, self._chance.uniform(0, 3), clean=self._chance.random() < 0.3)
+
+    def _outage(self) -> None:
+        """One controller is cut off, or the API server is away for all of them."""
+        seconds = self._chance.uniform(0.1, 60)
+        cut = self._world.processes if self._chance.random() < 0.5 else [self._some_process()]
+        for process in cut:
+            if process is not None:
+                self._server.note(f"{process.name} is cut off for {seconds:.1f} s")
+                process.client.blackout(seconds)
+
+    def _stop(self) -> None:
+        """A controller's process is stopped, and goes on a while later."""
+        if (process := self._some_process()) is not None:
+            seconds = self._chance.uniform(0.1, 50)
+            self._server.note(f"{process.name} is stopped for {seconds:.1f} s")
+            self._world.loop.stop_process(process.name)
+            self._world.loop.call_later(seconds, self._world.loop.continue_process, process.name)
+
+    # -- requests
+
+    def _all(self, resource: Resource[Any]) -> list[Stored]:
+        return list(self._server.store.collection(resource).objects.values())
+
+    def _some(self, resource: Resource[Any]) -> Stored | None:
+        found = self._all(resource)
+        return self._chance.choice(found) if found else None
+
+    def _there(self, resource: Resource[Any], name: str) -> bool:
+        return (NAMESPACE if resource.namespaced else "", name) in self._server.store.collection(resource).objects
+
+    def _ensure(self, resource: Resource[Any], body: Json) -> None:
+        if not self._there(resource, body["metadata"]["name"]):
+            self._create(resource, body)
+
+    def _create(self, resource: Resource[Any], body: Json) -> None:
+        self._server.create(resource, body, NAMESPACE if resource.namespaced else None, "user")
+
+    def _patch(self, resource: Resource[Any], name: str, body: Json, *, subresource: str = "") -> None:
+        """Where the object is gone or does not admit the change, nothing happens."""
+        namespace = NAMESPACE if resource.namespaced else None
+        try:
+            self._server.patch(resource, name, body, namespace, Manager("user", UPDATE, subresource))
+        except ApiError:
+            pass
+
+    def _delete(self, resource: Resource[Any], name: str, grace: int | None = None) -> bool:
+        """Returns whether there was one."""
+        if not self._there(resource, name):
+            return False
+        self._server.delete(resource, name, NAMESPACE if resource.namespaced else None, grace=grace)
+        return True

@@ -1,0 +1,108 @@
+"""Nodes are asked for receipts: one ClaimRelease each, to be answered only when the allocation is cleared."""
+
+from typing import Any
+
+from tests.unit.control.builders import Acting, World, a_holding, played
+
+from parley.api.models import ClaimRelease
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES, NODES
+from parley.control.ledger import Holding, Prepared, Written
+from parley.control.release.receipts import record_name
+
+HERE = Prepared("uid-mirror", "node-1")
+
+
+async def owing(world: World, **fields: Any) -> Holding:
+    """A holding of which node-1 may have something prepared."""
+    await world.node("node-1")
+    holding = a_holding("c", written=Written.YES, shown_by={"uid-mirror": "c"}, **fields)
+    world.ledger.add(holding)
+    return holding
+
+
+async def releases(world: World) -> list[ClaimRelease]:
+    return list((await world.admin.list(CLAIM_RELEASES)).items)
+
+
+def test_a_node_owes_for_every_claim_that_may_have_shown_the_allocation() -> None:
+    async def story(world: World) -> None:
+        holding = await owing(world)
+        holding.shown_by["uid-anew"] = "c"
+        Acting(world).releases.owe(holding, ["node-1"])
+        assert holding.owed == {HERE, Prepared("uid-anew", "node-1")}
+        assert await releases(world) == []
+
+    played(story)
+
+
+def test_nothing_is_owed_for_what_no_node_can_have_prepared() -> None:
+    async def story(world: World) -> None:
+        acting = Acting(world)
+        holding = await owing(world)
+        acting.releases.owe(holding, ["gone"])
+        for without in ({"standalone": True}, {"node_part": False}, {"written": Written.NO}):
+            fields: dict[str, Any] = {"written": Written.YES, **without}
+            other = a_holding("other", shown_by={"u": "other"}, **fields)
+            acting.releases.owe(other, ["node-1"])
+            assert not other.owed
+        assert not holding.owed
+
+    played(story)
+
+
+def test_a_write_that_may_have_arrived_counts() -> None:
+    async def story(world: World) -> None:
+        holding = await owing(world)
+        holding.written = Written.MAYBE
+        Acting(world).releases.owe(holding, ["node-1"])
+        assert holding.owed == {HERE}
+
+    played(story)
+
+
+def test_a_node_is_noted_once_and_may_answer_only_when_it_is_asked() -> None:
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, owed={HERE})
+        for _ in range(2):
+            await acting.releases.note(holding)
+        await world.seen()
+        await acting.releases.note(holding)
+        (release,) = await releases(world)
+        assert release.metadata.name == record_name(HERE)
+        assert not release.status.allocation_cleared
+        await acting.releases.ask(holding)
+        (release,) = await releases(world)
+        assert release.status.allocation_cleared
+
+    played(story)
+
+
+def test_an_answer_ends_what_is_owed() -> None:
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, owed={HERE})
+        await acting.releases.note(holding)
+        await world.seen()
+        (release,) = await releases(world)
+        acting.releases.changed(None, release)
+        assert holding.owed == {HERE}
+        acting.releases.changed(release, None)
+        assert not holding.owed
+
+    played(story)
+
+
+def test_a_node_out_of_service_owes_nothing_and_its_record_goes() -> None:
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, owed={HERE})
+        await acting.releases.note(holding)
+        taint = {"key": OUT_OF_SERVICE_TAINT, "effect": "NoExecute"}
+        await world.admin.patch(NODES, "node-1", {"spec": {"taints": [taint]}})
+        await world.seen()
+        await acting.releases.note(holding)
+        assert await releases(world) == []
+        await world.seen()
+        await acting.releases.note(holding)
+        assert not holding.owed
+
+    played(story)

@@ -1,0 +1,91 @@
+"""A write of unknown outcome is settled by a newer one, after which it can't arrive any more."""
+
+from typing import Any
+
+import pytest
+from tests.support.faults import NumberedCall
+from tests.unit.control.builders import NAMESPACE, World, a_holding, played
+
+from parley.api.builtin import Pod
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.control.caches.cluster import reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding, Written
+from parley.kube.client import Conflict, OutcomeUnknown
+
+
+async def named(world: World, *pods: Pod, shareable: bool = False, **fields: Any) -> tuple[PodClaim, Holding]:
+    """Claim c with its mirror, allocated in memory for the pods."""
+    await world.class_(shareable=shareable)
+    claim = await world.claim()
+    mirror = await world.mirror(claim, shareable=shareable)
+    users = {pod.metadata.uid: reference(pod) for pod in pods}
+    holding = a_holding("c", uid=claim.metadata.uid, pods=users, shareable=shareable, **fields)
+    world.ledger.add(holding)
+    return PodClaim("c", "c", mirror, claim, class_=world.cluster.class_("licence"), holding=holding), holding
+
+
+async def fresh(world: World, claim: PodClaim) -> PodClaim:
+    """The same with its mirror as the cache has it."""
+    await world.seen()
+    return PodClaim("c", "c", world.cluster.mirror((NAMESPACE, "c")), claim.claim, holding=claim.holding)
+
+
+async def generated(world: World, pod: Pod) -> tuple[PodClaim, Holding]:
+    """The pod's generated claim, allocated in memory."""
+    mirror = await world.generated(pod)
+    meta, user = mirror.metadata, reference(pod)
+    holding = a_holding(meta.name, uid=meta.uid, entry="licence", named=False, pods={user.uid: user})
+    world.ledger.add(holding)
+    return PodClaim("licence", meta.name, mirror, holding=holding), holding
+
+
+def unheard(call: NumberedCall) -> None:
+    """The answer of a write of a mirror is lost."""
+    if call.writes and call.resource == BUILTIN_CLAIMS:
+        raise OutcomeUnknown("no answer")
+
+
+@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost"])
+def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived: bool) -> None:
+    async def story(world: World) -> None:
+        claim, holding = await generated(world, await world.pod())
+        if arrived:
+            world.after = unheard
+        else:
+            world.before = unheard
+        with pytest.raises(OutcomeUnknown):
+            await world.records.write([claim])
+        assert not holding.written.is_settled
+        world.before = world.after = lambda call: None
+        assert claim.mirror is not None
+        late = {
+            "metadata": {"resourceVersion": claim.mirror.metadata.resource_version},
+            "status": {"allocation": {}},
+        }
+        await world.records.clear_mirror(holding)
+        assert holding.written.is_settled
+        assert (await world.the_mirror(claim.name)).status.allocation is None
+        with pytest.raises(Conflict):  # the lost write, if it came now
+            await world.admin.patch(BUILTIN_CLAIMS, claim.name, late, NAMESPACE, subresource="status")
+
+    played(story)
+
+
+def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None:
+    async def story(world: World) -> None:
+        claim, holding = await named(world, await world.pod())
+
+        def lose(call: NumberedCall) -> None:
+            if call.writes and call.resource == CLAIMS:
+                raise OutcomeUnknown("no answer")
+
+        world.after = lose
+        with pytest.raises(OutcomeUnknown):
+            await world.records.write([claim])
+        assert (holding.record_written, holding.written) == (Written.MAYBE, Written.NO)
+        world.after = lambda call: None
+        await world.records.write([await fresh(world, claim)])
+        assert (holding.record_written, holding.written) == (Written.NO, Written.YES)
+
+    played(story)

@@ -1,0 +1,218 @@
+"""What is read, and what is told where something can't be."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import pytest
+from tests.unit.explain.conftest import Play, explained
+from tests.unit.scheduler.conftest import World
+
+from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
+from parley.explain.errors import Unanswerable, readable_errors
+from parley.explain.explaining import explain, explain_waiting, namespaces_of
+from parley.explain.reading import read
+from parley.kube.client import (
+    ApiError,
+    Call,
+    Client,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    ServerError,
+    Unauthorized,
+)
+from parley.kube.credentials import NoConfiguration
+from parley.kube.faults import Unanswerable, as_sentences
+
+T = TypeVar("T")
+
+
+class Refusing(Client):
+    """A server that refuses what `refuse` says an error for."""
+
+    def __init__(self, client: Client, refuse: Callable[[Call], ApiError | None]) -> None:
+        super().__init__(client)
+        self._refuse = refuse
+
+    async def request(self, call: Call) -> bytes:
+        if error := self._refuse(call):
+            raise error
+        return await super().request(call)
+
+
+async def one_waits(world: World) -> None:
+    world.start_parley()
+    await world.add_node("a", 1)
+    await world.add_class()
+    await world.add_template("two", count=2)
+    await world.add_pod("wants", "two")
+    await world.settle()
+
+
+def test_who_sees_one_namespace_only_is_told_what_is_missing(play: Play) -> None:
+    def refuse(call: Call) -> ApiError | None:
+        if call.verb == "list" and call.namespace is None:
+            return Forbidden(403, "Forbidden", f"{call.resource.plural} is forbidden at the cluster scope")
+        return None
+
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+
+        told = await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
+
+        assert (told.code, told.nodes) == ("NothingViable", ())
+        assert "nodes is forbidden at the cluster scope" in told.unread
+        assert [(claim.class_name, claim.state) for claim in told.claims] == [("gpu", "pending")]
+        assert told.remedies == ()
+
+    play(scenario)
+
+
+def test_what_cannot_be_decoded_is_told_beside_what_can(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        for number in range(7):
+            with suppress(OutcomeUnknown):
+                node = {"metadata": {"name": f"n{number}"}, "spec": {"unschedulable": "on Sundays"}}
+                await world.client.create(NODES, node)
+
+        told = await explain(world.client, world.clock(), "default", "wants")
+
+        assert told.code == "NothingViable"
+        assert told.unread == (
+            *(
+                f"Node n{number} can't be read: ValidationError: "
+                "Expected `bool`, got `str` - at `$.spec.unschedulable`"
+                for number in range(5)
+            ),
+            "2 more of Node can't be read",
+        )
+
+    play(scenario)
+
+
+def test_a_cluster_without_parley(play: Play) -> None:
+    def refuse(call: Call) -> ApiError | None:
+        custom = call.resource.group == "parley.dev"
+        return NotFound(404, "NotFound", "the server could not find the requested resource") if custom else None
+
+    async def scenario(world: World) -> None:
+        await world.add_template("one")
+        await world.add_pod("wants", "one")
+
+        with pytest.raises(Unanswerable) as raised:
+            await explain(Refusing(world.client, refuse), world.clock(), "default", "wants")
+
+        assert str(raised.value).startswith("Parley is not installed in this cluster, or not completely: ")
+        assert "kubectl apply -k deploy/default" in str(raised.value)
+
+    play(scenario)
+
+
+async def refusal(world: World, namespace: str, name: str) -> str:
+    with pytest.raises(Unanswerable) as raised:
+        await explain(world.client, world.clock(), namespace, name)
+    return str(raised.value)
+
+
+def test_pods_that_are_not_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        await world.client.create(PODS, {"metadata": {"name": "far"}, "spec": {"containers": []}}, "team")
+
+        assert await refusal(world, "default", "far") == (
+            "pod default/far does not exist: there is one of that name in namespace team (-n team)"
+        )
+        assert await refusal(world, "default", "want") == "pod default/want does not exist: did you mean wants?"
+        assert await refusal(world, "other", "gpu") == (
+            "pod other/gpu does not exist: see `kubectl get pods -n other`, or name another namespace with -n"
+        )
+        assert await refusal(world, "team", "far") == (
+            "pod team/far has no claims (spec.resourceClaims is empty): there is nothing to negotiate"
+        )
+        assert await namespaces_of(world.client, "far") == ["team"]
+
+    play(scenario)
+
+
+def test_a_pod_with_claims_of_others(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.create(BUILTIN_CLAIMS, {"metadata": {"name": "theirs"}, "spec": {"devices": {}}})
+        await world.add_pod("wants", claims=["theirs"])
+        await world.settle()
+
+        assert "has no claims of Parley's" in await refusal(world, "default", "wants")
+
+    play(scenario)
+
+
+def test_all_that_wait(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        await world.add_pod("next", "two")
+        await world.add_pod("plain")
+        await world.settle()
+
+        cluster = await read(world.client, world.clock(), "default")
+        here = await explain_waiting(world.client, cluster, "default")
+        there = await explain_waiting(world.client, cluster, "team")
+        anywhere = await explain_waiting(world.client, cluster, None)
+
+        assert [told.name for told in here] == ["wants", "next"] == [told.name for told in anywhere]
+        assert [told.ahead for told in here] == [(), ("default/wants",)]
+        assert there == []
+
+    play(scenario)
+
+
+def test_a_pod_that_the_controller_has_not_seen(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_claim("mine")
+        await world.add_pod("wants", claims=["mine"])
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert (told.state, told.findings[0].by) == ("waits", "controller")
+        assert told.findings[0].text.startswith("has written nothing about the pod for 30 s: see whether it runs")
+
+    play(scenario)
+
+
+def test_a_node_that_does_not_exist_any_more_is_no_trouble(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_waits(world)
+        await world.client.delete(NODES, "a")
+        await world.settle()
+
+        assert (await explained(world, "wants")).code == "NoCandidates"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ServerError(502, "Bad Gateway", "<html>"),
+            "the API server refused: 502 and a page for browsers, as from",
+        ),
+        (NoConfiguration("kubeconfig x: no such file"), "kubeconfig x: no such file"),
+        (Unauthorized(401, "Unauthorized", "Unauthorized"), "log in again"),
+        (
+            Forbidden(403, "Forbidden", "pods is forbidden"),
+            "pods is forbidden: ask an administrator for that right",
+        ),
+        (ServerError(500, "InternalError", "boom"), "the API server refused: boom"),
+        (OutcomeUnknown("GET pods: no answer: refused"), "see whether the API server runs"),
+    ],
+)
+def test_what_a_client_raises_becomes_a_sentence(error: Exception, words: str) -> None:
+    with pytest.raises(Unanswerable) as raised, readable_errors():
+        raise error
+
+    assert words in str(raised.value)

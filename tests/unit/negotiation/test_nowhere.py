@@ -1,0 +1,85 @@
+"""Why no node will do, and where a claim is, in words."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from parley.api import reasons
+from parley.negotiation.nowhere import nowhere, where
+
+
+@pytest.mark.parametrize(
+    ("total", "misfits", "refused", "asked", "expected"),
+    [
+        (
+            0,
+            {},
+            {},
+            False,
+            (
+                reasons.NO_CANDIDATES,
+                "0 of 0 nodes will do: the cluster has no nodes. To help: add or free a node",
+            ),
+        ),
+        (
+            2,
+            {},
+            {},
+            False,
+            (
+                reasons.NO_CANDIDATES,
+                "0 of 2 nodes will do: no node is where all of the pod's allocated claims are. "
+                "To help: add or free a node",
+            ),
+        ),
+        (
+            2,
+            {"a": "cordoned", "b": "cordoned"},
+            {},
+            False,
+            (
+                reasons.NO_CANDIDATES,
+                "0 of 2 nodes will do: nodes a, b: cordoned. To help: add or free a node",
+            ),
+        ),
+        (
+            2,
+            {"a": "cordoned"},
+            {"b": "claim gpu: 0 of 1 device free"},
+            True,
+            (
+                reasons.NOTHING_VIABLE,
+                "0 of 2 nodes will do: node a: cordoned; node b: claim gpu: 0 of 1 device free. "
+                "To help: free devices or add nodes that have what is asked for",
+            ),
+        ),
+        (
+            2,
+            {},
+            {},
+            True,
+            (
+                reasons.NOTHING_VIABLE,
+                "0 of 2 nodes will do: no driver gave a reason. To help: add or free a node",
+            ),
+        ),
+    ],
+    ids=["no-nodes", "claims-apart", "misfits", "refused", "refused-without-reasons"],
+)
+def test_why_no_node_will_do(
+    total: int, misfits: Mapping[str, str], refused: Mapping[str, str], asked: bool, expected: tuple[str, str]
+) -> None:
+    assert nowhere(total, misfits, refused, asked=asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (None, "allocated, for use on every node"),
+        (("a",), "allocated on node a"),
+        (("a", "b"), "allocated on nodes a, b"),
+    ],
+    ids=["everywhere", "one", "two"],
+)
+def test_where_a_claim_is(nodes: tuple[str, ...] | None, words: str) -> None:
+    assert where(nodes) == words

@@ -1,0 +1,166 @@
+"""Which nodes a driver is asked about, and what its answers come to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, Array, ArrayDriver, ShelfDriver, World, informed
+
+from parley.api.builtin import NodeSelector
+from parley.api.resources import CLAIMS
+from parley.negotiation.answers import Answer, Answers
+from parley.sdk import Driver, Request
+from parley.sdk.checks import DriverFault
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.standalone.evaluation import Evaluator, chunks, outlook
+from parley.sdk.standalone.questions import Question, question
+from parley.sdk.standalone.waiting import Outlook
+from parley.simulate.virtual_time import run
+
+
+class Shelf(ShelfDriver):
+    """Notes which nodes it was asked about."""
+
+    def __init__(self, **stock: int) -> None:
+        super().__init__()
+        self.stock = stock
+        self.asked: list[Sequence[str]] = []
+
+    def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+        self.asked.append(tuple(nodes))
+        return super().viable(request, nodes)
+
+
+def evaluated(
+    driver: Driver[Any, Any],
+    scenario: Callable[[World, Evaluator, Question], Awaitable[None]],
+    nodes: Sequence[str] = ("a", "b", "c", "d"),
+    claims: Sequence[str] = ("disk",),
+    **class_: Any,
+) -> None:
+    """Plays it with a question about nodes a and b. Claim `held` is allocated on node a, `disk` is pending."""
+
+    async def main() -> None:
+        world = World()
+        for node in nodes:
+            await world.add_node(node)
+        await world.add_class(**class_)
+        for name in ("disk", "held"):
+            await world.add_claim(name)
+        on_a = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+        held = {"driverName": DRIVER, "allocation": {"availableOnNodes": {"nodeSelectorTerms": [on_a]}}}
+        await world.client.patch(CLAIMS, "held", {"status": held}, NAMESPACE, subresource="status")
+        await world.ask("pod", *claims, nodes=["a", "b"])
+        async with informed(world.server.client()) as informers:
+            (scheduling,) = informers.schedulings()
+            found = question(informers, scheduling)
+            assert found is not None
+            await scenario(world, Evaluator(EmbeddedDriver(driver), informers), found)
+
+    run(main())
+
+
+def test_where_a_candidate_is_viable_no_other_node_is_asked_about() -> None:
+    driver = Shelf(b=1, c=1)
+
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        answers = await evaluator.answers(asked)
+        assert answers == {"disk": Answer(("b",), None, {"a": "0 disks free"})}
+        assert driver.asked == [("a", "b")]
+
+    evaluated(driver, scenario)
+
+
+def test_a_claim_that_is_allocated_is_viable_where_it_is_and_the_driver_is_not_asked() -> None:
+    driver = Shelf(b=1)
+
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        answers = await evaluator.answers(asked)
+        assert answers == {"held": Answer(("a",), None, {"b": "the claim is allocated elsewhere"})}
+        assert driver.asked == []
+
+    evaluated(driver, scenario, claims=("held",))
+
+
+def test_where_none_is_the_others_are_asked_about_and_proposed() -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        answers = await evaluator.answers(asked)
+        assert answers["disk"].viable == ()
+        assert answers["disk"].alternatives == ("d",)
+
+    evaluated(Shelf(d=1), scenario)
+
+
+def test_nodes_that_the_class_leaves_out_are_not_proposed() -> None:
+    driver = Shelf(d=1)
+
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        assert (await evaluator.answers(asked))["disk"].alternatives == ()
+        assert driver.asked == [("a", "b"), ("c",)]
+
+    named = {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["d"]}]}
+    evaluated(driver, scenario, suitableNodes={"nodeSelectorTerms": [named]})
+
+
+def test_at_most_32_nodes_are_proposed() -> None:
+    nodes = ["a", "b", *(f"n{number}" for number in range(50))]
+
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        alternatives = (await evaluator.answers(asked))["disk"].alternatives
+        assert isinstance(alternatives, tuple)
+        assert len(set(alternatives)) == 32
+
+    evaluated(Shelf(**dict.fromkeys(nodes[2:], 1)), scenario, nodes)
+
+
+def test_what_the_driver_proposes_itself_is_kept() -> None:
+    class Proposing(Shelf):
+        def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+            return {name: Answer((), ("c",)) for name in super().viable(request, nodes)}
+
+    driver = Proposing(d=1)
+
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        assert (await evaluator.answers(asked))["disk"].alternatives == ("c",)
+        assert len(driver.asked) == 1
+
+    evaluated(driver, scenario)
+
+
+def test_an_asynchronous_driver_that_takes_too_long_is_at_fault(array: Array) -> None:
+    class Slow(ArrayDriver):
+        async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
+            await asyncio.sleep(31)
+            return {}
+
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        with pytest.raises(DriverFault, match=f"driver {DRIVER} did not answer within 30 s"):
+            await evaluator.answers(asked)
+
+    evaluated(Slow(array), scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(("b",), ()), Outlook.VIABLE),
+        (Answer((), ()), Outlook.NOWHERE),
+        (Answer((), None), Outlook.ELSEWHERE),
+        (Answer((), ("d",)), Outlook.ELSEWHERE),
+        (Answer((), NodeSelector()), Outlook.ELSEWHERE),
+    ],
+    ids=["viable", "nowhere", "unknown", "elsewhere", "selected"],
+)
+def test_what_an_answer_comes_to(answer: Answer, expected: Outlook) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+        answers: Answers = {"disk": answer}
+        assert outlook(asked, answers) is expected
+
+    evaluated(Shelf(), scenario)
+
+
+def test_no_question_has_more_nodes_than_the_api_allows() -> None:
+    nodes = [f"n{number}" for number in range(300)]
+    assert [len(chunk) for chunk in chunks(nodes)] == [128, 128, 44]
+    assert [node for chunk in chunks(nodes) for node in chunk] == nodes
