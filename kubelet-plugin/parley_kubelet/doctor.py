@@ -21,7 +21,7 @@ from parley.api.wording import counted
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
 from parley.kube.errors import Unreachable
-from parley_kubelet.cdi import containerd, faults
+from parley_kubelet.cdi import containerd, validation
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import NameTaken, absent

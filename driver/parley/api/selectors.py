@@ -56,3 +56,8 @@ def _requirement(text: str) -> Callable[[Labels], bool]:
 def _among(key: str, values: frozenset[str], wanted: bool) -> Callable[[Labels], bool]:
     """An object without the label is not among them, so that "not in" selects it."""
     return lambda labels: (labels.get(key) in values) is wanted
+
+
+def suitable_nodes(class_: ResourceClass) -> builtin.NodeSelector | None:
+    """The class's `suitableNodes`; None if every node is."""
+    return selector_of(class_.suitable_nodes) if class_.suitable_nodes is not None else None

@@ -13,7 +13,7 @@ from parley.api.selectors import label_selector
 from parley.cli import logs
 from parley.cli.telling import end
 from parley.kube.client import Client
-from parley.kube.faults import Unanswerable, as_sentences
+from parley.kube.faults import Unanswerable, readable_errors
 from parley.kube.http import HttpClient, HttpOptions
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def answered(who: Who, ask: Callable[[Client], Awaitable[T]]) -> T:
     logs.silence()
 
     async def main() -> T:
-        with as_sentences():
+        with readable_errors():
             async with who.client() as client:
                 return await ask(client)
 

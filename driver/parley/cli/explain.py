@@ -23,13 +23,13 @@ from parley.cli.asking import (
 from parley.cli.following import follow
 from parley.cli.output import Format, Output, printed
 from parley.explain.explaining import explain as explain_one
-from parley.explain.explaining import explain_in, explain_waiting, namespaces_of, tell
+from parley.explain.explaining import explain_in, explain_waiting, namespaces_of, read_pod
 from parley.explain.model import Explanation, wire
-from parley.explain.reading import World, read
+from parley.explain.snapshot import Snapshot, read
 from parley.explain.text import console, show
 from parley.kube.client import Client
 from parley.kube.clock import utc
-from parley.kube.faults import as_sentences
+from parley.kube.faults import readable_errors
 
 _PODS = ("pod", "pods", "po")
 
@@ -96,19 +96,19 @@ class _Question:
     async def follow(self, client: Client, printer: "_Printer") -> None:
         """And again whenever the answer is another one."""
 
-        async def again(world: World) -> None:
-            with as_sentences():
+        async def again(world: Snapshot) -> None:
+            with readable_errors():
                 printer.print_if_new(await self._in(client, world))
 
         await follow(client, self.namespace, again)
 
-    async def _in(self, client: Client, world: World) -> list[Explanation]:
+    async def _in(self, client: Client, world: Snapshot) -> list[Explanation]:
         if not self.name:
             return await self._of_waiting(client, world)
         places = await namespaces_of(client, self.name) if self.everywhere else [self.namespace]
-        return [explain_in(world, await tell(client, where, self.name)) for where in places]
+        return [explain_in(world, await read_pod(client, where, self.name)) for where in places]
 
-    async def _of_waiting(self, client: Client, world: World) -> list[Explanation]:
+    async def _of_waiting(self, client: Client, world: Snapshot) -> list[Explanation]:
         return await explain_waiting(client, world, None if self.everywhere else self.namespace, self.selects)
 
 

@@ -3,27 +3,27 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.kube.client import Client
-from parley.web.worlds import IDLE, Worlds
+from parley.web.snapshots import IDLE, Snapshots
 
 _ASK_AT_LEAST = IDLE / 2
 """Seconds: nothing is watched any more for who does not ask for longer."""
 
 
-async def follow(client: Client, namespace: str, show: Callable[[World], Awaitable[None]]) -> None:
+async def follow(client: Client, namespace: str, show: Callable[[Snapshot], Awaitable[None]]) -> None:
     """Show the cluster, and show it again after every change, at most once a second; until cancelled.
 
     `namespace` is read where the client may not read all. Raises Unanswerable.
     """
-    worlds = Worlds(client, namespace)
+    snapshots = Snapshots(client, namespace)
     try:
         while True:
-            revision = worlds.revision
-            await show(await worlds.world())
+            revision = snapshots.revision
+            await show(await snapshots.snapshot())
             try:
-                await asyncio.wait_for(worlds.changed(revision), _ASK_AT_LEAST)
+                await asyncio.wait_for(snapshots.changed(revision), _ASK_AT_LEAST)
             except TimeoutError:
                 pass  # nothing has changed
     finally:
-        await worlds.close()
+        await snapshots.close()

@@ -26,7 +26,7 @@ from parley.cli.output import Format, NoHeaders, Output, printed
 from parley.cli.views import NAMES, View
 from parley.explain import overview
 from parley.explain.model import wire
-from parley.explain.reading import World, read
+from parley.explain.snapshot import Snapshot, read
 from parley.explain.text import console, print_plain, table
 from parley.kube.client import Client
 from parley.kube.clock import utc
@@ -80,7 +80,7 @@ class _Chosen:
     namespace: str | None
     selects: Callable[[Any], bool]
 
-    def rows(self, world: World) -> list[Any]:
+    def rows(self, world: Snapshot) -> list[Any]:
         return [row for row in self.view.rows(world, self.namespace) if self.selects(self.view.labels(world, row))]
 
     @property
@@ -100,7 +100,7 @@ class _Printer:
         self._headings = headings
         self._before: frozenset[Any] = frozenset()
 
-    def all(self, world: World) -> None:
+    def all(self, world: Snapshot) -> None:
         """What there is now."""
         rows = self._chosen.rows(world)
         if not rows and self._output not in (Output.JSON, Output.YAML):
@@ -111,7 +111,7 @@ class _Printer:
             for unread in world.unread:
                 typer.echo(f"not read: {unread}", err=True)
 
-    async def more(self, world: World) -> None:
+    async def more(self, world: Snapshot) -> None:
         """What is new; as data all of it, if anything is."""
         rows = self._chosen.rows(world)
         now = frozenset(rows)
@@ -123,7 +123,7 @@ class _Printer:
             self._headings = False
         self._before = now
 
-    def _print(self, rows: Sequence[Any], world: World) -> None:
+    def _print(self, rows: Sequence[Any], world: Snapshot) -> None:
         view, now = self._chosen.view, overview.now(world)
         if self._output is Output.NAME:
             for name in dict.fromkeys(view.name(row) for row in rows):

@@ -23,10 +23,10 @@ from parley.api.exits import Exit
 from parley.cli.endpoints import application, process_figures, served
 from parley.cli.logs import LogFormat, LogLevel
 from parley.cli.telling import end, told_of_addresses
-from parley.control import loop_lag
-from parley.control.connections import allow_many_files
-from parley.control.measured import MeasuredClient
-from parley.control.metrics import Metrics, label
+from parley.control.telemetry import loop_lag
+from parley.control.telemetry.connections import allow_many_files
+from parley.control.telemetry.measured import MeasuredClient
+from parley.control.telemetry.metrics import Metrics, label
 from parley.kube.client import Client
 from parley.kube.credentials import NoConfiguration
 from parley.kube.fencing import LeasedClient

@@ -18,6 +18,7 @@ from parley.cli.output import Data, DataFormat, printed
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
+from parley.simulate.cluster_import import import_objects, pods_of
 from parley.simulate.manifests import BadManifests, read_dump
 from parley.simulate.objects import Manifest
 from parley.simulate.recording import PodRecord, Recording
@@ -96,7 +97,7 @@ def _tell_left_out(left_out: Mapping[str, int]) -> None:
 async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> list[PodRecord]:
     cluster = SimulatedCluster(settings=second_schedulers(manifests, scheduler_names))
     with _progress(cluster.recording, pods_of(manifests)):
-        cluster.keep_prepared(await take_over(cluster.client, manifests))
+        cluster.keep_prepared(await import_objects(cluster.client, manifests))
         async with cluster:
             await cluster.controller.ready.wait()
             if not await cluster.settle():

@@ -6,7 +6,7 @@ from typing import Any
 
 from parley.explain import overview
 from parley.explain.overview import ClassRow, UseRow, WaitRow
-from parley.explain.reading import World
+from parley.explain.snapshot import Snapshot
 from parley.explain.times import ago
 
 _SHOWN = 100
@@ -34,10 +34,10 @@ class View:
     there are no rows."""
 
     kind: str
-    rows: Callable[[World, str | None], Sequence[Any]]
+    rows: Callable[[Snapshot, str | None], Sequence[Any]]
     columns: Columns
     name: Callable[[Any], str]
-    labels: Callable[[World, Any], Labels]
+    labels: Callable[[Snapshot, Any], Labels]
     nothing: str
     namespaced: bool = True
 
@@ -66,11 +66,11 @@ def _wait(row: WaitRow, now: str, wide: bool) -> tuple[str, ...]:
     return (row.namespace, row.pod, row.code, since, classes, str(row.ahead), message)
 
 
-def _class_labels(world: World, row: ClassRow) -> Labels:
+def _class_labels(world: Snapshot, row: ClassRow) -> Labels:
     return next(one.metadata.labels for one in world.classes if one.metadata.name == row.name)
 
 
-def _pod_labels(world: World, row: UseRow | WaitRow) -> Labels:
+def _pod_labels(world: Snapshot, row: UseRow | WaitRow) -> Labels:
     pod = world.pods.get((row.namespace, row.pod))
     return pod.metadata.labels if pod is not None else {}
 

@@ -14,7 +14,7 @@ from parley.cli.asking import As, AsGroup, Context, Kubeconfig, Namespace, Who, 
 from parley.cli.endpoints import served
 from parley.cli.telling import end, told_of_addresses
 from parley.kube.client import Client
-from parley.kube.faults import Unanswerable, as_sentences
+from parley.kube.faults import Unanswerable, readable_errors
 from parley.kube.http import HttpClient
 from parley.web.server import application
 from parley.web.snapshots import Snapshots, Thread
@@ -89,7 +89,7 @@ def web(
 def _run(main: Callable[[], Coroutine[None, None, None]]) -> None:
     """Until Ctrl-C; what keeps it from running is told on stderr."""
     try:
-        with told_of_addresses(), as_sentences():
+        with told_of_addresses(), readable_errors():
             asyncio.run(main())
     except KeyboardInterrupt:
         pass  # how it is meant to end

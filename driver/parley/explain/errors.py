@@ -1,7 +1,9 @@
-"""What has no answer although the cluster answers."""
+"""Why a question can't be answered: exceptions whose message is for the user and names a remedy."""
 
 from parley.api.exits import Exit
-from parley.kube.faults import Unanswerable
+from parley.kube.faults import Unanswerable, readable_errors
+
+__all__ = ["NothingToExplain", "Unanswerable", "readable_errors"]
 
 
 class NothingToExplain(Unanswerable):

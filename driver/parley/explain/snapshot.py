@@ -35,9 +35,9 @@ from parley.control.ledger import Ledger
 from parley.control.restoring import restore
 from parley.control.state import State
 from parley.drivers import built_in
+from parley.explain.errors import Unanswerable
 from parley.explain.times import moment
 from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
-from parley.kube.faults import Unanswerable
 from parley.negotiation.fit import matches
 from parley.sdk.embedded import EmbeddedDriver
 

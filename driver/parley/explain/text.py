@@ -41,9 +41,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
     return made
 
 
-def show(out: Console, told: Explanation, *, every_node: bool = False) -> None:
+def show(out: Console, explanation: Explanation, *, every_node: bool = False) -> None:
     """Print it; of nodes about which the same is said only one row, unless `every_node`."""
-    for part in _parts(told, narrow=out.width < NARROW, rows=_rows(told, every_node=every_node)):
+    for part in _parts(explanation, narrow=out.width < NARROW, rows=_rows(explanation, every_node=every_node)):
         print_plain(out, part)
 
 
@@ -64,18 +64,18 @@ _Rows = Sequence[tuple[Sequence[str], NodeRow]]
 """Names of nodes, and what is said about each of them."""
 
 
-def _rows(told: Explanation, *, every_node: bool) -> tuple[_Rows, int]:
+def _rows(explanation: Explanation, *, every_node: bool) -> tuple[_Rows, int]:
     """Those that are shown, and of how many nodes there is no row."""
     if every_node:
-        return [([row.node], row) for row in told.nodes], 0
-    groups = list(grouped(told.nodes))
+        return [([row.node], row) for row in explanation.nodes], 0
+    groups = list(grouped(explanation.nodes))
     return groups[:_ROWS], sum(len(names) for names, _ in groups[_ROWS:])
 
 
-def _parts(told: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Iterator[RenderableType]:
-    yield headline(told)
-    if told.message:
-        yield Padding(Text(told.message), (0, 0, 0, 2))
+def _parts(explanation: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Iterator[RenderableType]:
+    yield headline(explanation)
+    if explanation.message:
+        yield Padding(Text(explanation.message), (0, 0, 0, 2))
     yield Text()
     yield _claims(explanation, narrow=narrow)
     if (
@@ -83,12 +83,12 @@ def _parts(told: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Itera
         or explanation.code == NO_CANDIDATES
     ):
         yield Text()
-        yield rounds(told)
-        yield _matrix_as_list(*rows) if narrow else _matrix(told, *rows)
-    yield from _section("What would help", [remedy.text for remedy in told.remedies])
-    yield from _section("Waits longer for the same", _shortened(told.ahead))
-    yield from _section("What was said", [_said(finding, told.now) for finding in told.findings])
-    yield from _section("Not read", told.unread)
+        yield rounds(explanation)
+        yield _matrix_as_list(*rows) if narrow else _matrix(explanation, *rows)
+    yield from _section("What would help", [remedy.text for remedy in explanation.remedies])
+    yield from _section("Waiting longer for the same classes", _shortened(explanation.ahead))
+    yield from _section("Reports", [_report(finding, explanation.now) for finding in explanation.findings])
+    yield from _section("Not read", explanation.unread)
 
 
 def headline(explanation: Explanation) -> Text:
@@ -154,9 +154,9 @@ def rounds(explanation: Explanation) -> Text:
     )
 
 
-def _matrix(told: Explanation, groups: _Rows, left: int) -> Table:
-    fits = any(row.fit for row in told.nodes) or told.state == "waits"
-    entries = [cell.claim for cell in told.nodes[0].claims]
+def _matrix(explanation: Explanation, groups: _Rows, left: int) -> Table:
+    fits = any(row.fit for row in explanation.nodes) or explanation.state == "waits"
+    entries = [cell.claim for cell in explanation.nodes[0].claims]
     rows = [
         [
             Text(_names(names), style=_STYLES[row.verdict]),
@@ -167,7 +167,7 @@ def _matrix(told: Explanation, groups: _Rows, left: int) -> Table:
         for names, row in groups
     ]
     if left:
-        rows.append([f"and {left} more nodes (-o wide has all)"])
+        rows.append([f"and {counted(left, 'more node')} (-o json has all)"])
     headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
     return table(headings, rows)
 
@@ -175,10 +175,10 @@ def _matrix(told: Explanation, groups: _Rows, left: int) -> Table:
 def _matrix_as_list(groups: _Rows, left: int) -> Group:
     lines: list[RenderableType] = []
     for names, row in groups:
-        said = [row.fit] if row.fit else [f"{cell.claim}: {_words(cell)}" for cell in row.claims]
+        answers = [row.fit] if row.fit else [f"{cell.claim}: {_answer(cell)}" for cell in row.claims]
         mark = f" ({_mark(row)})" if _mark(row) else ""
         lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
-        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in said]
+        lines += [Padding(Text(text), (0, 0, 0, 4)) for text in answers]
     if left:
         lines.append(Text(f"  and {left} more nodes (-o wide has all)"))
     return Group(*lines)

@@ -18,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import structlog
 
-from parley.kube.access import Access, read_kubeconfig, read_service_account
+from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
 from parley.kube.kubeconfig import fault, plugin
 
 Load = Callable[[ClientConfig], Awaitable[None]]
@@ -117,14 +117,14 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
             return
         if found := fault(places, context):
             raise ValueError(found)
-        if read_kubeconfig(places, context, access):
+        if read_kubeconfig(places, context, config):
             return
         from kubernetes.aio.config import load_kube_config
 
         loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
             places, context, config, persist_config=False
         )
-        if (command := plugin(places, context)) and not (access.api_key or access.cert_file):
+        if (command := plugin(places, context)) and not (config.api_key or config.cert_file):
             raise ValueError(f"`{command}` gave no credentials: run it yourself to see why")
 
     chosen = f"context {context!r}" if context else "current context"

@@ -21,7 +21,7 @@ class Unanswerable(Exception):
 
 
 @contextmanager
-def as_sentences() -> Iterator[None]:
+def readable_errors() -> Iterator[None]:
     """Raise Unanswerable in place of what a client raises within."""
     try:
         yield

@@ -22,7 +22,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from parley.kube import answers, credentials, fencing, unanswered
+from parley.kube import credentials, fencing, responses, unanswered
 from parley.kube.client import Client
 from parley.kube.credentials import Credentials
 from parley.kube.errors import OutcomeUnknown, Unreachable

@@ -25,12 +25,12 @@ def pods_of(manifests: Iterable[Manifest]) -> int:
     return sum(1 for manifest in manifests if manifest.resource == PODS and not _ended(manifest.body))
 
 
-async def take_over(client: Client, manifests: Sequence[Manifest]) -> list[tuple[str, str]]:
+async def import_objects(client: Client, manifests: Sequence[Manifest]) -> list[tuple[str, str]]:
     """Create the objects, each with its status as far as that still holds.
 
     Returns what nodes still have prepared for pods that are gone, by node and the built-in claim's UID.
     """
-    taking = _TakingOver(client)
+    taking = _Import(client)
     for manifest in manifests:
         if manifest.resource not in (PODS, CLAIMS, BUILTIN_CLAIMS, CLAIM_RELEASES):
             await taking.take(manifest)

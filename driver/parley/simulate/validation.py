@@ -17,7 +17,7 @@ from parley.api.quantity import parse
 from parley.api.resources import Resource, Undecodable
 from parley.kube.client import ApiError
 from parley.kube.memory import MemoryServer
-from parley.kube.memory.structure import schema_of, unknown_fields
+from parley.kube.memory.structural_schema import schema_of, unknown_fields
 
 _AMOUNTS = frozenset({"allocatable", "capacity", "requests", "limits", "overhead"})
 """Fields whose values are quantities, if they are mappings."""

@@ -11,12 +11,11 @@ import orjson
 from parley.api.models import PodScheduling
 from parley.api.resources import POD_SCHEDULINGS
 from parley.explain import overview
-from parley.explain.explaining import Told, explain_in, tell
-from parley.explain.faults import NothingToTell
+from parley.explain.errors import NothingToExplain, Unanswerable, readable_errors
+from parley.explain.explaining import PodObjects, explain_in, read_pod
 from parley.explain.model import wire
-from parley.explain.reading import World
-from parley.kube.faults import Unanswerable, as_sentences
-from parley.web import facts
+from parley.explain.snapshot import Snapshot
+from parley.web import details
 from parley.web.links import Address, Links
 from parley.web.markup import Node, html
 from parley.web.snapshots import Snapshots

@@ -13,11 +13,11 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from parley.explain.reading import World, read
+from parley.explain.errors import Unanswerable, readable_errors
+from parley.explain.snapshot import Snapshot, read
 from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
-from parley.kube.faults import Unanswerable, as_sentences
-from parley.web.watching import Watched
+from parley.web.informers import WatchedKinds
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from tests.unit.scheduler.conftest import World
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
-from parley.explain.reading import read
+from parley.explain.snapshot import read
 from parley.kube.client import (
     ApiError,
     Call,
@@ -23,7 +23,6 @@ from parley.kube.client import (
     Unauthorized,
 )
 from parley.kube.credentials import NoConfiguration
-from parley.kube.faults import Unanswerable, as_sentences
 
 T = TypeVar("T")
 
@@ -197,10 +196,6 @@ def test_a_node_that_does_not_exist_any_more_is_no_trouble(play: Play) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (
-            ServerError(502, "Bad Gateway", "<html>"),
-            "the API server refused: 502 and a page for browsers, as from",
-        ),
         (NoConfiguration("kubeconfig x: no such file"), "kubeconfig x: no such file"),
         (Unauthorized(401, "Unauthorized", "Unauthorized"), "log in again"),
         (

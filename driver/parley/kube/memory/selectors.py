@@ -13,6 +13,7 @@ from typing import Any
 from parley.api.crd.definitions import KINDS
 from parley.api.resources import Resource
 from parley.api.selectors import label_selector
+from parley.kube.memory.errors import bad_request
 from parley.kube.memory.kinds import Json
 
 Predicate = Callable[[Json], bool]

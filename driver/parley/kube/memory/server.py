@@ -104,7 +104,7 @@ class MemoryServer:
     def create(self, resource: Resource[Any], body: Json, namespace: str | None, manager: str) -> Stored:
         """Store a new object."""
         about, new = self._new(resource, body, namespace)
-        owners = ownership.after_update({}, Manager(manager, ownership.UPDATE, ""), {}, new, about)
+        owners = managed_fields.after_update({}, Manager(manager, managed_fields.UPDATE, ""), {}, new, about)
         return self._add(resource, about, new, owners)
 
     def _new(self, resource: Resource[Any], body: Json, namespace: str | None) -> tuple[Traits, Json]:
