@@ -20,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLASSES, NODES, PODS, RESOURCE_
 from parley.drivers.device import DeviceDriver
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster
-from parley.simulate.manifests import Manifest
+from parley.simulate.objects import Manifest
 
 _ROOT = Path(sys.modules[SimulatedCluster.__module__].__file__ or "").parents[1]
 _PACKAGES = tuple(str(_ROOT / package) for package in ("scheduler", "control", "negotiation"))

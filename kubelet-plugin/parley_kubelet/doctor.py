@@ -7,7 +7,7 @@ What is read of containerd is decided in `cdi.containerd`, what a CDI file may h
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import Any
 
 import orjson
 
+from parley.api.names import CLI_VERSION
 from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
 from parley.api.wording import counted
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
+from parley.kube.errors import Unreachable
 from parley_kubelet.cdi import containerd, validation
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
@@ -27,7 +29,7 @@ from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import LoadError
 from parley_kubelet.plugin import make_drivers
 from parley_kubelet.serving.sockets import SocketRefused, is_served, socket_paths
-from parley_kubelet.settings import PluginSettings
+from parley_kubelet.settings import JSON, PluginSettings
 from parley_kubelet.state.checkpoint import FILE, Checkpoint, CheckpointError, Entries
 from parley_kubelet.state.durable import Folder
 
@@ -52,6 +54,17 @@ class Diagnosis:
         if self.well:
             return f"ok    {self.subject}: {self.found}"
         return f"mend  {self.subject}: {self.found}: {self.remedy}"
+
+
+def shown(findings: Sequence[Diagnosis], settings: PluginSettings) -> str:
+    """As lines, or as JSON, as the settings say."""
+    if settings.output != JSON:
+        return "\n".join(map(str, findings))
+    items = [
+        {"subject": one.subject, "found": one.found, "remedy": one.remedy, "well": one.well} for one in findings
+    ]
+    data = {"apiVersion": CLI_VERSION, "kind": "NodeDiagnosis", "nodeName": settings.node, "items": items}
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
 
 
 Connect = Callable[[PluginSettings], AbstractAsyncContextManager[Client]]
@@ -177,9 +190,8 @@ async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[
             await client.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={settings.node}")
             await client.list(CLAIM_RELEASES, field_selector=f"spec.nodeName={settings.node}")
     except (ApiError, OutcomeUnknown, NoConfiguration, OSError) as error:
-        yield Diagnosis(
-            "API server", str(error), "correct --kubeconfig and --node-name, or apply deploy/base again"
-        )
+        remedy = "correct --kubeconfig and --node-name, or apply deploy/base again"
+        yield Diagnosis("API server", _no_answer(error), remedy)
         return
     yield Diagnosis("API server", f"knows node {settings.node}, and may be asked for slices and releases")
     info = (node.get("status") or {}).get("nodeInfo") or {}
@@ -188,6 +200,12 @@ async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[
         str(info.get("containerRuntimeVersion", "")), settings.containerd, settings.cdi
     ):
         yield Diagnosis("container runtime", found, remedy)
+
+
+def _no_answer(error: Exception) -> str:
+    if isinstance(error, Unreachable):
+        return f"{error.server} does not answer: {error.why}"
+    return error.message if isinstance(error, ApiError) else str(error)
 
 
 def _kubelet(version: str) -> Diagnosis:

@@ -1,7 +1,6 @@
 """The start of the program `parley-kubelet`. What it does is in `program`; here is what comes before its imports.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot start or go on, 2 for wrong options; of `doctor` 1 if
-something has to be mended.
+Its exit status is one of `parley.api.exits`, as docs/cli.md lists them.
 """
 
 import sys
@@ -11,11 +10,17 @@ from contextlib import contextmanager
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if "--version" in given:
+        from importlib.metadata import version
+
+        print(version("parley"))
+        return 0
     with _absent("rich"):  # structlog loads it for colours; log lines here are JSON, and it takes 3 MB
         import structlog  # noqa: F401
     from parley_kubelet.program import run
 
-    return run(sys.argv[1:] if arguments is None else arguments)
+    return run(given)
 
 
 @contextmanager

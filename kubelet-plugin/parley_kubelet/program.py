@@ -5,11 +5,12 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
+from parley.api.exits import Exit
 from parley.kube.credentials import NoConfiguration
 from parley.kube.http import HttpClient, HttpOptions
 from parley_kubelet.configuration import ConfigurationError, load
@@ -23,15 +24,16 @@ from parley_kubelet.state.checkpoint import CheckpointError
 _THREADS = 8
 _REQUESTS = HttpOptions(user_agent="parley-kubelet")
 
-_CANNOT_START = (
-    ConfigurationError,
-    LoadError,
-    NameTaken,
-    CheckpointError,
-    SocketRefused,
-    NoConfiguration,
-    OSError,
-)
+_CANNOT_START: Mapping[type[Exception], Exit] = {
+    ConfigurationError: Exit.WRONG_INPUT,
+    LoadError: Exit.WRONG_INPUT,
+    NameTaken: Exit.WRONG_INPUT,
+    NoConfiguration: Exit.NO_ACCESS,
+    SocketRefused: Exit.ADDRESS_TAKEN,
+    CheckpointError: Exit.FAILED,
+    OSError: Exit.FAILED,
+}
+"""What keeps it from serving, and the exit status of each."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -51,10 +53,10 @@ def run(arguments: Sequence[str]) -> int:
         return asyncio.run(_diagnose(settings))
     try:
         asyncio.run(_serve(settings))
-    except _CANNOT_START as error:
+    except tuple(_CANNOT_START) as error:
         print(f"parley-kubelet: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return next(status for kind, status in _CANNOT_START.items() if isinstance(error, kind))
+    return Exit.DONE
 
 
 async def _serve(settings: PluginSettings) -> None:
@@ -76,12 +78,11 @@ def _keep_what_is_there() -> None:
 
 
 async def _diagnose(settings: PluginSettings) -> int:
-    from parley_kubelet.doctor import diagnose  # not for those who serve
+    from parley_kubelet.doctor import diagnose, shown  # not for those who serve
 
     findings = await diagnose(settings, _client)
-    for finding in findings:
-        print(finding)
-    return 0 if all(finding.well for finding in findings) else 1
+    print(shown(findings, settings))
+    return Exit.DONE if all(finding.well for finding in findings) else Exit.TO_MEND
 
 
 def _client(settings: PluginSettings) -> HttpClient:

@@ -20,6 +20,9 @@ LAST_PORT: Final = 65_535
 SERVE: Final = "serve"
 DOCTOR: Final = "doctor"
 
+TEXT: Final = "text"
+JSON: Final = "json"
+
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
@@ -43,6 +46,7 @@ class PluginSettings:
     containerd: Path = Path("/etc/containerd/config.toml")
     metrics_port: int | None = None
     command: str = SERVE
+    output: str = TEXT
 
     def state_of(self, driver: str, *, own: bool) -> Path:
         """Where the driver's checkpoint is. The plugin's own driver has `state` itself, as it always had; so it
@@ -73,6 +77,10 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         metavar="MODULE:CLASS",
         help="a node driver to serve; can be repeated. 'devices' is the plugin's own (default: devices)",
     )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument(
+        "-o", "--output", choices=(TEXT, JSON), default=TEXT, help="as what doctor prints what it finds"
+    )
     for option, default, text in _OPTIONS:
         value = environment.get(option.upper().replace("-", "_")) or default
         note = f" (default: {default})" if default else ""
@@ -98,6 +106,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         containerd=Path(given["containerd_config"]),
         metrics_port=_port(parser, given["metrics_port"]),
         command=given["command"],
+        output=given["output"],
     )
 
 

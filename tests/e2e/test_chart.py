@@ -14,8 +14,8 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.starting import require_machine
 from tests.cluster.watching import until_one
 
+from parley.api.exits import Exit
 from parley.api.resources import CLAIMS, CLASSES, PODS, Resource
-from parley.cli.uninstall import IN_USE
 from parley.kube.http import HttpClient
 from parley.sdk import Device
 from parley_devcluster import Cluster
@@ -164,7 +164,10 @@ async def test_removed_with_everything_in_use_and_the_controller_first(chart: Ch
     assert {it.metadata.name for it in stuck.items if it.metadata.deletion_timestamp} == {"held", "idle"}
 
     refused = uninstall(chart.cluster, "--release-finalizers")
-    assert (refused.returncode, refused.stdout) == (IN_USE, "claim team/held is used by pod one: delete the pod\n")
+    assert (refused.returncode, refused.stdout) == (
+        Exit.IN_USE,
+        "claim team/held is used by pod one: delete the pod\n",
+    )
 
     forced = uninstall(chart.cluster, "--release-finalizers", "--force")
     assert forced.returncode == 0

@@ -6,6 +6,9 @@ GROUP: Final = "parley.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "parley.dev/v1alpha1"
 
+CLI_VERSION: Final = "cli.parley.dev/v1alpha1"
+"""`apiVersion` of what commands print with `-o json`. Fields may be added; a change of one raises the version."""
+
 DEVICE_CLASS: Final = "being-negotiated.parley.dev"
 """The DeviceClass that a mirror's request names. It must not exist: the scheduler's message then names it."""
 
@@ -57,3 +60,8 @@ OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 def driver_finalizer(driver: str) -> str:
     """What a standalone driver puts on a claim before it allocates anything for it."""
     return f"{driver}/deletion-protection"
+
+
+def driver_lease(driver: str) -> str:
+    """The Lease by which replicas of a standalone driver elect one that works."""
+    return f"parley-driver-{driver}"

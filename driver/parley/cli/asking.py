@@ -1,34 +1,22 @@
-"""What commands that only read have in common: kubectl's usual flags, the client, and how an answer is printed."""
+"""What commands that only read have in common: kubectl's usual flags, the client, and what is said if it fails."""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from enum import Enum
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-import orjson
 import typer
-import yaml
 
+from parley.api.selectors import label_selector
 from parley.cli import logs
-from parley.explain.errors import Unanswerable, readable_errors
-from parley.explain.model import wire
+from parley.cli.failures import end
 from parley.kube.client import Client
-from parley.kube.http import HttpClient
+from parley.kube.faults import Unanswerable, readable_errors
+from parley.kube.http import HttpClient, HttpOptions
 
 T = TypeVar("T")
-
-FAILED = 1
-
-
-class Output(Enum):
-    """As what an answer is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-
 
 Kubeconfig = Annotated[
     Path | None,
@@ -39,46 +27,73 @@ Namespace = Annotated[
     str, typer.Option("--namespace", "-n", help="Default: the one of the context.", show_default=False)
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
-Format = Annotated[Output, typer.Option("--output", "-o", help="As what to print the answer.")]
+As = Annotated[
+    str, typer.Option("--as", metavar="USER", help="Ask as that user, if you may impersonate.", show_default=False)
+]
+AsGroup = Annotated[
+    list[str] | None,
+    typer.Option("--as-group", metavar="GROUP", help="As a member of it; can be repeated.", show_default=False),
+]
+Labels = Annotated[
+    str,
+    typer.Option("--selector", "-l", help="Only what has these labels: app=web,!old.", show_default=False),
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, and tell what changes.")]
 
 
-def answered(kubeconfig: Path | None, context: str, ask: Callable[[Client], Awaitable[T]]) -> T:
+def selecting(selector: str) -> Callable[[Mapping[str, str]], bool]:
+    """Whether labels are selected. Raises typer.BadParameter."""
+    try:
+        return label_selector(selector)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}: write key=value, key!=value, key in (a, b), key or !key") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Which cluster is asked, and as whom."""
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str | None:
+        """Of the kubeconfig, if one was named."""
+        return str(self.kubeconfig) if self.kubeconfig else None
+
+    def client(self) -> HttpClient:
+        """Opened by `async with`."""
+        options = HttpOptions(impersonate=self.user, impersonate_groups=self.groups)
+        return HttpClient.from_kubeconfig(self.path, self.context or None, options)
+
+
+def answered(who: Who, ask: Callable[[Client], Awaitable[T]]) -> T:
     """Ask the cluster. What keeps it from answering is told on stderr, and ends the command."""
     logs.silence()
 
     async def main() -> T:
         with readable_errors():
-            async with HttpClient.from_kubeconfig(_path(kubeconfig), context or None) as client:
+            async with who.client() as client:
                 return await ask(client)
 
     try:
         return asyncio.run(main())
     except Unanswerable as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(FAILED) from None
+        end(error, error.status)
 
 
-def _path(kubeconfig: Path | None) -> str | None:
-    return str(kubeconfig) if kubeconfig else None
-
-
-def namespace_of(kubeconfig: Path | None, context: str) -> str:
+def namespace_of(who: Who) -> str:
     """The namespace of the context, as kubectl chooses it; whatever is wrong with the file is told later."""
+    import yaml
+
     try:
-        places = (_path(kubeconfig) or os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+        places = (who.path or os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
         files = [yaml.safe_load(Path(place).expanduser().read_text()) or {} for place in places if place]
-        current = context or next((f["current-context"] for f in files if f.get("current-context")), "")
+        current = who.context or next((f["current-context"] for f in files if f.get("current-context")), "")
         contexts = [entry for file in files for entry in file.get("contexts") or ()]
         named = [entry["context"].get("namespace") for entry in contexts if entry["name"] == current]
     except (OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError):
         return "default"
     return str((named and named[0]) or "default")
-
-
-def printed(value: Any, output: Output) -> None:
-    """As JSON or YAML."""
-    data = wire(value)
-    if output is Output.JSON:
-        typer.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
-    else:
-        typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)

@@ -2,24 +2,28 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
-import orjson
 import typer
 from rich.console import Console
 
+from parley.api.exits import Exit
 from parley.api.resources import NODES
 from parley.cli import logs
 from parley.cli.extender import PARLEY
 from parley.cli.logs import LogFormat
+from parley.cli.output import Data, DataFormat, printed
 from parley.cli.timeline import story, summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
-from parley.simulate.manifests import BadManifests, Manifest, read
+from parley.simulate.manifests import BadManifests, read
+from parley.simulate.objects import Manifest
 from parley.simulate.recording import PodRecord
+from parley.simulate.workloads import expanded
 
-WRONG_INPUT = 2
+OUTCOME = "PodOutcomeList"
 
+FailOnWaiting = Annotated[bool, typer.Option("--fail-on-waiting", help="End with 10 if a pod waits.")]
 SchedulerNames = Annotated[
     list[str],
     typer.Option(help="A schedulerName whose pods a second scheduler places, with Parley as its extender."),
@@ -27,31 +31,50 @@ SchedulerNames = Annotated[
 
 
 def demo(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML files, as for kubectl apply -f.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="YAML files, as for kubectl apply -f; - is stdin.")
+    ],
     scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+    fail_on_waiting: FailOnWaiting = False,
+    output: DataFormat = Data.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the controller's log, too.")] = False,
 ) -> None:
     """Negotiate the pods in FILE... in a simulated cluster, no Kubernetes needed.
 
-    The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods.
+    The files hold Nodes, ResourceSlices, ResourceClasses, ResourceClaimTemplates, ResourceClaims and Pods, or what
+    makes pods: Deployments, StatefulSets, DaemonSets, Jobs.
     """
     logs.configure(LogFormat.TEXT) if verbose else logs.silence()
     try:
-        manifests = read(files)
+        manifests = expanded(read(files))
     except BadManifests as error:
-        for fault in error.faults:
-            typer.echo(f"error: {fault}", err=True)
-        raise typer.Exit(WRONG_INPUT) from None
+        refuse(error)
     records = virtual_time.run(negotiated(manifests, scheduler_name))
-    if json:
-        typer.echo(orjson.dumps(outcome(records), option=orjson.OPT_INDENT_2).decode())
-        return
+    if output is Data.TEXT:
+        _show(records, [manifest.name for manifest in manifests if manifest.resource == NODES])
+    else:
+        printed(OUTCOME, outcome(records), output)
+    finish(records, fail_on_waiting=fail_on_waiting)
+
+
+def _show(records: Sequence[PodRecord], nodes: Sequence[str]) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    nodes = [manifest.name for manifest in manifests if manifest.resource == NODES]
     for record in records:
         console.print(story(record, nodes))
     console.print(summary(records))
+
+
+def refuse(error: Exception) -> NoReturn:
+    """Say what is wrong with the input, each fault on a line, and end the command."""
+    for fault in getattr(error, "faults", (error,)):
+        typer.echo(f"error: {fault}", err=True)
+    raise typer.Exit(Exit.WRONG_INPUT) from None
+
+
+def finish(records: Sequence[PodRecord], *, fail_on_waiting: bool) -> None:
+    """End the command with a status of its own if pods wait and that counts as a failure."""
+    if fail_on_waiting and not all(record.node for record in records):
+        raise typer.Exit(Exit.WAITING)
 
 
 async def negotiated(
@@ -65,8 +88,8 @@ async def negotiated(
 
 
 def outcome(records: Sequence[PodRecord]) -> dict[str, Any]:
-    """The JSON form."""
-    return {"pods": [_pod(record) for record in records]}
+    """As data, of kind OUTCOME."""
+    return {"items": [_pod(record) for record in records]}
 
 
 def _pod(record: PodRecord) -> dict[str, Any]:

@@ -1,26 +1,35 @@
 """`parley explain pod NAME`: why a pod waits, or why it is where it is."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from parley.cli.asking import (
     AllNamespaces,
+    As,
+    AsGroup,
     Context,
-    Format,
     Kubeconfig,
+    Labels,
     Namespace,
-    Output,
+    Watch,
+    Who,
     answered,
     namespace_of,
-    printed,
+    selecting,
 )
+from parley.cli.following import follow
+from parley.cli.output import Format, Output, printed
 from parley.explain.explaining import explain as explain_one
-from parley.explain.explaining import explain_waiting, namespaces_of
-from parley.explain.model import Explanation
+from parley.explain.explaining import explain_in, explain_waiting, namespaces_of, read_pod
+from parley.explain.model import Explanation, wire
+from parley.explain.snapshot import Snapshot, read
 from parley.explain.text import console, show
 from parley.kube.client import Client
 from parley.kube.clock import utc
+from parley.kube.faults import readable_errors
 
 _PODS = ("pod", "pods", "po")
 
@@ -32,8 +41,12 @@ def explain(
     ],
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    selector: Labels = "",
+    watch: Watch = False,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
+    as_user: As = "",
+    as_group: AsGroup = None,
     output: Format = Output.TEXT,
 ) -> None:
     """Tell why a pod waits, or why it is where it is.
@@ -42,19 +55,18 @@ def explain(
     what scheduler, kubelet and node plugin said, and what would help. Reads the API only.
     """
     name = _name(what)
-    place = namespace or namespace_of(kubeconfig, context)
+    if name and selector:
+        raise typer.BadParameter("a name and --selector exclude each other: leave one of them out")
+    selects = selecting(selector)
+    who = Who(kubeconfig, context, as_user, tuple(as_group or ()))
+    place = namespace or namespace_of(who)
 
-    async def ask(client: Client) -> list[Explanation]:
-        if name:
-            places = await namespaces_of(client, name) if all_namespaces else [place]
-            return [await explain_one(client, utc(), where, name) for where in places]
-        return await explain_waiting(client, utc(), place, everywhere=all_namespaces)
-
-    explanations = answered(kubeconfig, context, ask)
-    if output is not Output.TEXT:
-        printed({"pods": explanations}, output)
-        return
-    _show(explanations, "in any namespace" if all_namespaces else f"in namespace {place}")
+    question = _Question(place, name, all_namespaces, selects)
+    printer = _Printer(output, "in any namespace" if all_namespaces else f"in namespace {place}")
+    if watch:
+        answered(who, lambda client: question.follow(client, printer))
+    else:
+        printer.print(answered(who, question.ask))
 
 
 def _name(what: list[str]) -> str:
@@ -65,11 +77,71 @@ def _name(what: list[str]) -> str:
     return name or (what[1] if len(what) > 1 else "")
 
 
-def _show(explanations: list[Explanation], where: str) -> None:
-    out = console()
-    if not explanations:
-        out.print(f"No pod with claims of Parley's waits {where}.")
-    for number, told in enumerate(explanations):
-        if number:
-            out.print()
-        show(out, told)
+@dataclass(frozen=True)
+class _Question:
+    """A pod, or all that wait in the namespace or in all."""
+
+    namespace: str
+    name: str
+    everywhere: bool
+    selects: Callable[[Mapping[str, str]], bool]
+
+    async def ask(self, client: Client) -> list[Explanation]:
+        """Once."""
+        if not self.name:
+            return await self._of_waiting(client, await read(client, utc(), self.namespace))
+        places = await namespaces_of(client, self.name) if self.everywhere else [self.namespace]
+        return [await explain_one(client, utc(), where, self.name) for where in places]
+
+    async def follow(self, client: Client, printer: "_Printer") -> None:
+        """And again whenever the answer is another one."""
+
+        async def again(world: Snapshot) -> None:
+            with readable_errors():
+                printer.print_if_new(await self._in(client, world))
+
+        await follow(client, self.namespace, again)
+
+    async def _in(self, client: Client, world: Snapshot) -> list[Explanation]:
+        if not self.name:
+            return await self._of_waiting(client, world)
+        places = await namespaces_of(client, self.name) if self.everywhere else [self.namespace]
+        return [explain_in(world, await read_pod(client, where, self.name)) for where in places]
+
+    async def _of_waiting(self, client: Client, world: Snapshot) -> list[Explanation]:
+        return await explain_waiting(client, world, None if self.everywhere else self.namespace, self.selects)
+
+
+class _Printer:
+    """Prints explanations, and prints none twice in a row."""
+
+    def __init__(self, output: Output, where: str) -> None:
+        self._output = output
+        self._where = where
+        self._before: list[Explanation] | None = None
+
+    def print_if_new(self, explanations: list[Explanation]) -> None:
+        """Unless nothing but the time is another one."""
+        timeless = [replace(told, now="") for told in explanations]
+        if timeless != self._before:
+            self._before = timeless
+            self.print(explanations)
+
+    def print(self, explanations: list[Explanation]) -> None:
+        """As text, names or data."""
+        if self._output in (Output.JSON, Output.YAML):
+            printed("PodExplanationList", {"items": wire(explanations)}, self._output)
+        elif not explanations:
+            typer.echo(f"No pod with claims of Parley's waits {self._where}.", err=True)
+        elif self._output is Output.NAME:
+            for told in explanations:
+                typer.echo(f"pod/{told.name}")
+        else:
+            self._show(explanations)
+
+    def _show(self, explanations: list[Explanation]) -> None:
+        out = console()
+        for number, told in enumerate(explanations):
+            if number:
+                out.print()
+            show(out, told, every_node=self._output is Output.WIDE)

@@ -9,117 +9,130 @@ from rich.text import Text
 
 from parley.cli.asking import (
     AllNamespaces,
+    As,
+    AsGroup,
     Context,
-    Format,
     Kubeconfig,
+    Labels,
     Namespace,
-    Output,
+    Watch,
+    Who,
     answered,
     namespace_of,
-    printed,
+    selecting,
 )
+from parley.cli.following import follow
+from parley.cli.output import Format, NoHeaders, Output, printed
+from parley.cli.views import NAMES, View
 from parley.explain import overview
-from parley.explain.overview import ClassRow, UseRow, WaitRow
+from parley.explain.model import wire
 from parley.explain.snapshot import Snapshot, read
 from parley.explain.text import console, print_plain, table
-from parley.explain.times import ago
 from parley.kube.client import Client
 from parley.kube.clock import utc
 
-_SHOWN = 100
-"""Characters of a message in a table."""
-
-
-@dataclass(frozen=True)
-class _View:
-    """One overview: its rows, of one namespace or all, and how a row is shown at a time."""
-
-    rows: Callable[[Snapshot, str | None], Sequence[Any]]
-    headings: tuple[str, ...]
-    cells: Callable[[Any, str], tuple[str, ...]]
-    nothing: str
-    namespaced: bool = True
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _class(row: ClassRow, _: str) -> tuple[str, ...]:
-    free = _number(row.free) + (f" (+{row.partly_free} partly)" if row.partly_free else "")
-    counts = (_number(row.total), free, str(row.claims), str(row.waiting))
-    return (row.name, row.driver, str(row.nodes), row.what or "-", *counts)
-
-
-def _use(row: UseRow, now: str) -> tuple[str, ...]:
-    holds = ", ".join(row.holds) or "-"
-    return (row.namespace, row.pod or "-", row.node or "-", row.claim, row.class_name, holds, ago(row.since, now))
-
-
-def _wait(row: WaitRow, now: str) -> tuple[str, ...]:
-    message = row.message if len(row.message) <= _SHOWN else f"{row.message[:_SHOWN]}..."
-    classes, since = ",".join(row.classes) or "-", ago(row.since, now)
-    return (row.namespace, row.pod, row.code, since, classes, str(row.ahead), message)
-
-
-_VIEWS = {
-    "classes": _View(
-        lambda world, _: overview.classes(world),
-        ("CLASS", "DRIVER", "NODES", "WHAT", "TOTAL", "FREE", "CLAIMS", "WAITING"),
-        _class,
-        "There are no classes.",
-        namespaced=False,
-    ),
-    "uses": _View(
-        overview.uses,
-        ("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"),
-        _use,
-        "Nothing is in use",
-    ),
-    "waiting": _View(
-        overview.line,
-        ("NAMESPACE", "POD", "WAITING-FOR", "SINCE", "CLASSES", "AHEAD", "MESSAGE"),
-        _wait,
-        "No pod waits",
-    ),
-}
+_SHOWN = ("classes", "uses", "waiting")
 
 
 def get(
     what: Annotated[
         str,
-        typer.Argument(metavar="classes|uses|waiting", help="What each has; who uses what; who waits in line."),
+        typer.Argument(
+            metavar="|".join(_SHOWN),
+            help="What each has; who uses what; who waits in line. Singular and short names will do.",
+            autocompletion=lambda: list(_SHOWN),
+        ),
     ],
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    selector: Labels = "",
+    watch: Watch = False,
+    no_headers: NoHeaders = False,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
+    as_user: As = "",
+    as_group: AsGroup = None,
     output: Format = Output.TEXT,
 ) -> None:
     """List what kubectl has no columns for: what classes have, who uses what, who waits in line."""
-    view = _VIEWS.get(what)
+    view = NAMES.get(what)
     if view is None:
-        raise typer.BadParameter(f"{what!r} is not one of {', '.join(_VIEWS)}")
-    place = namespace or namespace_of(kubeconfig, context)
+        raise typer.BadParameter(f"{what!r} is not one of {', '.join(_SHOWN)}")
+    who = Who(kubeconfig, context, as_user, tuple(as_group or ()))
+    place = namespace or namespace_of(who)
+    chosen = _Chosen(view, None if all_namespaces else place, selecting(selector))
+    printer = _Printer(chosen, output, headings=not no_headers)
 
     async def ask(client: Client) -> Snapshot:
         return await read(client, utc(), place)
 
-    world = answered(kubeconfig, context, ask)
-    rows = view.rows(world, None if all_namespaces else place)
-    if output is Output.TEXT:
-        where = "." if not view.namespaced else " anywhere." if all_namespaces else f" in namespace {place}."
-        _show(view, rows, overview.now(world), view.nothing.removesuffix(".") + where)
-        for unread in world.unread:
-            typer.echo(f"not read: {unread}", err=True)
+    if watch:
+        answered(who, lambda client: follow(client, place, printer.more))
     else:
-        printed({what: rows, "unread": world.unread, "now": overview.now(world)}, output)
+        printer.all(answered(who, ask))
 
 
-def _show(view: _View, rows: Sequence[Any], now: str, nothing: str) -> None:
-    out = console()
-    if not rows:
-        out.print(nothing)
-        return
-    shown = [[Text(cell) for cell in view.cells(row, now)] for row in rows]
-    print_plain(out, table(view.headings, shown))
+@dataclass(frozen=True)
+class _Chosen:
+    """Rows of a view, of one namespace or of all, with these labels."""
+
+    view: View
+    namespace: str | None
+    selects: Callable[[Any], bool]
+
+    def rows(self, world: Snapshot) -> list[Any]:
+        return [row for row in self.view.rows(world, self.namespace) if self.selects(self.view.labels(world, row))]
+
+    @property
+    def nothing(self) -> str:
+        if not self.view.namespaced:
+            return f"{self.view.nothing}."
+        where = "anywhere" if self.namespace is None else f"in namespace {self.namespace}"
+        return f"{self.view.nothing} {where}."
+
+
+class _Printer:
+    """Prints rows, all of them or those that have changed since the last time."""
+
+    def __init__(self, chosen: _Chosen, output: Output, *, headings: bool) -> None:
+        self._chosen = chosen
+        self._output = output
+        self._headings = headings
+        self._before: frozenset[Any] = frozenset()
+
+    def all(self, world: Snapshot) -> None:
+        """What there is now."""
+        rows = self._chosen.rows(world)
+        if not rows and self._output not in (Output.JSON, Output.YAML):
+            typer.echo(self._chosen.nothing, err=True)
+        else:
+            self._print(rows, world)
+        if self._output not in (Output.JSON, Output.YAML):
+            for unread in world.unread:
+                typer.echo(f"not read: {unread}", err=True)
+
+    async def more(self, world: Snapshot) -> None:
+        """What is new; as data all of it, if anything is."""
+        rows = self._chosen.rows(world)
+        now = frozenset(rows)
+        if self._output in (Output.JSON, Output.YAML):
+            if now != self._before or not self._before:
+                self._print(rows, world)
+        elif new := [row for row in rows if row not in self._before]:
+            self._print(new, world)
+            self._headings = False
+        self._before = now
+
+    def _print(self, rows: Sequence[Any], world: Snapshot) -> None:
+        view, now = self._chosen.view, overview.now(world)
+        if self._output is Output.NAME:
+            for name in dict.fromkeys(view.name(row) for row in rows):
+                typer.echo(name)
+        elif self._output in (Output.TEXT, Output.WIDE):
+            wide = self._output is Output.WIDE
+            cells = [[Text(cell) for cell in view.columns.cells(row, now, wide)] for row in rows]
+            shown = table(view.columns.headings(wide=wide), cells)
+            shown.show_header = self._headings
+            print_plain(console(), shown)
+        else:
+            printed(view.kind, wire({"items": rows, "unread": world.unread, "now": now}), self._output)

@@ -5,7 +5,6 @@ and whoever started it starts it again.
 """
 
 import asyncio
-import errno
 import gc
 import os
 import signal
@@ -20,7 +19,9 @@ from typing import Annotated, Any, Protocol
 import structlog
 import typer
 
+from parley.api.exits import Exit
 from parley.cli.endpoints import application, process_figures, served
+from parley.cli.failures import address_errors, end
 from parley.cli.logs import LogFormat, LogLevel
 from parley.control.telemetry.connections import allow_many_files
 from parley.control.telemetry.measured import MeasuredClient
@@ -39,14 +40,8 @@ log = structlog.get_logger(__name__)
 LONG_OUTAGE = 60.0
 """Seconds without news of a kind after which a leader is not ready."""
 
-FAILED = 1
-WRONG_INPUT = 2
-
 _COLLECT_AFTER = (10_000, 10, 10)
 """New objects, and rounds of the younger generation, before garbage is looked for."""
-
-_NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
-"""Nothing can be served where it was asked for."""
 
 Kubeconfig = Annotated[
     Path | None,
@@ -131,18 +126,13 @@ def run(kubeconfig: Path | None, options: Options, make: Make, beside: Sequence[
     _seldom_look_for_garbage()
     allow_many_files()
     try:
-        asyncio.run(_run(api_client(kubeconfig), options, make, beside))
+        with address_errors():
+            asyncio.run(_run(api_client(kubeconfig), options, make, beside))
     except NoConfiguration as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(WRONG_INPUT) from None
-    except OSError as error:
-        if error.errno not in _NO_ADDRESS:
-            raise
-        typer.echo(f"error: {error.strerror}: give another port or address to serve at", err=True)
-        raise typer.Exit(WRONG_INPUT) from None
+        end(error, Exit.NO_ACCESS)
     except LeaseLost as error:
         log.error("lease lost", error=str(error))
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(Exit.FAILED) from None
 
 
 def unready(leading: Sequence[Leader]) -> str:

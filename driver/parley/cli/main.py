@@ -1,37 +1,48 @@
-"""The command `parley` and its subcommands, one file each; `kubectl parley` has those that only read."""
+"""The command `parley` and its subcommands, one file each; `kubectl parley` has those that only read.
 
-from importlib.metadata import version as installed_version
+Nothing that takes long to load is imported here: see `lazily`.
+"""
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]
 
-from parley.cli import cluster, controller, demo, driver, explain, get, simulate, uninstall, web
+from parley.cli.lazily import group
+
+READING = ("explain", "get", "doctor", "simulate", "web", "completion")
+RUNNING = ("demo", "controller", "driver", "cluster", "uninstall")
+
+completion_init()  # typer knows no shells before
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
-app = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-plugin = typer.Typer(
-    name="kubectl parley", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+
+def _made(name: str, *commands: str) -> typer.Typer:
+    return typer.Typer(
+        name=name,
+        cls=group(*commands),
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain text, as kubectl's
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
 
-@app.command()
-@plugin.command()
-def version() -> None:
-    """Print the version of Parley."""
-    typer.echo(installed_version("parley"))
+app = _made("parley", *READING, *RUNNING)
+plugin = _made("kubectl parley", *READING)
 
 
-app.command("demo")(demo.demo)
-app.command("controller")(controller.controller)
-app.add_typer(driver.app, name="driver")
-app.command("uninstall")(uninstall.uninstall)
-app.command(
-    "cluster",
-    add_help_option=False,  # all arguments go to the command that parley-devcluster brings
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(cluster.cluster)
-for readers in (app, plugin):
-    readers.command("explain")(explain.explain)
-    readers.command("get")(get.get)
-    readers.command("simulate")(simulate.simulate)
-    readers.command("web")(web.web)
+@app.callback()
+@plugin.callback()
+def parley() -> None:
+    """Makes groups of both, whatever is registered here."""
+
+
+@app.command("version")
+@plugin.command("version")
+def print_version() -> None:
+    """Print the version of Parley; --version does, too."""
+    from importlib.metadata import version
+
+    typer.echo(version("parley"))

@@ -6,7 +6,7 @@ their drivers, are in `deploy/base/driver.yaml`.
 
 from typing import Any, Final
 
-from parley.api.names import GROUP
+from parley.api.names import GROUP, driver_lease
 
 Manifest = dict[str, Any]
 
@@ -16,7 +16,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 def lease_name(driver: str) -> str:
     """The Lease by which replicas of the driver elect one that works."""
-    return f"parley-driver-{driver}"
+    return driver_lease(driver)
 
 
 def account_name(driver: str) -> str:

@@ -8,22 +8,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 from rich.console import Console
 
 from parley.cli import logs
-from parley.cli.demo import SchedulerNames, outcome
+from parley.cli.demo import OUTCOME, FailOnWaiting, SchedulerNames, finish, outcome, refuse
 from parley.cli.extender import PARLEY
+from parley.cli.output import Data, DataFormat, printed
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
 from parley.simulate.cluster_import import import_objects, pods_of
-from parley.simulate.manifests import BadManifests, Manifest, read_dump
+from parley.simulate.manifests import BadManifests, read_dump
+from parley.simulate.objects import Manifest
 from parley.simulate.recording import PodRecord, Recording
 from parley.simulate.what_if import NoSuchObject, WhatIf, changed
-
-WRONG_INPUT = 2
+from parley.simulate.workloads import expanded
 
 _EVERY = 5.0
 """Seconds between two lines about the progress."""
@@ -34,7 +34,9 @@ _WHYS = 20
 def simulate(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="YAML or JSON: manifests, or what `kubectl get -o yaml` printed."),
+        typer.Argument(
+            metavar="FILE...", help="YAML or JSON: manifests, or what `kubectl get -o yaml` printed; - is stdin."
+        ),
     ],
     add: Annotated[
         list[Path] | None, typer.Option(help="More objects; can be repeated.", show_default=False)
@@ -53,27 +55,29 @@ def simulate(
         ),
     ] = None,
     scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+    fail_on_waiting: FailOnWaiting = False,
+    output: DataFormat = Data.TEXT,
 ) -> None:
     """Tell what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
 
     Pods that are bound keep their nodes and what they hold. Of a live cluster take
-    `kubectl get nodes,resourceslices,prclasses,prtemplates,prclaims,pods,resourceclaims,resourceclaimtemplates
-    -A -o json`: all of it plays a part, other kinds are left out.
+    `kubectl get
+    nodes,resourceslices,prclasses,prtemplates,prclaims,prreleases,pods,resourceclaims,resourceclaimtemplates
+    -A -o json`: all of it plays a part, other kinds are left out. Deployments, StatefulSets, DaemonSets and Jobs
+    stand for the pods that they lack.
     """
     logs.silence()
     try:
         manifests = _manifests(files, WhatIf((), remove or (), drain or ()), add or ())
     except (BadManifests, NoSuchObject) as error:
-        for fault in getattr(error, "faults", (error,)):
-            typer.echo(f"error: {fault}", err=True)
-        raise typer.Exit(WRONG_INPUT) from None
+        refuse(error)
     with _rare_collections():
         records = virtual_time.run(_simulated(manifests, scheduler_name))
-    if json:
-        typer.echo(orjson.dumps(outcome(records), option=orjson.OPT_INDENT_2).decode())
-    else:
+    if output is Data.TEXT:
         _show(records)
+    else:
+        printed(OUTCOME, outcome(records), output)
+    finish(records, fail_on_waiting=fail_on_waiting)
 
 
 def _manifests(files: Sequence[Path], changes: WhatIf, add: Sequence[Path]) -> list[Manifest]:
@@ -81,7 +85,7 @@ def _manifests(files: Sequence[Path], changes: WhatIf, add: Sequence[Path]) -> l
     _tell_left_out(left_out)
     added, left_out = read_dump(add)
     _tell_left_out(left_out)
-    return changed(manifests, WhatIf(added, changes.removed, changes.drained))
+    return expanded(changed(manifests, WhatIf(added, changes.removed, changes.drained)))
 
 
 def _tell_left_out(left_out: Mapping[str, int]) -> None:
@@ -93,7 +97,7 @@ def _tell_left_out(left_out: Mapping[str, int]) -> None:
 async def _simulated(manifests: Sequence[Manifest], scheduler_names: Sequence[str]) -> list[PodRecord]:
     cluster = SimulatedCluster(settings=second_schedulers(manifests, scheduler_names))
     with _progress(cluster.recording, pods_of(manifests)):
-        await import_objects(cluster.client, manifests)
+        cluster.keep_prepared(await import_objects(cluster.client, manifests))
         async with cluster:
             await cluster.controller.ready.wait()
             if not await cluster.settle():
@@ -145,4 +149,4 @@ def _show(records: Sequence[PodRecord]) -> None:
         shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         out.print(f"\n{shown}: {why}")
     if len(whys) > _WHYS:
-        out.print(f"\nand {len(whys) - _WHYS} more reasons (--json has all)")
+        out.print(f"\nand {len(whys) - _WHYS} more reasons (-o json has all)")

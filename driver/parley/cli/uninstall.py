@@ -9,8 +9,10 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from parley.api.exits import Exit
 from parley.api.wording import counted
 from parley.cli import logs
+from parley.cli.failures import end
 from parley.cli.leading import NAMESPACE, Kubeconfig, Namespace, Options, api_client
 from parley.control import removal
 from parley.control.removal import StillLeads, Use
@@ -18,10 +20,6 @@ from parley.explain.errors import Unanswerable, readable_errors
 from parley.kube.client import Client
 
 T = TypeVar("T")
-
-FAILED = 1
-IN_USE = 11
-"""Exit code: claims are in use, and nothing was changed."""
 
 _AFTER_FORCE = (
     "warning: these claims were in use. Where the node plugin is gone, a pod that is deleted stays Terminating: "
@@ -79,7 +77,7 @@ def uninstall(
         typer.echo(
             f"error: {some} in use: Parley cannot be removed without harm to the pods named above", err=True
         )
-        raise typer.Exit(IN_USE)
+        raise typer.Exit(Exit.IN_USE)
     elif check:
         typer.echo("No claim is in use.")
 
@@ -95,6 +93,7 @@ def _answered(kubeconfig: Kubeconfig, act: Callable[[Client], Awaitable[T]]) -> 
 
     try:
         return asyncio.run(main())
-    except (Unanswerable, StillLeads) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(FAILED) from None
+    except Unanswerable as error:
+        end(error, error.status)
+    except StillLeads as error:
+        end(error, Exit.FAILED)

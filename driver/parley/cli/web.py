@@ -10,10 +10,11 @@ import structlog
 import typer
 
 from parley.cli import logs
-from parley.cli.asking import FAILED, Context, Kubeconfig, Namespace, namespace_of
+from parley.cli.asking import As, AsGroup, Context, Kubeconfig, Namespace, Who, namespace_of
 from parley.cli.endpoints import served
+from parley.cli.failures import address_errors, end
 from parley.kube.client import Client
-from parley.kube.credentials import NoConfiguration
+from parley.kube.faults import Unanswerable, readable_errors
 from parley.kube.http import HttpClient
 from parley.web.server import application
 from parley.web.snapshots import Snapshots, Thread
@@ -65,6 +66,8 @@ def web(
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
+    as_user: As = "",
+    as_group: AsGroup = None,
 ) -> None:
     """Serve a page that tells why pods wait and who holds what, and that follows the cluster.
 
@@ -72,14 +75,11 @@ def web(
     the one that is read if you may not read all.
     """
     logs.silence()
-    where, own = place(address, names), namespace or namespace_of(kubeconfig, context)
+    who = Who(kubeconfig, context, as_user, tuple(as_group or ()))
+    where, own = place(address, names), namespace or namespace_of(who)
 
     async def main() -> None:
-        path = str(kubeconfig) if kubeconfig else None
-        async with (
-            HttpClient.from_kubeconfig(path, context or None) as client,
-            serving(client, where, own) as url,
-        ):
+        async with who.client() as client, serving(client, where, own) as url:
             typer.echo(f"{url}  (ends with Ctrl-C)")
             await asyncio.Event().wait()
 
@@ -89,12 +89,12 @@ def web(
 def _run(main: Callable[[], Coroutine[None, None, None]]) -> None:
     """Until Ctrl-C; what keeps it from running is told on stderr."""
     try:
-        asyncio.run(main())
+        with address_errors(), readable_errors():
+            asyncio.run(main())
     except KeyboardInterrupt:
         pass  # how it is meant to end
-    except (NoConfiguration, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(FAILED) from None
+    except Unanswerable as error:
+        end(error, error.status)
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@
 was read before. What can't be answered is raised as Unanswerable, with a message for the user.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -18,7 +18,7 @@ from parley.api.resources import POD_SCHEDULINGS, PODS
 from parley.control.caches.cluster import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
-from parley.explain.errors import NothingToExplain, Unanswerable
+from parley.explain.errors import NothingToExplain
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.findings import EVENTS, Event, findings, written_at
 from parley.explain.model import Explanation
@@ -80,25 +80,30 @@ def _decoded(objects: PodObjects) -> Pod:
 
 
 async def namespaces_of(client: Client, name: str) -> list[str]:
-    """Where there are pods of that name. Raises Unanswerable if there are none."""
+    """Where there are pods of that name. Raises NothingToExplain if there are none."""
     pods = (await client.list(PODS, field_selector=f"metadata.name={name}")).items
     found = [pod.metadata.namespace for pod in pods]
     if not found:
-        raise Unanswerable(f"no namespace has a pod {name}: see `kubectl get pods -A`")
+        raise NothingToExplain(f"no namespace has a pod {name}: see `kubectl get pods -A`")
     return found
 
 
-async def explain_waiting(client: Client, now: datetime, namespace: str, *, everywhere: bool) -> list[Explanation]:
-    """Every pod with claims of Parley's that is not bound, of the namespace or of all, the oldest first."""
-    snapshot = await read(client, now, namespace)
-    chosen = [pod for pod in snapshot.pods.values() if everywhere or pod.metadata.namespace == namespace]
+async def explain_waiting(
+    client: Client,
+    snapshot: Snapshot,
+    namespace: str | None,
+    selects: Callable[[Mapping[str, str]], bool] = lambda _: True,
+) -> list[Explanation]:
+    """Every pod with claims of Parley's that is not bound, of the namespace or of all, the oldest first; of those
+    whose labels are selected."""
+    chosen = [pod for pod in snapshot.pods.values() if namespace in (None, pod.metadata.namespace)]
     unbound = [pod for pod in chosen if not pod.spec.node_name and not done(pod) and pod.spec.resource_claims]
-    objects = PodObjects({}, None, await _events(client, None if everywhere else namespace))
+    objects = PodObjects({}, None, await _events(client, namespace))
     line = waiting(snapshot)
     return [
         _explained(snapshot, pod, objects, line)
         for pod in sorted(unbound, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
-        if ours(snapshot, pod, PodFeasibility(snapshot, pod).claims)
+        if selects(pod.metadata.labels) and ours(snapshot, pod, PodFeasibility(snapshot, pod).claims)
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from parley.api import meta
 from parley.api.builtin import BuiltinClaim, Node, Pod, ResourceSlice
+from parley.api.exits import Exit
 from parley.api.models import PodScheduling, ResourceClass
 from parley.api.names import DRIVERS_LABEL, GROUP, STANDALONE
 from parley.api.resources import (
@@ -157,7 +158,7 @@ class _Reader:
             found = await self._client.list(resource, namespace)
         except NotFound:
             if resource.group == GROUP:
-                raise Unanswerable(_NOT_INSTALLED.format(plural=resource.plural)) from None
+                raise Unanswerable(_NOT_INSTALLED.format(plural=resource.plural), Exit.NOT_FOUND) from None
             found = Listing((), "")
         except Forbidden as error:
             self.unread.append(error.message)

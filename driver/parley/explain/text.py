@@ -41,9 +41,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
     return made
 
 
-def show(out: Console, explanation: Explanation) -> None:
-    """Print it."""
-    for part in _parts(explanation, narrow=out.width < NARROW):
+def show(out: Console, explanation: Explanation, *, every_node: bool = False) -> None:
+    """Print it; of nodes about which the same is said only one row, unless `every_node`."""
+    for part in _parts(explanation, narrow=out.width < NARROW, rows=_rows(explanation, every_node=every_node)):
         print_plain(out, part)
 
 
@@ -60,7 +60,19 @@ def _stripped(line: Text) -> Text:
     return line
 
 
-def _parts(explanation: Explanation, *, narrow: bool) -> Iterator[RenderableType]:
+_Rows = Sequence[tuple[Sequence[str], NodeRow]]
+"""Names of nodes, and what is said about each of them."""
+
+
+def _rows(explanation: Explanation, *, every_node: bool) -> tuple[_Rows, int]:
+    """Those that are shown, and of how many nodes there is no row."""
+    if every_node:
+        return [([row.node], row) for row in explanation.nodes], 0
+    groups = list(grouped(explanation.nodes))
+    return groups[:_ROWS], sum(len(names) for names, _ in groups[_ROWS:])
+
+
+def _parts(explanation: Explanation, *, narrow: bool, rows: tuple[_Rows, int]) -> Iterator[RenderableType]:
     yield headline(explanation)
     if explanation.message:
         yield Padding(Text(explanation.message), (0, 0, 0, 2))
@@ -72,7 +84,7 @@ def _parts(explanation: Explanation, *, narrow: bool) -> Iterator[RenderableType
     ):
         yield Text()
         yield rounds(explanation)
-        yield _matrix_as_list(explanation) if narrow else _matrix(explanation)
+        yield _matrix_as_list(*rows) if narrow else _matrix(explanation, *rows)
     yield from _section("What would help", [remedy.text for remedy in explanation.remedies])
     yield from _section("Waiting longer for the same classes", _shortened(explanation.ahead))
     yield from _section("Reports", [_report(finding, explanation.now) for finding in explanation.findings])
@@ -142,8 +154,7 @@ def rounds(explanation: Explanation) -> Text:
     )
 
 
-def _matrix(explanation: Explanation) -> Table:
-    groups = list(grouped(explanation.nodes))
+def _matrix(explanation: Explanation, groups: _Rows, left: int) -> Table:
     fits = any(row.fit for row in explanation.nodes) or explanation.state == "waits"
     entries = [cell.claim for cell in explanation.nodes[0].claims]
     rows = [
@@ -153,25 +164,23 @@ def _matrix(explanation: Explanation) -> Table:
             *(_answer(cell) for cell in row.claims),
             _mark(row),
         ]
-        for names, row in groups[:_ROWS]
+        for names, row in groups
     ]
-    if len(groups) > _ROWS:
-        left = sum(len(names) for names, _ in groups[_ROWS:])
+    if left:
         rows.append([f"and {counted(left, 'more node')} (-o json has all)"])
     headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
     return table(headings, rows)
 
 
-def _matrix_as_list(explanation: Explanation) -> Group:
+def _matrix_as_list(groups: _Rows, left: int) -> Group:
     lines: list[RenderableType] = []
-    groups = list(grouped(explanation.nodes))
-    for names, row in groups[:_ROWS]:
+    for names, row in groups:
         answers = [row.fit] if row.fit else [f"{cell.claim}: {_answer(cell)}" for cell in row.claims]
         mark = f" ({_mark(row)})" if _mark(row) else ""
         lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
         lines += [Padding(Text(text), (0, 0, 0, 4)) for text in answers]
-    if len(groups) > _ROWS:
-        lines.append(Text("  and more (-o json has all)"))
+    if left:
+        lines.append(Text(f"  and {left} more nodes (-o wide has all)"))
     return Group(*lines)
 
 

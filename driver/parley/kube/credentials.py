@@ -19,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 import structlog
 
 from parley.kube.client_config import ClientConfig, read_kubeconfig, read_service_account
+from parley.kube.kubeconfig import fault, plugin
 
 Load = Callable[[ClientConfig], Awaitable[None]]
 """Fills in what is known now; called again for a refresh."""
@@ -114,7 +115,8 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
         if loader is not None:
             await loader.load_and_set(config)
             return
-        _check_exists(places)
+        if found := fault(places, context):
+            raise ValueError(found)
         if read_kubeconfig(places, context, config):
             return
         from kubernetes.aio.config import load_kube_config
@@ -122,14 +124,11 @@ def kubeconfig(path: str | None = None, context: str | None = None) -> Credentia
         loader = await load_kube_config(  # type: ignore[no-untyped-call]  # the package types half of itself
             places, context, config, persist_config=False
         )
+        if (command := plugin(places, context)) and not (config.api_key or config.cert_file):
+            raise ValueError(f"`{command}` gave no credentials: run it yourself to see why")
 
     chosen = f"context {context!r}" if context else "current context"
     return Credentials(load, f"kubeconfig {places}, {chosen}")
-
-
-def _check_exists(places: str) -> None:
-    if not any(Path(place).expanduser().exists() for place in places.split(os.pathsep) if place):
-        raise FileNotFoundError("no such file; name another one with --kubeconfig or KUBECONFIG")
 
 
 def in_cluster() -> Credentials:

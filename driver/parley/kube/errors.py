@@ -5,6 +5,8 @@ ApiError                  the server answered, and refused
   AlreadyExists, Conflict (409)   Expired (410)   Invalid (422)
   TooManyRequests (429)   ServerError (500 and above)
 OutcomeUnknown            no answer: a write may or may not have happened, read before acting on it
+  Garbled                 an answer that is none of an API server's
+  Unreachable             the connection, or the time, was lost on the way to a server over HTTP
 """
 
 
@@ -66,3 +68,16 @@ class ServerError(ApiError):
 
 class OutcomeUnknown(Exception):
     """Raised when no answer came (connection lost, time-out): the write may have happened or may yet happen."""
+
+
+class Garbled(OutcomeUnknown):
+    """Raised when an answer came that can't be read as what was asked for."""
+
+
+class Unreachable(OutcomeUnknown):
+    """Raised when a server over HTTP gave no answer: `server` is its address, `why` the cause in plain words."""
+
+    def __init__(self, call: str, server: str, why: str) -> None:
+        super().__init__(f"{call}: no answer: {why}")
+        self.server = server
+        self.why = why

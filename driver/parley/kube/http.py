@@ -22,10 +22,10 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from parley.kube import credentials, fencing, responses
+from parley.kube import credentials, fencing, responses, unanswered
 from parley.kube.client import Client
 from parley.kube.credentials import Credentials
-from parley.kube.errors import OutcomeUnknown
+from parley.kube.errors import OutcomeUnknown, Unreachable
 from parley.kube.transport import JSON, Call, RawEvent
 
 _QUICK = aiohttp.ClientTimeout(total=None)  # the limit is asyncio.timeout's: aiohttp rounds up to whole seconds
@@ -39,6 +39,7 @@ class HttpOptions:
     `timeout` limits every request but lists (`list_timeout`) and watches, which the server ends after
     `watch_seconds` and which are given up after `silent_seconds` without any event: a watched collection sends a
     bookmark about once a minute. `connections` is how many requests are on their way at once; watches come on top.
+    `impersonate` is the user, with his groups, as whom to act.
     """
 
     timeout: float = 10.0
@@ -47,6 +48,14 @@ class HttpOptions:
     silent_seconds: float = 150.0
     connections: int = 64
     user_agent: str = "parley"
+    impersonate: str = ""
+    impersonate_groups: tuple[str, ...] = ()
+
+    def headers(self) -> list[tuple[str, str]]:
+        """What every request carries."""
+        plain = [("Accept", JSON), ("Accept-Encoding", "identity"), ("User-Agent", self.user_agent)]
+        user = [("Impersonate-User", self.impersonate)] if self.impersonate else []
+        return plain + user + [("Impersonate-Group", group) for group in self.impersonate_groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ class HttpTransport:
         self._credentials = credentials
         self._options = options
         self._silence = aiohttp.ClientTimeout(total=None, sock_read=options.silent_seconds)
-        self._headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": options.user_agent}
+        self._headers = options.headers()
         self._may_write = may_write
         self._sessions: _Sessions | None = None
 
@@ -108,7 +117,7 @@ class HttpTransport:
                 async with session.request(call.method, data=data, **arguments) as response:
                     content = await response.read()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise _no_answer(call, error) from error
+            raise self._no_answer(call, error, limit) from error
         if response.status >= 300:
             raise self._refused(call, response, content)
         return content
@@ -125,7 +134,7 @@ class HttpTransport:
             finally:
                 _give_up(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _no_answer(call, error) from error
+            raise self._no_answer(call, error, self._options.silent_seconds) from error
         except ValueError as error:
             raise responses.unreadable(call, error) from error
         if lines.unfinished:
@@ -176,6 +185,9 @@ class HttpTransport:
             "allow_redirects": False,
             "server_hostname": known.server_name,
         }
+
+    def _no_answer(self, call: Call, error: Exception, seconds: float) -> Unreachable:
+        return Unreachable(str(call), self._credentials.host, unanswered.words(error, seconds))
 
     def _refused(self, call: Call, response: aiohttp.ClientResponse, content: bytes) -> Exception:
         if response.status == 401:
@@ -240,10 +252,6 @@ def _give_up(response: aiohttp.ClientResponse) -> None:
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()
-
-
-def _no_answer(call: Call, error: Exception) -> OutcomeUnknown:
-    return OutcomeUnknown(f"{call}: no answer: {str(error) or type(error).__name__}")
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

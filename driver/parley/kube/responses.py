@@ -21,6 +21,7 @@ from parley.kube.errors import (
     Conflict,
     Expired,
     Forbidden,
+    Garbled,
     Invalid,
     NotFound,
     OutcomeUnknown,
@@ -146,7 +147,7 @@ def leaves_write_open(error: ApiError) -> bool:
 
 def unreadable(call: Call, error: Exception) -> OutcomeUnknown:
     """What is raised where an answer does not fit the type that was asked for."""
-    return OutcomeUnknown(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
+    return Garbled(f"{call}: the answer cannot be read as {call.resource.kind}: {error}")
 
 
 def page(resource: Resource[T], content: bytes) -> tuple[Listing[T], str]:

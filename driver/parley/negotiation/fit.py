@@ -136,13 +136,14 @@ def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: 
         return "" if needs.node_name == node.metadata.name else f"the pod is bound to node {needs.node_name}"
     return (
         needs.excess
-        or _untolerated(needs, node)
+        or untolerated(needs, node)
         or ("" if selected(needs, node) else "does not match the pod's node selector or affinity")
         or _shortage(needs, allocatable, used, pods)
     )
 
 
-def _untolerated(needs: Needs, node: Node) -> str:
+def untolerated(needs: Needs, node: Node) -> str:
+    """Which cordon or taint of the node keeps the pod away, or ""."""
     if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, needs.tolerations):
         return "cordoned"
     for taint in node.spec.taints:

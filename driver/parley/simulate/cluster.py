@@ -22,8 +22,8 @@ from parley.simulate.claim_controller import ClaimController
 from parley.simulate.extender_link import ExtenderLink, leading
 from parley.simulate.kube_scheduler import KubeScheduler
 from parley.simulate.kubelet import Kubelets
-from parley.simulate.manifests import Manifest
 from parley.simulate.node_plugins import NodePlugins
+from parley.simulate.objects import Manifest
 from parley.simulate.recording import Recording
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
@@ -63,7 +63,7 @@ class SimulatedCluster:
         self.controller = Controller(self.client, drivers if drivers is not None else built_in(), settings, clock)
         self._link = ExtenderLink()
         self._link.connect(leading(self.controller))
-        kubelets = Kubelets(self.client, clock)
+        self._kubelets = kubelets = Kubelets(self.client, clock)
         self._parts: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             ClaimController(self.client).run,
             KubeScheduler(self.client, clock).run,
@@ -104,6 +104,11 @@ class SimulatedCluster:
         for manifest in manifests:
             body = _equipped(manifest.body) if manifest.resource == NODES else manifest.body
             await self.client.create(manifest.resource, body, manifest.namespace)
+
+    def keep_prepared(self, prepared: Iterable[tuple[str, str]]) -> None:
+        """Nodes have claims (by UID) prepared for pods that were deleted by force, and do not get rid of them."""
+        for node, claim in prepared:
+            self._kubelets.prepared[node, claim].add("a pod that was deleted by force")
 
     async def settle(self, quiet: float = 60.0, limit: float = 3600.0) -> bool:
         """Return when nothing was written for `quiet` seconds of the event loop's time, or after `limit` seconds.

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from parley.api.names import MIRROR_LABEL
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, NODES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIM_RELEASES, CLAIMS, NODES, PODS
 from parley.kube.client import Client
 from parley.simulate.cluster import ALLOCATABLE
-from parley.simulate.manifests import Manifest
+from parley.simulate.objects import Manifest
 
 Body = Mapping[str, Any]
 
@@ -25,11 +25,14 @@ def pods_of(manifests: Iterable[Manifest]) -> int:
     return sum(1 for manifest in manifests if manifest.resource == PODS and not _ended(manifest.body))
 
 
-async def import_objects(client: Client, manifests: Sequence[Manifest]) -> None:
-    """Create the objects, each with its status as far as that still holds."""
+async def import_objects(client: Client, manifests: Sequence[Manifest]) -> list[tuple[str, str]]:
+    """Create the objects, each with its status as far as that still holds.
+
+    Returns what nodes still have prepared for pods that are gone, by node and the built-in claim's UID.
+    """
     taking = _Import(client)
     for manifest in manifests:
-        if manifest.resource not in (PODS, CLAIMS, BUILTIN_CLAIMS):
+        if manifest.resource not in (PODS, CLAIMS, BUILTIN_CLAIMS, CLAIM_RELEASES):
             await taking.take(manifest)
     for manifest in manifests:
         if manifest.resource == PODS and not _ended(manifest.body):
@@ -38,6 +41,7 @@ async def import_objects(client: Client, manifests: Sequence[Manifest]) -> None:
         for manifest in manifests:
             if manifest.resource == kind:
                 await taking.take(manifest)
+    return [await taking.take_release(one) for one in manifests if one.resource == CLAIM_RELEASES]
 
 
 def _ended(pod: Body) -> bool:
@@ -74,6 +78,18 @@ class _Import:
         if bound and kept:
             name = made["metadata"]["name"]
             await self._client.patch(PODS, name, {"status": kept}, manifest.namespace, subresource="status")
+
+    async def take_release(self, manifest: Manifest) -> tuple[str, str]:
+        """A release that its node has not answered, and will not; returns what is prepared there."""
+        spec = manifest.body["spec"]
+        uid, holding = self._uid(spec["claim"]["uid"]), self._uid(spec["holdingUid"])
+        renewed = {**spec, "claim": {**spec["claim"], "uid": uid}, "holdingUid": holding}
+        await self._create(manifest, {**manifest.body, "spec": renewed})
+        return spec["nodeName"], uid
+
+    def _uid(self, old: str) -> str:
+        """What it is here; as it was if the object is gone."""
+        return self._uids.get(old, old)
 
     async def _create(self, manifest: Manifest, body: Body, *, remember: bool = True) -> dict[str, Any]:
         resource = manifest.resource.untyped()

@@ -6,6 +6,7 @@ are the ones that a user meets in a real cluster. A dump of a live cluster (`kub
 whatever it does: kinds that play no part are counted and left out.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import yaml
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     BUILTIN_TEMPLATES,
+    CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
     NODES,
@@ -26,13 +28,17 @@ from parley.api.resources import (
     TEMPLATES,
     Resource,
 )
-from parley.simulate.validation import faults_of, name_fault
+from parley.simulate.objects import Manifest
+from parley.simulate.validation import Validator, name_fault
+from parley.simulate.workloads import WORKLOADS, pod_of, selector_fault, template_of
 
-KINDS: tuple[Resource[Any], ...] = (NODES, RESOURCE_SLICES, CLASSES, TEMPLATES, CLAIMS, PODS)
-"""What a simulated cluster can be made of, in the order in which it is created."""
+KINDS: tuple[Resource[Any], ...] = (NODES, RESOURCE_SLICES, CLASSES, TEMPLATES, CLAIMS, *WORKLOADS, PODS)
+"""What a simulated cluster can be made of, in the order in which it is created; `workloads` makes pods of some."""
 
-DUMPED: tuple[Resource[Any], ...] = (*KINDS, BUILTIN_TEMPLATES, BUILTIN_CLAIMS)
+DUMPED: tuple[Resource[Any], ...] = (*KINDS, BUILTIN_TEMPLATES, BUILTIN_CLAIMS, CLAIM_RELEASES)
 """What of a live cluster is taken over."""
+
+STANDARD_INPUT = Path("-")
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Ten times faster where PyYAML was built with libyaml."""
@@ -44,22 +50,6 @@ class BadManifests(Exception):
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
         self.faults = tuple(faults)
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One object to create. `source` is the file and the document in it; `namespace` is None for cluster kinds."""
-
-    source: str
-    resource: Resource[Any]
-    namespace: str | None
-    name: str
-    body: Mapping[str, Any]
-
-    @property
-    def title(self) -> str:
-        """Kind and name, as in error messages."""
-        return f"{self.resource.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +81,12 @@ def _read(paths: Iterable[Path], kinds: Sequence[Resource[Any]], left_out: Count
     known = {(resource.api_version, resource.kind): resource for resource in kinds}
     manifests: list[Manifest] = []
     faults: list[str] = []
+    validator = Validator()
     for path in paths:
         for document in _documents(path, faults):
             if left_out is not None and (kind := _other_kind(document, known)):
                 left_out[kind] += 1
-            elif (manifest := _manifest(document, known, faults)) is not None:
+            elif (manifest := _manifest(document, known, validator, faults)) is not None:
                 manifests.append(manifest)
     faults += _duplicates(manifests)
     if faults:
@@ -127,9 +118,13 @@ def _parsed(text: str) -> list[Any]:
         return list(yaml.safe_load_all(text))  # whose words are better
 
 
+def _text(path: Path) -> str:
+    return sys.stdin.read() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
+
+
 def _documents(path: Path, faults: list[str]) -> Iterator[_Document]:
     try:
-        parsed = _parsed(path.read_text(encoding="utf-8"))
+        parsed = _parsed(_text(path))
     except OSError as error:
         faults.append(f"{path}: cannot be read: {error.strerror or error}; give the path of a YAML file")
     except UnicodeDecodeError:
@@ -160,7 +155,7 @@ def _items(document: _Document) -> Iterator[_Document]:
         yield document
 
 
-def _manifest(document: _Document, known: _Known, faults: list[str]) -> Manifest | None:
+def _manifest(document: _Document, known: _Known, validator: Validator, faults: list[str]) -> Manifest | None:
     resource = _resource(document, known, faults)
     if resource is None:
         return None
@@ -172,8 +167,22 @@ def _manifest(document: _Document, known: _Known, faults: list[str]) -> Manifest
         return None
     namespace = metadata.get("namespace") or "default" if resource.namespaced else None
     manifest = Manifest(document.source, resource, namespace, metadata["name"], body)
-    faults.extend(f"{document.source} ({manifest.title}): {fault}" for fault in faults_of(resource, body))
+    faults.extend(f"{document.source} ({manifest.title}): {fault}" for fault in _faults(manifest, validator))
     return manifest
+
+
+def _faults(manifest: Manifest, validator: Validator) -> list[str]:
+    """Of the object, and of the pods that it describes."""
+    resource, body = manifest.resource, manifest.body
+    found = validator.faults_of(resource, body, manifest.namespace)
+    if resource not in WORKLOADS or found:
+        return found
+    if fault := selector_fault(resource, body):
+        return [fault]
+    pod = pod_of(manifest, manifest.name)
+    labels = template_of(body).get("metadata", {}).get("labels") or {}
+    described = {**pod.body, "metadata": {"name": manifest.name, "labels": labels}}
+    return [f"spec.template: {fault}" for fault in validator.faults_of(PODS, described, manifest.namespace)]
 
 
 def _resource(document: _Document, known: _Known, faults: list[str]) -> Resource[Any] | None:

@@ -1,68 +1,72 @@
-"""What an API server would refuse in an object, in words that name field, value and remedy. Pure.
+"""What an API server would refuse in an object that kubectl sends it, in its words.
 
-Covers names, the types of fields, unknown fields of Parley's own kinds and quantities. A real API server checks
-much more of the built-in kinds; what it refuses beyond this is found with `kubectl apply --dry-run=server`.
+Of Parley's kinds the API server in memory says what their CRDs say, and unknown fields are refused as by `kubectl
+apply`, which asks for strict validation. Of the built-in kinds that server knows names and no more: what can't be
+decoded, and amounts that are no quantities, are told here. A real API server checks much more of these: what it
+refuses beyond is found with `kubectl apply --dry-run=server`.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ValidationError
 
+from parley.api.names import GROUP
 from parley.api.quantity import parse
 from parley.api.resources import Resource, Undecodable
+from parley.kube.client import ApiError
+from parley.kube.memory import MemoryServer
+from parley.kube.memory.structural_schema import schema_of, unknown_fields
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _AMOUNTS = frozenset({"allocatable", "capacity", "requests", "limits", "overhead"})
 """Fields whose values are quantities, if they are mappings."""
 
-_LOCATED = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$")
+_LOCATED = re.compile(r"^\w+: (?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$")
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_NEW = frozenset({"uid", "resourceVersion", "ownerReferences", "managedFields", "creationTimestamp"})
+"""What of the metadata in a dump no new object has."""
 
 
 def name_fault(name: object) -> str:
-    """What is wrong with `metadata.name`, or ""."""
+    """What keeps an object from having a name at all, or ""."""
     if name is None or name == "":
         return "metadata.name is missing; every object needs a name"
-    if not isinstance(name, str):
-        return f"metadata.name={name!r} is not a string; put it in quotes"
-    if len(name) > 253 or not _NAME.fullmatch(name):
-        return f"metadata.name={name!r} is not a name; use lower-case letters, digits, '-' and '.', at most 253"
-    return ""
+    return "" if isinstance(name, str) else f"metadata.name={name!r} is not a string; put it in quotes"
 
 
-def faults_of(resource: Resource[Any], body: Mapping[str, Any]) -> list[str]:
-    """All faults of an object, each a clause that begins with the field."""
-    return [*_decoding(resource, body), *_unknown_fields(resource.type, body, ""), *_quantities(body, "")]
+class Validator:
+    """Says what is wrong with one object after the other; what is right is not kept."""
+
+    def __init__(self) -> None:
+        self._server = MemoryServer()
+
+    def faults_of(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> list[str]:
+        """All faults of the object, each a clause."""
+        if resource.group == GROUP:
+            return self._of_ours(resource, body, namespace)
+        return [*self._refused(resource, body, namespace), *_decoding(resource, body), *_quantities(body, "")]
+
+    def _of_ours(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> list[str]:
+        unknown = list(unknown_fields(body, schema_of(resource.type)))
+        if unknown:
+            fields = ", ".join(f'unknown field "{field}"' for field in unknown)
+            return [f"strict decoding error: {fields}"]
+        return list(self._refused(resource, body, namespace))
+
+    def _refused(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> Iterator[str]:
+        meta = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _NEW}
+        try:
+            self._server.dry_run(resource, {**body, "metadata": meta}, namespace)
+        except ApiError as error:
+            yield error.message.partition(" is invalid: ")[2] or error.message
 
 
 def _decoding(resource: Resource[Any], body: Mapping[str, Any]) -> Iterator[str]:
     try:
         resource.decode(orjson.dumps(body))
     except Undecodable as error:
-        why = error.__cause__
-        if isinstance(why, ValidationError):
-            yield from (_of_model(detail) for detail in why.errors())
-        else:
-            yield _of_struct(str(why), body)
-
-
-def _of_model(detail: Any) -> str:
-    path = _path(detail["loc"])
-    if detail["type"] == "missing":
-        return f"{path} is missing; add it"
-    message = detail["msg"].removeprefix("Value error, ")
-    return f"{path}={detail['input']!r}: {message[:1].lower()}{message[1:]}"
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return path.removeprefix(".")
+        yield _of_struct(str(error), body)
 
 
 def _of_struct(message: str, body: Mapping[str, Any]) -> str:
@@ -87,24 +91,6 @@ def _value(path: str, body: Any) -> Any:
             return value
         value = value[int(index)] if index else value[field]
     return value
-
-
-def _unknown_fields(model: object, body: Any, path: str) -> Iterator[str]:
-    if not (isinstance(model, type) and issubclass(model, BaseModel) and isinstance(body, dict)):
-        return
-    known = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-    for name, value in body.items():
-        if name not in known:
-            yield f"{_join(path, name)} is not a field; known fields are {', '.join(sorted(known))}"
-        elif (path, name) != ("", "metadata"):
-            yield from _unknown_fields(_inner(known[name]), value, _join(path, name))
-
-
-def _inner(annotation: Any) -> object:
-    """The model within `Model | None`."""
-    if get_origin(annotation) in (Union, UnionType):
-        return next((part for part in get_args(annotation) if part is not type(None)), None)
-    return annotation
 
 
 def _quantities(body: Any, path: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parley.api.resources import NODES, PODS, RESOURCE_SLICES
-from parley.simulate.manifests import Manifest
+from parley.simulate.objects import Manifest
 
 
 class NoSuchObject(Exception):

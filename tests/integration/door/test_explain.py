@@ -88,7 +88,7 @@ async def test_the_command_tells_the_same(team: Namespace, devices: Devices, clu
         "explain", "pod", "wants", "-n", team.name, "-o", "json", "--kubeconfig", cluster.kubeconfig
     )
 
-    (pod_,) = orjson.loads(result)["pods"]
+    (pod_,) = orjson.loads(result)["items"]
     assert {**pod_, "now": ""} == {**told, "now": ""}
 
 

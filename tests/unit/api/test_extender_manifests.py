@@ -59,7 +59,9 @@ def test_the_controller_takes_its_options(variant: str) -> None:
     assert isinstance(group, TyperGroup)
     given = [f"--{name}={value}" for name, value in arguments(variant).items()]
 
-    parameters = group.commands["controller"].make_context("controller", given).params
+    command = group.get_command(typer.Context(group), "controller")
+    assert command is not None
+    parameters = command.make_context("controller", given).params
 
     assert parameters["extender_address"] == arguments(variant)["extender-address"]
     assert parameters["scheduler_name"] == [arguments(variant)["scheduler-name"]]

@@ -43,7 +43,9 @@ def test_the_controller_takes_its_options() -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
 
-    context = group.commands[subcommand].make_context(subcommand, list(given["args"]))
+    command = group.get_command(typer.Context(group), subcommand)
+    assert command is not None
+    context = command.make_context(subcommand, list(given["args"]))
 
     assert program == "parley"
     (port,) = given["ports"]

@@ -1,7 +1,7 @@
 """A cluster of one moment behind HTTP, for commands that read one: lists and objects, no changes."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,16 +39,16 @@ KINDS: tuple[Resource[Any], ...] = (
     POD_SCHEDULINGS,
     EVENTS,
 )
-NAMESPACES = ("default", "team")
+NAMESPACES = ("default", "team", "parley-system")
 
 Answers = dict[str, bytes]
 """By path."""
 
 
-def answers_of(server: MemoryServer) -> Answers:
+def answers_of(server: MemoryServer, kinds: Sequence[Resource[Any]] = KINDS) -> Answers:
     """Every list and every object of the server."""
     answers: Answers = {}
-    for resource in KINDS:
+    for resource in kinds:
         collection = server.store.collection(resource)
         kind = collection.resource
         lists: dict[str, list[Any]] = {kind.path(namespace): [] for namespace in (None, *NAMESPACES)}
@@ -105,12 +105,13 @@ def served(
     with _Server(("127.0.0.1", 0), Handler) as http:
         threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
         try:
-            yield _kubeconfig(place / "config", http.server_address[1], namespace)
+            yield kubeconfig_of(place / "config", http.server_address[1], namespace)
         finally:
             http.shutdown()
 
 
-def _kubeconfig(path: Path, port: int, namespace: str) -> Path:
+def kubeconfig_of(path: Path, port: int, namespace: str) -> Path:
+    """Write one of a server at that port, with a token."""
     cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}
     user = {"name": "u", "user": {"token": "t"}}

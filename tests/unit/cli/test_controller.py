@@ -123,7 +123,7 @@ def test_identities_are_never_used_twice() -> None:
 def test_a_kubeconfig_that_does_not_exist(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["controller", "--kubeconfig", str(tmp_path / "none")])
 
-    assert result.exit_code == 2
+    assert result.exit_code == 4
     assert f"error: kubeconfig {tmp_path / 'none'}, current context: no such file" in result.stderr
 
 
@@ -166,8 +166,10 @@ def test_a_port_that_is_taken_is_told_in_words(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = CliRunner().invoke(app, ["controller", f"--kubeconfig={file}", f"--extender-address={address}"])
-    assert said.exit_code == 2
-    assert "give another port or address to serve at" in said.stderr
+    assert said.exit_code == 7
+    assert said.stderr == (
+        f"error: cannot serve at {address}: address already in use: give another port or address\n"
+    )
 
 
 def test_an_extender_that_others_could_reach_needs_certificates() -> None:

@@ -26,9 +26,9 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def outcome(*arguments: object) -> dict[str, dict[str, Any]]:
-    result = demo("--json", *arguments)
+    result = demo("-o", "json", *arguments)
     assert result.exit_code == 0, result.output
-    return {pod["name"]: pod for pod in orjson.loads(result.stdout)["pods"]}
+    return {pod["name"]: pod for pod in orjson.loads(result.stdout)["items"]}
 
 
 def test_the_examples_as_text(examples: list[Path]) -> None:
@@ -104,7 +104,8 @@ def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout == ""
     assert result.stderr == (
         "error: a.yaml, document 1: kind 'Secret' (v1) is not known to the simulated cluster; it knows Node, "
-        "ResourceSlice, ResourceClass, ResourceClaimTemplate, ResourceClaim, Pod\n"
+        "ResourceSlice, ResourceClass, ResourceClaimTemplate, ResourceClaim, Deployment, StatefulSet, DaemonSet, "
+        "Job, Pod\n"
         "error: a.yaml, document 2: apiVersion is missing; write for example apiVersion: parley.dev/v1alpha1\n"
         "error: b.yaml: cannot be read: No such file or directory; give the path of a YAML file\n"
     )
@@ -112,3 +113,36 @@ def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.
 
 def test_without_files_it_asks_for_some() -> None:
     assert demo().exit_code == 2
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: trainers}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: trainers}}
+  template:
+    metadata: {labels: {app: trainers}}
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+      containers: [{name: main, resources: {claims: [{name: gpu}]}}]
+"""
+
+
+def test_a_deployment_on_standard_input_becomes_its_pods(examples: list[Path]) -> None:
+    gpu = (ROOT / "examples" / "gpu.yaml").read_text()
+    result = CliRunner().invoke(
+        app, ["demo", "examples/nodes.yaml", "-", "-o", "json"], input=f"{gpu}---{DEPLOYMENT}"
+    )
+
+    assert result.exit_code == 0, result.stderr
+    data = orjson.loads(result.stdout)
+    assert (data["apiVersion"], data["kind"]) == ("cli.parley.dev/v1alpha1", "PodOutcomeList")
+    assert {pod["name"] for pod in data["items"]} == {"gpu", "reader", "trainers-1", "trainers-2", "trainers-3"}
+    assert {pod["name"] for pod in data["items"] if pod["node"]} >= {"gpu", "trainers-1"}
+
+
+def test_a_script_can_tell_that_a_pod_waits(examples: list[Path]) -> None:
+    assert demo("--fail-on-waiting", *examples).exit_code == 10
+    assert demo("--fail-on-waiting", "examples/nodes.yaml", "examples/gpu.yaml").exit_code == 0

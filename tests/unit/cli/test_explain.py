@@ -71,8 +71,8 @@ def test_the_plugin_says_the_same(explain: Explain) -> None:
 
 
 def test_json_and_yaml_have_the_same_in_them(explain: Explain) -> None:
-    (pod,) = orjson.loads(explain("pod", "wants", "-o", "json").stdout)["pods"]
-    (same,) = yaml.safe_load(explain("pod", "wants", "--output", "yaml").stdout)["pods"]
+    (pod,) = orjson.loads(explain("pod", "wants", "-o", "json").stdout)["items"]
+    (same,) = yaml.safe_load(explain("pod", "wants", "--output", "yaml").stdout)["items"]
 
     assert pod["code"] == "NothingViable"
     assert pod["remedies"][0]["pods"] == ["default/runs"]
@@ -82,7 +82,7 @@ def test_json_and_yaml_have_the_same_in_them(explain: Explain) -> None:
 def test_without_a_name_all_that_wait(explain: Explain) -> None:
     assert explain("pods").stdout.splitlines()[0].startswith("Pod default/wants has been waiting for ")
     assert "default/runs is bound" not in explain("pods", "-A").stdout
-    assert explain("pods", "-n", "team").stdout == "No pod with claims of Parley's waits in namespace team.\n"
+    assert explain("pods", "-n", "team").stderr == "No pod with claims of Parley's waits in namespace team.\n"
 
 
 def test_a_name_in_any_namespace(explain: Explain) -> None:
@@ -94,7 +94,7 @@ def test_the_namespace_is_that_of_the_context(answers: Answers, tmp_path: Path) 
     with served(answers, tmp_path, namespace="team") as path:
         result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(path)])
 
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (6, "")
     assert result.stderr == (
         "error: pod team/wants does not exist: there is one of that name in namespace default (-n default)\n"
     )
@@ -104,7 +104,7 @@ def test_without_any_rights(answers: Answers, tmp_path: Path) -> None:
     with served(answers, tmp_path, refused=frozenset({"pods"})) as path:
         result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(path)])
 
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert result.stderr.endswith("/pods/wants is forbidden: ask an administrator for that right\n")
 
 
@@ -113,14 +113,14 @@ def test_without_parley_in_the_cluster(answers: Answers, tmp_path: Path) -> None
     with served(without, tmp_path) as path:
         result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(path)])
 
-    assert result.exit_code == 1
+    assert result.exit_code == 6
     assert result.stderr.startswith("error: Parley is not installed in this cluster, or not completely: ")
 
 
 def test_without_a_kubeconfig(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["explain", "pod", "wants", "--kubeconfig", str(tmp_path / "none")])
 
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert result.stderr == (
         f"error: kubeconfig {tmp_path / 'none'}, current context: "
         "no such file; name another one with --kubeconfig or KUBECONFIG\n"
@@ -131,8 +131,11 @@ def test_a_context_that_does_not_exist(kubeconfig: Path) -> None:
     command = ["explain", "pod", "wants", "--kubeconfig", str(kubeconfig), "--context", "other"]
     result = CliRunner().invoke(app, command)
 
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: kubeconfig {kubeconfig}, context 'other': ")
+    assert result.exit_code == 4
+    assert result.stderr == (
+        f"error: kubeconfig {kubeconfig}, context 'other': there is no context 'other': "
+        "choose one with --context (it has c)\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [("node", "a"), ("pod", "a", "b"), ("pod/a", "b")])

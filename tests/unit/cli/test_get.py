@@ -102,7 +102,7 @@ def test_who_waits_in_line(get: Get) -> None:
         ["default", "third", "NothingViable"],
         ["default", "fourth", "DriverNotAnswering"],
     ]
-    rows = orjson.loads(get("waiting", "-o", "json").stdout)["waiting"]
+    rows = orjson.loads(get("waiting", "-o", "json").stdout)["items"]
     assert [(row["pod"], row["classes"], row["ahead"]) for row in rows] == [
         ("second", ["gpu", "slots"], 0),
         ("third", ["gpu"], 1),
@@ -113,8 +113,8 @@ def test_who_waits_in_line(get: Get) -> None:
 def test_data_has_every_field_that_is_on_the_page(get: Get) -> None:
     for what in ("classes", "uses", "waiting"):
         data = orjson.loads(get(what, "-o", "json").stdout)
-        assert set(data) == {what, "unread", "now"}
-        assert [field for field in data[what][0] if f"`{field}`" not in PAGE] == []
+        assert set(data) == {"apiVersion", "kind", "items", "unread", "now"}
+        assert [field for field in data["items"][0] if f"`{field}`" not in PAGE] == []
 
 
 def test_shares_of_devices_are_told_apart(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_shares_of_devices_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_where_there_is_nothing(get: Get) -> None:
-    assert get("uses", "-n", "team").stdout == "Nothing is in use in namespace team.\n"
-    assert get("waiting", "-n", "team").stdout == "No pod waits in namespace team.\n"
+    assert get("uses", "-n", "team").stderr == "Nothing is in use in namespace team.\n"
+    assert get("waiting", "-n", "team").stderr == "No pod waits in namespace team.\n"
 
 
 def test_what_may_not_be_read_is_said_on_stderr(answers: Answers, tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def simulate(*arguments: object, command: Any = app) -> Result:
 
 
 def outcome(*arguments: object) -> dict[str, tuple[str | None, list[str]]]:
-    result = simulate("--json", *arguments)
+    result = simulate("-o", "json", *arguments)
     assert result.exit_code == 0, result.stderr
-    pods = orjson.loads(result.stdout)["pods"]
+    pods = orjson.loads(result.stdout)["items"]
     return {pod["name"]: (pod["node"], [d for claim in pod["claims"] for d in claim["devices"]]) for pod in pods}
 
 
@@ -189,7 +189,7 @@ def test_garbage_is_collected_as_before(dump: Path) -> None:
 def test_progress_is_told_while_it_takes(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.cli.simulate._EVERY", 0.001)
 
-    result = simulate(dump, "--json")
+    result = simulate(dump, "-o", "json")
 
     told = [line for line in result.stderr.splitlines() if line.startswith("simulating: ")]
     assert told
@@ -206,3 +206,43 @@ def test_the_example_on_the_page_is_real(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert shown
     assert printed.startswith(shown)
+
+
+def test_what_a_node_still_has_prepared_is_not_handed_out(dump: Path, objects: Objects, tmp_path: Path) -> None:
+    """A pod was deleted by force; its device is free when its node has said so, or is gone."""
+    (mirror,) = (
+        body
+        for body in objects
+        if body["kind"] == "ResourceClaim" and body["metadata"]["name"].startswith("first-")
+    )
+    node = bound(objects)["first"]
+    allocation = mirror["status"]["allocation"]
+    held = [{"pool": one["pool"], "device": one["device"]} for one in allocation["devices"]["results"]]
+    spec = {
+        "claim": {"namespace": "default", "name": mirror["metadata"]["name"], "uid": mirror["metadata"]["uid"]},
+        "nodeName": node,
+        "driverName": "device.parley.dev",
+        "holdingUid": mirror["metadata"]["uid"],
+        "resourceClassName": "gpu",
+        "allocation": {"handles": [{"driverName": "device.parley.dev", "devices": held}]},
+    }
+    release = {
+        "apiVersion": "parley.dev/v1alpha1",
+        "kind": "ClaimRelease",
+        "metadata": {"name": "left"},
+        "spec": spec,
+        "status": {"allocationCleared": True},
+    }
+    of_first = {mirror["metadata"]["name"], "first"}
+    rest = [body for body in objects if body["metadata"]["name"] not in of_first]
+    without, owing = tmp_path / "without.json", tmp_path / "owing.json"
+    without.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": rest}))
+    owing.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": [*rest, release]}))
+
+    assert outcome(without)["waits"][0] == node
+    assert outcome(owing)["waits"] == (None, [])
+
+
+def test_a_script_can_tell_that_a_pod_waits(dump: Path) -> None:
+    assert simulate(dump, "--fail-on-waiting").exit_code == 10
+    assert simulate(dump).exit_code == 0

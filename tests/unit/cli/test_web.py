@@ -49,7 +49,7 @@ def test_nowhere_to_serve(text: str) -> None:
 def test_without_a_kubeconfig(tmp_path: Path) -> None:
     result = CliRunner().invoke(plugin, ["web", "--address", "0", "--kubeconfig", str(tmp_path / "none")])
 
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr.startswith(f"error: kubeconfig {tmp_path / 'none'}, current context: no such file")
 
 
@@ -58,9 +58,10 @@ def test_where_somebody_else_serves(unreachable: Path) -> None:
         port = str(taken.getsockname()[1])
         result = CliRunner().invoke(app, ["web", "--address", port, "--kubeconfig", str(unreachable)])
 
-    assert result.exit_code == 1
-    assert port in result.stderr
-    assert "address already in use" in result.stderr
+    assert result.exit_code == 7
+    assert result.stderr == (
+        f"error: cannot serve at 127.0.0.1:{port}: address already in use: give another port or address\n"
+    )
 
 
 async def found(url: str) -> dict[str, Any]:

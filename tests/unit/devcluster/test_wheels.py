@@ -10,9 +10,12 @@ from zipfile import ZipFile
 import grimp
 import pytest
 
+from parley.cli.lazily import PLACES
+
 ROOT = Path(__file__).parents[3]
 
-COMMANDS = {"parley.cli.main", "parley.__main__", "parley_kubelet.main", "parley_kubelet.__main__"}
+LAZILY = {place.partition(":")[0] for place in PLACES.values()}
+COMMANDS = {"parley.cli.main", "parley.__main__", "parley_kubelet.main", "parley_kubelet.__main__", *LAZILY}
 IMPORTED_BY_USERS = {
     "parley.api.crd.__main__",  # `make crds`
     "parley.sdk.testing",
@@ -79,6 +82,12 @@ def test_what_a_cluster_runs_has_nothing_that_only_tests_use(parley: ZipFile) ->
     written = {module for module in modules(parley) if ".proto" not in module}
 
     assert written - reached(graph, COMMANDS | IMPORTED_BY_USERS) == set()
+
+
+def test_the_doctor_has_what_is_installed_to_compare_with(parley: ZipFile) -> None:
+    base = ROOT / "deploy" / "base"
+    for file in base.glob("*.yaml"):
+        assert parley.read(f"parley/doctor/base/{file.name}") == file.read_bytes()
 
 
 def test_the_devcluster_has_its_data_and_brings_its_command(devcluster: ZipFile) -> None:

@@ -70,7 +70,7 @@ def test_nodes_of_which_the_same_is_said_are_one_line() -> None:
 def test_of_very_many_different_nodes_the_first_are_shown() -> None:
     text = text_of(explanation(50))
 
-    assert "and 30 more nodes (-o json has all)" in text
+    assert "and 30 more nodes (-o wide has all)" in text
     assert "node-20 " not in text
 
 

@@ -11,6 +11,7 @@ from tests.unit.scheduler.conftest import World
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.explain.errors import Unanswerable, readable_errors
 from parley.explain.explaining import explain, explain_waiting, namespaces_of
+from parley.explain.snapshot import read
 from parley.kube.client import (
     ApiError,
     Call,
@@ -153,9 +154,10 @@ def test_all_that_wait(play: Play) -> None:
         await world.add_pod("plain")
         await world.settle()
 
-        here = await explain_waiting(world.client, world.clock(), "default", everywhere=False)
-        there = await explain_waiting(world.client, world.clock(), "team", everywhere=False)
-        anywhere = await explain_waiting(world.client, world.clock(), "team", everywhere=True)
+        cluster = await read(world.client, world.clock(), "default")
+        here = await explain_waiting(world.client, cluster, "default")
+        there = await explain_waiting(world.client, cluster, "team")
+        anywhere = await explain_waiting(world.client, cluster, None)
 
         assert [told.name for told in here] == ["wants", "next"] == [told.name for told in anywhere]
         assert [told.ahead for told in here] == [(), ("default/wants",)]

@@ -7,8 +7,10 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 
+import orjson
 import pytest
 import yaml
 
@@ -172,7 +174,7 @@ async def test_what_it_says_when_it_cannot_start(folder: Path, options: dict[str
     (folder / "devices.yaml").write_text("devices: [{name: gpu-0}]")
     async with program(options, {}) as process:
         _, errors = await process.communicate()
-        assert process.returncode == 1
+        assert process.returncode == 2
     assert errors.decode() == (f"parley-kubelet: {folder}/devices.yaml: devices[0].model is missing: add it\n")
 
 
@@ -187,4 +189,45 @@ async def test_a_start_loads_nothing_that_only_others_need_and_leaves_it_to_driv
         *(sys.executable, "-c", program), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
-    assert (out.decode(), process.returncode) == ("1 []\n", 0)
+    assert (out.decode(), process.returncode) == ("2 []\n", 0)
+
+
+async def test_its_version_is_printed_without_loading_what_serves() -> None:
+    program = (
+        "import sys; from parley_kubelet.main import main; main(['--version']);"
+        "print(sorted({'grpc', 'aiohttp', 'structlog', 'parley_kubelet.program'} & sys.modules.keys()))"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert out.decode() == f"{version('parley')}\n[]\n"
+
+
+async def test_the_doctor_as_data_and_with_a_status_of_its_own(folder: Path, options: dict[str, str]) -> None:
+    arguments = ["doctor", "-o", "json", *(part for option in options.items() for part in option)]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "parley_kubelet", *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    data = orjson.loads(out)
+    assert (process.returncode, data["apiVersion"], data["kind"], data["nodeName"]) == (
+        8,
+        "cli.parley.dev/v1alpha1",
+        "NodeDiagnosis",
+        "n1",
+    )
+    assert data["items"][-1] == {
+        "subject": "API server",
+        "found": "http://127.0.0.1:9 does not answer: connection refused",
+        "remedy": "correct --kubeconfig and --node-name, or apply deploy/base again",
+        "well": False,
+    }
+
+
+async def test_without_a_kubeconfig_it_ends_with_another_status(options: dict[str, str]) -> None:
+    async with program({**options, "--kubeconfig": "/nowhere/config"}, {}) as process:
+        _, errors = await process.communicate()
+        assert process.returncode == 4
+    assert errors.decode() == (
+        "parley-kubelet: kubeconfig /nowhere/config, current context: no such file; "
+        "name another one with --kubeconfig or KUBECONFIG\n"
+    )

@@ -1,6 +1,7 @@
 """Manifests: what is read from files, and the exact words for everything that is wrong with them."""
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from textwrap import dedent
 
@@ -94,9 +95,36 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         ),
         ("apiVersion: v1", "a.yaml, document 1: kind is missing; write for example kind: ResourceClaim"),
         (
+            "{apiVersion: v1, kind: Service, metadata: {name: web}}",
+            "a.yaml, document 1: kind 'Service' (v1) is not known to the simulated cluster; it knows Node, "
+            "ResourceSlice, ResourceClass, ResourceClaimTemplate, ResourceClaim, Deployment, StatefulSet, "
+            "DaemonSet, Job, Pod",
+        ),
+        (
             "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}",
-            "a.yaml, document 1: kind 'Deployment' (apps/v1) is not known to the simulated cluster; it knows "
-            "Node, ResourceSlice, ResourceClass, ResourceClaimTemplate, ResourceClaim, Pod",
+            "a.yaml, document 1 (Deployment web): spec is missing; add it",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {}}",
+            "a.yaml, document 1 (Deployment web): spec.template is missing; add it",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: words}",
+            "a.yaml, document 1 (Deployment web): spec='words': expected object, got str",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: two, template: {}}}",
+            "a.yaml, document 1 (Deployment web): spec.replicas='two': expected int | null, got str",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: "
+            "{a: b}}, template: {metadata: {labels: {a: c}}, spec: {}}}}",
+            'a.yaml, document 1 (Deployment web): spec.template.metadata.labels: Invalid value: {"a":"c"}: '
+            "`selector` does not match template `labels`",
+        ),
+        (
+            "{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {template: {spec: {nodeName: 7}}}}",
+            "a.yaml, document 1 (Job web): spec.template.spec.nodeName=7: expected str, got int",
         ),
         (
             "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}}",
@@ -113,23 +141,25 @@ def test_empty_documents_are_counted_and_skipped(write: Write) -> None:
         ),
         (
             "{apiVersion: v1, kind: Node, metadata: {name: Node_1}}",
-            "a.yaml, document 1 (Node): metadata.name='Node_1' is not a name; use lower-case letters, digits, "
-            "'-' and '.', at most 253",
+            'a.yaml, document 1 (Node Node_1): metadata.name: Invalid value: "Node_1": a lowercase RFC 1123 '
+            "subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+            "with an alphanumeric character",
         ),
         (
             "{apiVersion: parley.dev/v1alpha1, kind: ResourceClaim, metadata: {name: c}, spec: {}}",
-            "a.yaml, document 1 (ResourceClaim c): spec.resourceClassName is missing; add it",
+            "a.yaml, document 1 (ResourceClaim c): [spec.resourceClassName: Required value, <nil>: Invalid value: "
+            "null: some validation rules were not checked because the object was invalid; correct the existing "
+            "errors to complete validation]",
         ),
         (
             "{apiVersion: parley.dev/v1alpha1, kind: ResourceClass, metadata: {name: gpu}, driverName: GPU}",
-            "a.yaml, document 1 (ResourceClass gpu): driverName='GPU': string should match pattern "
-            r"'^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'",
+            'a.yaml, document 1 (ResourceClass gpu): driverName: Invalid value: "GPU": driverName in body should '
+            r"match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'",
         ),
         (
             "{apiVersion: parley.dev/v1alpha1, kind: ResourceClaim, metadata: {name: c}, "
             "spec: {resourceClassName: gpu, count: 2}}",
-            "a.yaml, document 1 (ResourceClaim c): spec.count is not a field; known fields are allocationMode, "
-            "parameters, resourceClassName",
+            'a.yaml, document 1 (ResourceClaim c): strict decoding error: unknown field "spec.count"',
         ),
         (
             "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{resourceClaimName: c}]}}",
@@ -209,3 +239,9 @@ def test_json_that_is_broken_is_told_in_yamls_terms(write: Write) -> None:
     assert faults(write('{"kind": ')) == [
         "a.yaml, line 1, column 10: is not YAML: expected the node content, but found '<stream end>'"
     ]
+
+
+def test_standard_input_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(POD))
+
+    assert [(m.source, m.title) for m in read([Path("-")])] == [("-, document 1", "Pod reader")]

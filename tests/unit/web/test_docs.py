@@ -17,7 +17,7 @@ PAGE = (DOCS / "web.md").read_text()
 
 
 def options(command: str) -> set[str]:
-    found = get_command(app).commands[command]  # type: ignore[attr-defined]
+    found = get_command(app).get_command(None, command)  # type: ignore[attr-defined]
     return {option for parameter in found.params for option in parameter.opts}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from parley.api.crd.definitions import KINDS
 from parley.api.resources import Resource
+from parley.api.selectors import label_selector
 from parley.kube.memory.errors import bad_request
 from parley.kube.memory.kinds import Json
 
@@ -24,23 +25,27 @@ _SELECTABLE: dict[tuple[str, str], frozenset[str]] = {
     **{(kind.resource.group, kind.resource.plural): frozenset(kind.selectable) for kind in KINDS},
 }
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
-_SET_BASED = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)$")
 _EQUALITY = re.compile(r"^(?P<key>[^\s!=]+)\s*(?P<operator>==|=|!=)\s*(?P<value>\S*)$")
-_EXISTENCE = re.compile(r"^(?P<not>!?)\s*(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)$")
 _BETWEEN = re.compile(r",(?![^(]*\))")
 
 
 def selector(resource: Resource[Any], labels: str, fields: str) -> Predicate | None:
     """Whether an object is selected; None if every object is. Raises BadRequest if a selector can't be read."""
-    checks = [*_label_checks(labels), *_field_checks(resource.group, resource.plural, fields)]
+    checks = [*_field_checks(resource.group, resource.plural, fields)]
+    if labels:
+        checks.append(_label_check(labels))
     if not checks:
         return None
     return lambda body: all(check(body) for check in checks)
 
 
 @lru_cache(maxsize=256)
-def _label_checks(text: str) -> tuple[Predicate, ...]:
-    return tuple(_label_check(part) for part in _parts(text))
+def _label_check(text: str) -> Predicate:
+    try:
+        selects = label_selector(text)
+    except ValueError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
+    return lambda body: selects(body["metadata"].get("labels") or {})
 
 
 @lru_cache(maxsize=256)
@@ -51,27 +56,6 @@ def _field_checks(group: str, plural: str, text: str) -> tuple[Predicate, ...]:
 
 def _parts(text: str) -> Iterator[str]:
     return (part.strip() for part in _BETWEEN.split(text) if part.strip())
-
-
-def _label_check(text: str) -> Predicate:
-    if match := _SET_BASED.match(text):
-        values = frozenset(value.strip() for value in match["values"].split(","))
-        return _among(match["key"], values, match["operator"] == "in")
-    if match := _EQUALITY.match(text):
-        return _among(match["key"], frozenset({match["value"]}), match["operator"] != "!=")
-    if match := _EXISTENCE.match(text):
-        key, wanted = match["key"], not match["not"]
-        return lambda body: (key in _labels(body)) is wanted
-    raise bad_request(f"unable to parse requirement: the label selector {text!r} is not understood")
-
-
-def _among(key: str, values: frozenset[str], wanted: bool) -> Predicate:
-    """An object without the label is not among them, so that "not in" selects it."""
-    return lambda body: (_labels(body).get(key) in values) is wanted
-
-
-def _labels(body: Json) -> dict[str, str]:
-    return body["metadata"].get("labels") or {}
 
 
 def _field_check(text: str, known: frozenset[str]) -> Predicate:

@@ -96,8 +96,18 @@ class MemoryServer:
             raise not_found(resource, name)
         return stored
 
+    def dry_run(self, resource: Resource[Any], body: Json, namespace: str | None) -> None:
+        """Raise what `create` would raise, and store nothing."""
+        _, new = self._new(resource, body, namespace)
+        check(resource, traits(resource), None, new)
+
     def create(self, resource: Resource[Any], body: Json, namespace: str | None, manager: str) -> Stored:
         """Store a new object."""
+        about, new = self._new(resource, body, namespace)
+        owners = managed_fields.after_update({}, Manager(manager, managed_fields.UPDATE, ""), {}, new, about)
+        return self._add(resource, about, new, owners)
+
+    def _new(self, resource: Resource[Any], body: Json, namespace: str | None) -> tuple[Traits, Json]:
         _check_scope(resource, namespace)
         metadata.check_identity(resource, body, "", namespace)
         about, meta = traits(resource), body.get("metadata") or {}
@@ -106,9 +116,7 @@ class MemoryServer:
         name = meta.get("name") or self._generated(resource, meta)
         if (namespace or "", name) in self.store.collection(resource).objects:
             raise already_exists(resource, name)
-        new = self._initial(resource, about, body, name, namespace)
-        owners = managed_fields.after_update({}, Manager(manager, managed_fields.UPDATE, ""), {}, new, about)
-        return self._add(resource, about, new, owners)
+        return about, self._initial(resource, about, body, name, namespace)
 
     def patch(
         self, resource: Resource[Any], name: str, patch: Any, namespace: str | None, manager: Manager

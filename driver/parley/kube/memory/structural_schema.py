@@ -48,6 +48,20 @@ def _settled_object(value: Json, properties: Mapping[str, Schema]) -> Json:
     return known
 
 
+def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
+    """The fields that the schema does not have, which strict validation refuses; of metadata none is told."""
+    if isinstance(value, dict) and "properties" in schema:
+        for name, child in value.items():
+            where = f"{path}.{name}" if path else name
+            if name in schema["properties"]:
+                yield from unknown_fields(child, schema["properties"][name], where)
+            else:
+                yield where
+    elif isinstance(value, list) and "items" in schema:
+        for index, child in enumerate(value):
+            yield from unknown_fields(child, schema["items"], f"{path}[{index}]")
+
+
 def nulls(value: Any, schema: Schema, path: str = "") -> Iterator[Fault]:
     """The known fields that are null, each of which makes an object invalid if it was not dropped before."""
     if isinstance(value, dict):

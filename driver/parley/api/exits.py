@@ -1,0 +1,20 @@
+"""The exit status of Parley's programs: one for each situation, as docs/cli.md lists them."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a script can tell apart."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_INPUT = 2
+    NO_ANSWER = 3
+    NO_ACCESS = 4
+    FORBIDDEN = 5
+    NOT_FOUND = 6
+    ADDRESS_TAKEN = 7
+    TO_MEND = 8
+    NOT_CHECKED = 9
+    WAITING = 10
+    IN_USE = 11

@@ -1,0 +1,45 @@
+"""`parley doctor`: what is wrong with Parley in a cluster, and how to mend it."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from parley.api.exits import Exit
+from parley.cli.asking import As, AsGroup, Context, Kubeconfig, Who, answered
+from parley.cli.output import Data, DataFormat, printed
+from parley.doctor.diagnosing import Diagnosis, diagnose
+from parley.doctor.findings import Severity
+from parley.doctor.text import data, lines
+from parley.kube.client import Client
+from parley.kube.clock import utc
+
+_STATUS = {Severity.ERROR: Exit.TO_MEND, Severity.UNKNOWN: Exit.NOT_CHECKED}
+
+
+def doctor(
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Where Parley's programs are.")
+    ] = "parley-system",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    as_user: As = "",
+    as_group: AsGroup = None,
+    output: DataFormat = Data.TEXT,
+) -> None:
+    """Look at Parley in a cluster: what is wrong, and how to mend it.
+
+    Versions, kinds, policies, permissions, controller, drivers, nodes, claims. Reads the API only. Ends with 0 if
+    nothing has to be mended, 8 if something has, 9 if something could not be checked (docs/doctor.md).
+    """
+
+    async def ask(client: Client) -> Diagnosis:
+        return await diagnose(client, utc(), namespace, version("parley"))
+
+    found = answered(Who(kubeconfig, context, as_user, tuple(as_group or ())), ask)
+    if output is Data.TEXT:
+        for line in lines(found):
+            typer.echo(line)
+    else:
+        printed("Diagnosis", data(found), output)
+    raise typer.Exit(_STATUS.get(found.verdict, Exit.DONE))

@@ -1,0 +1,43 @@
+"""As what commands print their answers: text, or data with a kind and a version of its own."""
+
+from enum import Enum
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from parley.api.names import CLI_VERSION
+
+
+class Output(Enum):
+    """As what an answer is printed."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Data(Enum):
+    """The same for answers that have no columns and no names."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Format = Annotated[Output, typer.Option("--output", "-o", help="As what to print the answer.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print no headings of columns.")]
+DataFormat = Annotated[Data, typer.Option("--output", "-o", help="As what to print the answer.")]
+
+
+def printed(kind: str, content: dict[str, Any], output: Output | Data) -> None:
+    """As JSON or YAML, with its kind."""
+    data = {"apiVersion": CLI_VERSION, "kind": kind, **content}
+    if output.value == Output.JSON.value:
+        typer.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+        return
+    import yaml
+
+    typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)

@@ -1,0 +1,88 @@
+"""The controller: its pods, and which of them leads."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from parley.api.resources import LEASES
+from parley.doctor.facts import RAW_PODS, Facts
+from parley.doctor.findings import Finding, error, ok, warning
+from parley.doctor.kinds import DEPLOYMENTS, Body
+from parley.doctor.leases import age, fresh
+from parley.doctor.workloads import pods_of, runs, trouble
+from parley.explain.times import span
+
+LEASE = "parley-controller"
+_VERSION_LABEL = "app.kubernetes.io/version"
+
+
+def controllers(facts: Facts) -> Iterator[Finding]:
+    """The Deployment's pods are ready. A controller may also run outside of the cluster: then there is none."""
+    found = [one for one in facts.named(DEPLOYMENTS).values() if runs(one, "parley", "controller")]
+    pods = facts.all(RAW_PODS)
+    for deployment in found:
+        yield from _deployment(facts, deployment, pods)
+    if not found and not any(fresh(lease, facts.now) for lease in _leases(facts)):
+        yield error(
+            f"no Deployment of namespace {facts.namespace} runs `parley controller`",
+            "install it (docs/install.md), or name the namespace that it is in with --namespace",
+        )
+    elif not found:
+        yield ok(f"none in namespace {facts.namespace}: the one that leads runs elsewhere")
+
+
+def _deployment(facts: Facts, deployment: Body, pods: Sequence[Body]) -> Iterator[Finding]:
+    about = f"Deployment {facts.namespace}/{deployment['metadata']['name']}"
+    wanted = deployment["spec"].get("replicas", 1)
+    ready = (deployment.get("status") or {}).get("readyReplicas", 0)
+    if wanted == 0:
+        scale = f"kubectl -n {facts.namespace} scale deployment/{deployment['metadata']['name']} --replicas=2"
+        yield error("is scaled to 0: no pod is negotiated for", scale, about)
+        return
+    if ready >= wanted:
+        yield ok(f"{ready} of {wanted} pods are ready", about)
+    else:
+        why = next((why for pod in pods_of(deployment, pods) if (why := trouble(pod))), "no pod says why")
+        text, remedy = f"{ready} of {wanted} pods are ready: {why}", _see(facts.namespace, deployment)
+        yield warning(text, remedy, about) if ready else error(text, remedy, about)
+    yield from _version(facts, deployment, about)
+
+
+def _see(namespace: str, workload: Body) -> str:
+    labels = workload["spec"]["selector"].get("matchLabels") or {}
+    chosen = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return f"see kubectl -n {namespace} describe pods -l {chosen}, and their logs"
+
+
+def _version(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
+    labels: Mapping[str, Any] = deployment["metadata"].get("labels") or {}
+    version = labels.get(_VERSION_LABEL, "")
+    if version and version != facts.program:
+        yield warning(
+            f"is Parley {version}, and this program {facts.program}: what differs may be just that",
+            f"ask with the program of version {version}",
+            about,
+        )
+
+
+def _leases(facts: Facts) -> list[Any]:
+    return [lease for lease in facts.all(LEASES) if lease.metadata.name == LEASE]
+
+
+def leader(facts: Facts) -> Iterator[Finding]:
+    """Somebody holds the Lease and renews it."""
+    about = f"Lease {facts.namespace}/{LEASE}"
+    logs = f"kubectl -n {facts.namespace} logs -l app.kubernetes.io/name=parley-controller"
+    remedy = f"see the controllers' logs: {logs}"
+    leases = _leases(facts)
+    if not leases:
+        yield error("is missing: no controller has ever led here", remedy, about)
+        return
+    (lease,) = leases
+    seconds, holder = age(lease, facts.now), lease.spec.holder_identity
+    if not holder:
+        yield error("nobody holds it: no pod is negotiated for", remedy, about)
+    elif not fresh(lease, facts.now):
+        since = f"{span(seconds)} ago" if seconds is not None else "never"
+        yield error(f"held by {holder}, who renewed it {since}: no pod is negotiated for", remedy, about)
+    else:
+        yield ok(f"{holder} leads, and renewed its Lease {span(seconds or 0.0)} ago", about)

@@ -1,0 +1,133 @@
+"""Nodes: the plugin runs where it should, its slices are there and of now, and devices can get into containers."""
+
+from collections.abc import Iterator, Sequence
+
+from parley.api.builtin import ResourceSlice
+from parley.api.resources import CLASSES, RESOURCE_SLICES
+from parley.doctor.facts import RAW_NODES, RAW_PODS, Facts
+from parley.doctor.findings import Finding, error, listed, ok, warning
+from parley.doctor.kinds import DAEMON_SETS, Body
+from parley.doctor.workloads import pods_of, ready, runs, trouble
+from parley.drivers.device import DeviceDriver
+
+PROGRAM = "parley-kubelet"
+
+
+def plugin(facts: Facts) -> Iterator[Finding]:
+    """The DaemonSet's pods are ready. A plugin may also run outside of pods: then its slices show it."""
+    found, pods = daemon_sets(facts), facts.all(RAW_PODS)
+    for daemon_set in found:
+        yield from _daemon_set(facts, daemon_set, pods)
+    if found:
+        return
+    if _slices(facts):
+        yield ok(f"no DaemonSet in namespace {facts.namespace}: the plugins that publish slices run elsewhere")
+    elif classes := [one.metadata.name for one in facts.all(CLASSES) if one.node_part == "Required"]:
+        yield error(
+            f"no node plugin runs: pods of {'classes' if len(classes) > 1 else 'class'} {listed(classes)} wait",
+            "install it (deploy/default, docs/install.md), or set nodePart: None in classes that need none",
+        )
+    else:
+        yield ok("no class needs a node plugin, and none runs")
+
+
+def daemon_sets(facts: Facts) -> list[Body]:
+    """Those that run the node plugin."""
+    return [one for one in facts.named(DAEMON_SETS).values() if runs(one, PROGRAM)]
+
+
+def _daemon_set(facts: Facts, daemon_set: Body, pods: Sequence[Body]) -> Iterator[Finding]:
+    about = f"DaemonSet {facts.namespace}/{daemon_set['metadata']['name']}"
+    own = pods_of(daemon_set, pods)
+    broken = {pod["spec"].get("nodeName", ""): why for pod in own if (why := trouble(pod))}
+    served = {pod["spec"].get("nodeName", "") for pod in own if ready(pod)}
+    without = [name for name in _names(facts) if name not in served and name not in broken]
+    for node, why in sorted(broken.items()):
+        if node in served:
+            continue  # an update: the old one still serves
+        yield error(
+            f"the node plugin does not work on node {node}: {why}",
+            f"kubectl -n {facts.namespace} logs, and parley-kubelet doctor in that pod; no pod gets devices there",
+            about,
+        )
+    if without:
+        where = f"{'nodes' if len(without) > 1 else 'node'} {listed(without)}"
+        yield warning(
+            f"no node plugin on {where}: no pod gets devices there",
+            "if they have devices, see the DaemonSet's nodeSelector, affinity and tolerations",
+            about,
+        )
+    if not broken and not without:
+        yield ok(f"ready on {len(served)} {'node' if len(served) == 1 else 'nodes'}", about)
+
+
+def _names(facts: Facts) -> list[str]:
+    return [node["metadata"]["name"] for node in facts.all(RAW_NODES)]
+
+
+def _slices(facts: Facts) -> list[ResourceSlice]:
+    """Of Parley's drivers."""
+    drivers = {DeviceDriver.name, *(one.driver_name for one in facts.all(CLASSES))}
+    return [one for one in facts.all(RESOURCE_SLICES) if one.spec.driver in drivers]
+
+
+def slices(facts: Facts) -> Iterator[Finding]:
+    """Every node with a plugin has a complete pool, and no slice is left of a node or plugin that is gone."""
+    found, nodes, working = _slices(facts), set(_names(facts)), _working(facts)
+    findings = [
+        *_missing(found, working),
+        *_incomplete(found),
+        *(
+            _stale(one, "does not exist")
+            for one in found
+            if one.spec.node_name and one.spec.node_name not in nodes
+        ),
+    ]
+    if working is not None:
+        left = [one for one in found if one.spec.node_name in nodes - working]
+        findings += [_stale(one, "has no node plugin that works") for one in left]
+    yield from findings
+    if not findings:
+        count = sum(len(one.spec.devices) for one in found)
+        yield ok(f"{len(found)} slices with {count} {'device' if count == 1 else 'devices'}")
+
+
+def _working(facts: Facts) -> set[str] | None:
+    """Nodes on which the plugin is ready; None if it does not run in pods here."""
+    found = daemon_sets(facts)
+    if not found:
+        return None
+    pods = [pod for daemon_set in found for pod in pods_of(daemon_set, facts.all(RAW_PODS))]
+    return {pod["spec"].get("nodeName", "") for pod in pods if ready(pod)}
+
+
+def _missing(found: Sequence[ResourceSlice], working: set[str] | None) -> Iterator[Finding]:
+    published = {one.spec.node_name for one in found}
+    for node in sorted((working or set()) - published):
+        yield error(
+            f"the node plugin of node {node} publishes no ResourceSlice, so the node is no candidate",
+            "see the plugin's log for `devices are not published`, and whether its account may write slices",
+        )
+
+
+def _incomplete(found: Sequence[ResourceSlice]) -> Iterator[Finding]:
+    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
+    for one in found:
+        pools.setdefault((one.spec.driver, one.spec.pool.name), []).append(one)
+    for (driver, pool), parts in sorted(pools.items()):
+        newest = max(part.spec.pool.generation for part in parts)
+        current = [part for part in parts if part.spec.pool.generation == newest]
+        wanted = current[0].spec.pool.resource_slice_count
+        if len(current) < wanted:
+            yield warning(
+                f"pool {pool} of driver {driver} is not complete: {len(current)} of {wanted} slices",
+                "wait a moment; if it stays so, start the node's plugin again",
+            )
+
+
+def _stale(one: ResourceSlice, why: str) -> Finding:
+    return warning(
+        f"is left of node {one.spec.node_name}, which {why}: its devices seem to be there",
+        f"if the node's plugin does not come back, kubectl delete resourceslice {one.metadata.name}",
+        f"ResourceSlice {one.metadata.name}",
+    )

@@ -1,0 +1,118 @@
+"""Objects that do not go on: claims that stay though they are deleted, releases that no node answers, and those
+that can't be decoded."""
+
+from collections.abc import Iterator, Sequence
+
+from parley.api.models import ClaimRelease
+from parley.api.names import FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
+from parley.doctor.facts import OURS, RAW_NODES, Facts
+from parley.doctor.findings import Finding, error, listed, ok, unknown, warning
+from parley.doctor.kinds import Body
+from parley.explain.times import moment, span
+from parley.kube.client import Listing
+
+LONG = 300.0
+"""Seconds after which something that should pass by itself is looked at."""
+
+_DRIVERS = "/deletion-protection"
+
+
+def deleted_claims(facts: Facts) -> Iterator[Finding]:
+    """No claim has been deleted for long and is still there."""
+    claims = [(claim.metadata, claim.status.reserved_for) for claim in facts.all(CLAIMS)]
+    mirrors = [
+        (claim.metadata, tuple(claim.status.reserved_for))
+        for claim in facts.all(BUILTIN_CLAIMS)
+        if MIRROR_LABEL in claim.metadata.labels
+    ]
+    found = False
+    for kind, group in (("ResourceClaim.parley.dev", claims), ("ResourceClaim.resource.k8s.io", mirrors)):
+        for meta, users in group:
+            since = _since(facts, meta.deletion_timestamp)
+            if since is not None and since >= LONG:
+                found = True
+                pods = [user.name for user in users]
+                yield _stuck(f"{kind} {meta.namespace}/{meta.name}", since, list(meta.finalizers), pods)
+    if not found:
+        yield ok("no claim is being deleted for long")
+
+
+def _since(facts: Facts, time: str | None) -> float | None:
+    start = moment(time or "")
+    return (facts.now - start).total_seconds() if start is not None else None
+
+
+def _stuck(about: str, since: float, finalizers: Sequence[str], pods: Sequence[str]) -> Finding:
+    text = f"was deleted {span(since)} ago, and waits for {listed(finalizers)}"
+    if pods:
+        return warning(f"{text}: {_pods(pods)} it", f"delete the pods that use it: {listed(pods)}", about)
+    drivers = [name.removesuffix(_DRIVERS) for name in finalizers if name.endswith(_DRIVERS)]
+    if drivers:
+        remedy = f"start driver {listed(drivers)}, which has to give back what it holds"
+    elif FINALIZER in finalizers:
+        remedy = "see whether a controller leads, and whether a ClaimRelease of the claim waits for a node"
+    else:
+        remedy = "ask who set the finalizer"
+    return error(text, remedy, about)
+
+
+def _pods(pods: Sequence[str]) -> str:
+    return f"{'pods' if len(pods) > 1 else 'pod'} {listed(pods)} {'use' if len(pods) > 1 else 'uses'}"
+
+
+def releases(facts: Facts) -> Iterator[Finding]:
+    """Nodes answer for what was taken from them by force."""
+    waiting = [
+        (release, since)
+        for release in facts.all(CLAIM_RELEASES)
+        if (since := _since(facts, release.metadata.creation_timestamp)) is not None and since >= LONG
+    ]
+    nodes = {node["metadata"]["name"]: node for node in facts.all(RAW_NODES)} if waiting else {}
+    for release, since in waiting:
+        yield _unanswered(release, since, nodes.get(release.spec.node_name))
+    if not waiting:
+        yield ok("no node owes an answer for long")
+
+
+def _unanswered(release: ClaimRelease, since: float, node: Body | None) -> Finding:
+    claim, name = f"{release.spec.claim.namespace}/{release.spec.claim.name}", release.spec.node_name
+    about = f"ClaimRelease {release.metadata.name}"
+    if not release.status.allocation_cleared:
+        text = f"claim {claim} is allocated still after {span(since)}, so node {name} is not asked yet"
+        return warning(text, "end the pods that use the claim, or see whether a controller leads", about)
+    text = f"node {name} has not said for {span(since)} that claim {claim} is not prepared: its devices stay taken"
+    if node is None:
+        return warning(text, "the node is gone: see whether a controller leads, which gives them back", about)
+    if not _is_ready(node):
+        remedy = f"bring node {name} back, or, if it is shut down, taint it {OUT_OF_SERVICE_TAINT}=:NoExecute"
+        return error(f"{text}; it is not ready", remedy, about)
+    remedy = f"see whether the node plugin works on node {name}; if it never will, kubectl delete prrelease "
+    return error(text, remedy + release.metadata.name, about)
+
+
+def _is_ready(node: Body) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def undecodable(facts: Facts) -> Iterator[Finding]:
+    """Every object of Parley's kinds, and every mirror, can be read."""
+    found = False
+    for resource in (*OURS, BUILTIN_CLAIMS):
+        listing = facts.listings[resource]
+        if not isinstance(listing, Listing):
+            if listing.served:
+                found = True
+                yield unknown(f"could not be checked: {listing.why}", listing.remedy)
+            continue
+        for stone in listing.tombstones:
+            found = True
+            name = "/".join(filter(None, (stone.namespace, stone.name)))
+            yield warning(
+                f"can't be decoded: {stone.reason}",
+                "correct the object, or delete it; what it held stays held meanwhile",
+                f"{resource.kind}.{resource.group} {name}",
+            )
+    if not found:
+        yield ok("all objects can be decoded")

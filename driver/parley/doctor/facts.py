@@ -1,0 +1,145 @@
+"""All that the checks look at, read once from the API server with the rights of whoever asks.
+
+A kind that may not be read, or that the server does not serve, is remembered as such: the check that asks for it
+says that it could not be made (`NotRead`), or what it means that the kind is missing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from parley.api.names import GROUP
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    CLAIM_RELEASES,
+    CLAIMS,
+    CLASSES,
+    DEVICE_CLASSES,
+    LEASES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    TEMPLATES,
+    Resource,
+)
+from parley.doctor import kinds
+from parley.doctor.kinds import VERSION, Body
+from parley.kube.client import ApiError, Client, Forbidden, Listing, NotFound, OutcomeUnknown, Unauthorized
+
+T = TypeVar("T")
+
+RAW_NODES, RAW_PODS = NODES.untyped(), PODS.untyped()
+
+OURS: tuple[Resource[Any], ...] = (CLASSES, CLAIMS, TEMPLATES, POD_SCHEDULINGS, CLAIM_RELEASES)
+IN_NAMESPACE: tuple[Resource[Any], ...] = (
+    LEASES,
+    RAW_PODS,
+    kinds.ACCOUNTS,
+    kinds.DEPLOYMENTS,
+    kinds.ROLES,
+    kinds.ROLE_BINDINGS,
+)
+"""What is looked at only where Parley's programs are."""
+
+EVERYWHERE: tuple[Resource[Any], ...] = (
+    *OURS,
+    BUILTIN_CLAIMS,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
+    RAW_NODES,
+    kinds.CRDS,
+    kinds.POLICIES,
+    kinds.POLICY_BINDINGS,
+    kinds.CLUSTER_ROLES,
+    kinds.CLUSTER_ROLE_BINDINGS,
+    kinds.FLOW_SCHEMAS,
+    kinds.DAEMON_SETS,
+)
+
+
+class NotRead(Exception):
+    """Raised by a check that needs what could not be read; `remedy` says what would let it."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(why)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a kind was not read; `served` is False if the API server does not know it."""
+
+    why: str
+    remedy: str = ""
+    served: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A cluster at the time `now`; Parley's programs are looked for in `namespace`."""
+
+    now: datetime
+    namespace: str
+    program: str
+    version: Body | Refused
+    listings: Mapping[Resource[Any], Listing[Any] | Refused]
+
+    def all(self, resource: Resource[T]) -> tuple[T, ...]:
+        """Every object of the kind; none if it is not served. Raises NotRead if it could not be read."""
+        found = self.listings[resource]
+        if isinstance(found, Listing):
+            return found.items
+        if not found.served:
+            return ()
+        raise NotRead(found.why, found.remedy)
+
+    def served(self, resource: Resource[Any]) -> bool:
+        """Whether the API server knows the kind."""
+        found = self.listings[resource]
+        return isinstance(found, Listing) or found.served
+
+    def named(self, resource: Resource[Body]) -> dict[str, Body]:
+        """Objects by their names; of namespaced kinds those in Parley's namespace. Raises NotRead."""
+        return {
+            body["metadata"]["name"]: body
+            for body in self.all(resource)
+            if not resource.namespaced or body["metadata"].get("namespace") == self.namespace
+        }
+
+
+async def gather(client: Client, now: datetime, namespace: str, program: str) -> Facts:
+    """Read the cluster; `program` is the version of who asks.
+
+    Raises OutcomeUnknown if the API server does not answer, Unauthorized if it does not know who asks.
+    """
+    version = await _read(client.get(VERSION, "version"), VERSION)
+    wanted = [(kind, namespace) for kind in IN_NAMESPACE] + [(kind, None) for kind in EVERYWHERE]
+    found = await asyncio.gather(*(_read(client.list(kind, where), kind) for kind, where in wanted))
+    listings = {kind: listing for (kind, _), listing in zip(wanted, found, strict=True)}
+    return Facts(now, namespace, program, version, listings)
+
+
+async def _read(reading: Awaitable[T], resource: Resource[Any]) -> T | Refused:
+    try:
+        return await reading
+    except (OutcomeUnknown, Unauthorized):
+        raise
+    except Forbidden as error:
+        right = f"get and list {_full(resource)}"
+        return Refused(error.message, f"ask an administrator for the right to {right}, or let one run it")
+    except NotFound:
+        return Refused(f"the API server knows no {_full(resource)}", served=False)
+    except ApiError as error:
+        return Refused(f"{_full(resource)}: {error.message}", "see the API server's log, and try again")
+
+
+def _full(resource: Resource[Any]) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def installed(facts: Facts) -> bool:
+    """Whether there is anything of Parley's API."""
+    return any(facts.served(kind) for kind in OURS if kind.group == GROUP)

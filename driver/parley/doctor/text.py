@@ -1,0 +1,60 @@
+"""How a diagnosis reads on a terminal, and as data. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from parley.doctor.diagnosing import Diagnosis
+from parley.doctor.findings import Finding, Severity
+
+_WIDTH = 7
+"""Of the longest severity."""
+
+
+def lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """Each finding, with its remedy on a line of its own, and how many there are."""
+    width = max((len(finding.check) for finding in diagnosis.findings), default=0)
+    for finding in diagnosis.findings:
+        about = f"{finding.about}: " if finding.about else ""
+        yield f"{finding.severity.value:<{_WIDTH}}  {finding.check:<{width}}  {about}{finding.text}"
+        if finding.remedy:
+            yield f"{'':<{_WIDTH}}  {'':<{width}}  -> {finding.remedy}"
+    yield ""
+    yield summary(diagnosis)
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """One sentence."""
+    counts = Counter(finding.severity for finding in diagnosis.findings)
+    parts = [
+        _counted(counts[Severity.ERROR], "error", "errors"),
+        _counted(counts[Severity.WARNING], "warning", "warnings"),
+        _counted(counts[Severity.UNKNOWN], "check that could not be made", "checks that could not be made"),
+    ]
+    found = [part for part in parts if part]
+    return f"{', '.join(found)}." if found else f"All well: {counts[Severity.OK]} findings, nothing to mend."
+
+
+def _counted(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}" if count else ""
+
+
+def data(diagnosis: Diagnosis) -> dict[str, Any]:
+    """As `parley doctor -o json` prints it."""
+    return {
+        "verdict": diagnosis.verdict.value,
+        "namespace": diagnosis.namespace,
+        "version": diagnosis.program,
+        "now": diagnosis.now,
+        "items": [_item(finding) for finding in diagnosis.findings],
+    }
+
+
+def _item(finding: Finding) -> dict[str, str]:
+    return {
+        "check": finding.check,
+        "severity": finding.severity.value,
+        "about": finding.about,
+        "finding": finding.text,
+        "remedy": finding.remedy,
+    }

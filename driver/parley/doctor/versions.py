@@ -1,0 +1,18 @@
+"""Versions of Kubernetes and of container runtimes, as servers and nodes tell them. Pure."""
+
+import re
+
+Version = tuple[int, int]
+
+_NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
+
+
+def parsed(text: str) -> Version | None:
+    """Major and minor of "v1.37.0-rc.1" or "2.1.4"; None if it is no version."""
+    found = _NUMBERS.match(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def written(version: Version) -> str:
+    """As people write it."""
+    return f"{version[0]}.{version[1]}"

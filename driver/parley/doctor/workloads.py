@@ -1,0 +1,67 @@
+"""What Deployments and DaemonSets run, which pods are theirs, and what is wrong with one. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from parley.doctor.kinds import Body
+
+
+def containers(workload: Body) -> list[Body]:
+    """Those of its pods, or of a pod."""
+    spec = workload["spec"].get("template", workload)["spec"]
+    found: list[Body] = spec.get("containers") or []
+    return found
+
+
+def command(container: Body) -> list[str]:
+    """With its arguments."""
+    return [*(container.get("command") or ()), *(container.get("args") or ())]
+
+
+def runs(workload: Body, *words: str) -> bool:
+    """Whether a container's command begins with these words, whatever folder its program is in."""
+    return any(_begins(command(container), words) for container in containers(workload))
+
+
+def _begins(line: Sequence[str], words: Sequence[str]) -> bool:
+    if not line:
+        return False
+    return [line[0].rpartition("/")[2], *line[1 : len(words)]] == list(words)
+
+
+def pods_of(workload: Body, pods: Sequence[Body]) -> list[Body]:
+    """The pods that its selector selects."""
+    wanted = (workload["spec"]["selector"].get("matchLabels") or {}).items()
+    return [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
+
+
+def ready(pod: Body) -> bool:
+    """Whether the pod's condition says so."""
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def trouble(pod: Body) -> str:
+    """Why the pod is not ready, in the words of Kubernetes; "" if it is."""
+    if ready(pod):
+        return ""
+    name = pod["metadata"]["name"]
+    for state in _states(pod):
+        waiting = state.get("waiting") or state.get("terminated") or {}
+        if reason := waiting.get("reason"):
+            message = waiting.get("message", "")
+            return f"pod {name}: {reason}{f': {message}' if message else ''}"
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"pod {name}: {scheduled.get('reason')}: {scheduled.get('message', '')}"
+    return f"pod {name}: {_condition(pod, 'Ready').get('message') or 'is not ready yet'}"
+
+
+def _states(pod: Body) -> Iterator[dict[str, Any]]:
+    status = pod.get("status") or {}
+    for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        yield one.get("state") or {}
+
+
+def _condition(pod: Body, kind: str) -> dict[str, Any]:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), {})

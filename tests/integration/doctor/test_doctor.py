@@ -1,0 +1,96 @@
+"""`parley doctor` at a real API server: all well as installed; what is broken, and which right lacks, is named."""
+
+from typing import Any
+
+import orjson
+import pytest
+from tests.cluster.starting import DEPLOY
+from tests.integration.doctor.conftest import RESOURCE_CLASS, apply, resource_slice
+from typer.testing import CliRunner, Result
+
+from parley.cli.main import plugin
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE
+
+pytestmark = pytest.mark.cluster
+
+
+def doctor(cluster: Cluster, *arguments: str, kubeconfig: object = None) -> Result:
+    path = str(kubeconfig or cluster.kubeconfig)
+    return CliRunner().invoke(plugin, ["doctor", "-o", "json", "--kubeconfig", path, *arguments])
+
+
+def wrong(result: Result) -> dict[str, str]:
+    """The findings that are not well: what each says, by the object that it is about, or else by its check."""
+    items: list[dict[str, Any]] = orjson.loads(result.stdout)["items"]
+    return {item["about"] or item["check"]: item["finding"] for item in items if item["severity"] != "ok"}
+
+
+def test_what_was_installed_is_well(cluster: Cluster) -> None:
+    result = doctor(cluster)
+
+    assert (result.exit_code, wrong(result)) == (0, {}), result.output
+    assert orjson.loads(result.stdout)["verdict"] == "ok"
+
+
+def test_several_faults_are_each_named(cluster: Cluster) -> None:
+    fault = '{"spec": {"failurePolicy": "Ignore"}}'
+    cluster.kubectl("patch", "validatingadmissionpolicy", "mirrors.parley.dev", "--type=merge", "-p", fault)
+    cluster.kubectl("delete", "validatingadmissionpolicybinding", "claim-marks.parley.dev")
+    rules = '[{"op": "remove", "path": "/rules/0"}]'
+    cluster.kubectl("patch", "clusterrole", "parley-kubelet", "--type=json", "-p", rules)
+    schema = "/spec/versions/0/schema/openAPIV3Schema/properties/scoreWeight/maximum"
+    wider = f'[{{"op": "replace", "path": "{schema}", "value": 1000}}]'
+    cluster.kubectl("patch", "crd", "resourceclasses.parley.dev", "--type=json", "-p", wider)
+    cluster.kubectl("delete", "flowschema", "parley-leader-election")
+    disk = {**RESOURCE_CLASS, "metadata": {"name": "disk"}, "driverName": "disk.example.com"}
+    apply(cluster, disk)
+    stale = '{"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}'
+    cluster.kubectl("patch", "lease", "parley-controller", "-n", NAMESPACE, "--type=merge", "-p", stale)
+    apply(cluster, resource_slice("node-9"))
+
+    result = doctor(cluster)
+
+    found = wrong(result)
+    assert result.exit_code == 8
+    assert found.pop("Lease parley-system/parley-controller").startswith("held by somebody_1, who renewed it ")
+    assert found.pop("controller") == "no Deployment of namespace parley-system runs `parley controller`"
+    assert found == {
+        "ValidatingAdmissionPolicy mirrors.parley.dev": (
+            "is not the one that was installed: spec.failurePolicy differs"
+        ),
+        "ValidatingAdmissionPolicyBinding claim-marks.parley.dev": "is missing: what it forbids is allowed",
+        "ClusterRole parley-kubelet": "does not grant get resourceclaims.resource.k8s.io",
+        "CustomResourceDefinition resourceclasses.parley.dev": (
+            "is not the one of this version: schema.openAPIV3Schema.properties.scoreWeight.maximum differs"
+        ),
+        "FlowSchema parley-leader-election": "is missing: under load a leader may lose its Lease",
+        "ResourceClass disk": "nobody runs driver disk.example.com: pods that ask for these classes wait",
+        "ResourceSlice node-9-devices": (
+            "is left of node node-9, which does not exist: its devices seem to be there"
+        ),
+    }
+
+
+def test_a_deployment_whose_pods_do_not_start(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "-n", NAMESPACE, "-f", str(DEPLOY / "workloads" / "controller.yaml"))
+
+    result = doctor(cluster)
+
+    assert result.exit_code == 8
+    assert wrong(result)["Deployment parley-system/parley-controller"].startswith("0 of 2 pods are ready: ")
+
+
+def test_who_may_read_nothing_is_told_so(cluster: Cluster) -> None:
+    result = doctor(cluster, kubeconfig=cluster.kubeconfig_for("somebody"))
+
+    assert result.exit_code == 9
+    words = 'could not be checked: customresourcedefinitions.apiextensions.k8s.io is forbidden: User "somebody" '
+    assert wrong(result)["crds"].startswith(words)
+
+
+def test_an_administrator_asks_as_somebody(cluster: Cluster) -> None:
+    mine = doctor(cluster, kubeconfig=cluster.kubeconfig_for("somebody"))
+
+    assert wrong(doctor(cluster, "--as", "somebody")) == wrong(mine)
+    assert doctor(cluster, "--as", "somebody", "--as-group", "system:masters").exit_code == 0

@@ -1,0 +1,109 @@
+"""`--watch`: what is there, and then what changes; nothing twice."""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Awaitable
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from tests.unit.cli.serving import kubeconfig_of
+from tests.unit.scheduler.conftest import World
+
+from parley.cli import logs
+from parley.cli.explain import _Printer as ExplanationPrinter
+from parley.cli.explain import _Question
+from parley.cli.following import follow
+from parley.cli.get import _Chosen, _Printer
+from parley.cli.output import Output
+from parley.cli.views import WAITING
+from parley.simulate.virtual_time import run
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """As the commands are: nothing is logged."""
+    logs.silence()
+
+
+async def a_world() -> World:
+    world = World()
+    world.start_kubernetes()
+    world.start_parley()
+    await world.add_node("a", 1)
+    await world.add_class()
+    await world.add_template("one")
+    await world.add_pod("runs", "one")
+    await world.settle()
+    return world
+
+
+async def waiting_while_pods_come(world: World, watch: Awaitable[None], names: tuple[str, ...]) -> None:
+    """Pods come one after the other while the command watches."""
+    task = asyncio.ensure_future(watch)
+    await world.settle()
+    for name in names:
+        await world.add_pod(name, "one")
+        await world.settle()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await world.stop()
+
+
+def printed_by(output: Output, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    async def story() -> None:
+        world = await a_world()
+        printer = _Printer(_Chosen(WAITING, "default", lambda _: True), output, headings=True)
+        watch = follow(world.server.client(), "default", printer.more)
+        await waiting_while_pods_come(world, watch, ("first", "second"))
+
+    run(story())
+    return capsys.readouterr().out.splitlines()
+
+
+def test_rows_are_printed_as_they_come_below_one_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed_by(Output.TEXT, capsys)
+
+    assert [line.split()[1] for line in lines[:2]] == ["POD", "first"]
+    assert [line.split()[1] for line in lines].count("POD") == 1
+    assert [line.split()[1] for line in lines][-1] == "second"
+
+
+def test_names_are_printed_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(dict.fromkeys(printed_by(Output.NAME, capsys))) == ["pod/first", "pod/second"]
+
+
+def test_an_explanation_is_printed_again_when_it_is_another_one(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        world = await a_world()
+        question = _Question("default", "", False, lambda _: True)
+        watch = question.follow(world.server.client(), ExplanationPrinter(Output.JSON, "anywhere"))
+        await waiting_while_pods_come(world, watch, ("first", "second"))
+
+    run(story())
+    documents = capsys.readouterr().out.strip().replace("\n}\n{", "\n}\0{").split("\0")
+    items = [orjson.loads(document)["items"] for document in documents]
+    assert items[0] == []
+    assert [pod["name"] for pod in items[-1]] == ["first", "second"]
+    timeless = [[{**pod, "now": ""} for pod in pods] for pods in items]
+    assert all(before != after for before, after in pairwise(timeless))
+
+
+@pytest.mark.parametrize("command", [("get", "waiting", "-w"), ("explain", "pods")])
+async def test_ctrl_c_ends_it_without_a_traceback(command: tuple[str, ...], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        path = kubeconfig_of(tmp_path / "config", silent.getsockname()[1], "default")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "parley", *command, "--kubeconfig", str(path)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        asked, _ = await asyncio.get_running_loop().sock_accept(silent)
+        process.send_signal(signal.SIGINT)
+        out, errors = await process.communicate()
+        asked.close()
+    assert (process.returncode, out, errors.strip()) == (130, b"", b"")

@@ -1,0 +1,55 @@
+"""What `parley doctor` finds: nothing where all is well, and each planted fault with its remedy."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.doctor.conftest import Sick
+from tests.unit.doctor.healthy import NOW
+
+from parley.api.resources import Resource
+from parley.doctor.diagnosing import CHECKS, diagnose
+from parley.doctor.facts import EVERYWHERE, IN_NAMESPACE
+from parley.doctor.findings import Severity
+from parley.doctor.kinds import VERSION
+from parley.doctor.text import lines
+from parley.kube.client import Call, Client, Forbidden
+
+
+async def test_where_all_is_well_there_is_nothing_to_mend(cluster: Sick) -> None:
+    diagnosis = await cluster.diagnosis()
+
+    assert diagnosis.verdict is Severity.OK
+    assert [finding.remedy for finding in diagnosis.findings if finding.remedy] == []
+    assert list(lines(diagnosis))[-1] == f"All well: {len(diagnosis.findings)} findings, nothing to mend."
+
+
+class Refusing(Client):
+    """Lets nobody list one kind."""
+
+    def __init__(self, client: Client, resource: Resource[Any]) -> None:
+        super().__init__(client)
+        self._refused = resource
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource == self._refused:
+            raise Forbidden(403, "Forbidden", f"{call.resource.plural} is forbidden")
+        return await super().request(call)
+
+
+@pytest.mark.parametrize("resource", [VERSION, *EVERYWHERE, *IN_NAMESPACE], ids=lambda kind: kind.plural)
+async def test_what_may_not_be_read_is_a_finding_of_its_own(cluster: Sick, resource: Resource[Any]) -> None:
+    diagnosis = await diagnose(Refusing(cluster.client, resource), NOW, "parley-system", "0.1.0")
+
+    unknown = [finding for finding in diagnosis.findings if finding.severity is Severity.UNKNOWN]
+    assert {finding.severity for finding in diagnosis.findings} == {Severity.OK, Severity.UNKNOWN}
+    for finding in unknown:
+        assert finding.text == f"could not be checked: {resource.plural} is forbidden"
+        assert finding.remedy.startswith("ask an administrator for the right to get and list ")
+
+
+def test_the_page_has_every_check_in_order() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
+
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, flags=re.MULTILINE) == list(CHECKS)

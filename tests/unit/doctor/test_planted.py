@@ -1,0 +1,477 @@
+"""Faults planted one at a time in a cluster in which all is well: each is named with its remedy, alone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.unit.doctor.conftest import Sick, ago
+from tests.unit.doctor.healthy import SYSTEM
+
+from parley.api.names import DEVICE_CLASS
+from parley.api.resources import (
+    BUILTIN_CLAIMS,
+    CLAIM_RELEASES,
+    CLAIMS,
+    CLASSES,
+    DEVICE_CLASSES,
+    LEASES,
+    NODES,
+    POD_SCHEDULINGS,
+    PODS,
+    RESOURCE_SLICES,
+    Resource,
+)
+from parley.doctor import kinds
+from parley.doctor.findings import Severity
+
+Plant = Callable[[Sick], Awaitable[None]]
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+def deleted(resource: Resource[Any], name: str) -> Plant:
+    async def plant(cluster: Sick) -> None:
+        await cluster.client.delete(
+            resource, name, SYSTEM if resource.namespaced else None, grace_period_seconds=0
+        )
+
+    return plant
+
+
+def changed(resource: Resource[Any], name: str, *path: str | int, to: Any) -> Plant:
+    """The value at the path is another one; None takes the field away."""
+
+    def change(body: Any) -> None:
+        for step in path[:-1]:
+            body = body[step]
+        if to is None:
+            del body[path[-1]]
+        else:
+            body[path[-1]] = to
+
+    async def plant(cluster: Sick) -> None:
+        await cluster.replace(resource, name, change)
+
+    return plant
+
+
+def created(resource: Resource[Any], body: Any) -> Plant:
+    async def plant(cluster: Sick) -> None:
+        namespace = body["metadata"].get("namespace")
+        await cluster.client.create(resource.untyped(), body, namespace)
+
+    return plant
+
+
+def all_of(*plants: Plant) -> Plant:
+    async def plant(cluster: Sick) -> None:
+        for one in plants:
+            await one(cluster)
+
+    return plant
+
+
+def renewed(seconds: float) -> Plant:
+    return changed(LEASES, "parley-controller", "spec", "renewTime", to=ago(seconds))
+
+
+def standalone(driver: str, seconds: float) -> Plant:
+    spec = {"holderIdentity": "disks-0_1", "leaseDurationSeconds": 15, "renewTime": ago(seconds)}
+    meta = {"name": f"parley-driver-{driver}", "namespace": SYSTEM}
+    return created(LEASES, {"metadata": meta, "spec": spec})
+
+
+def waiting(pod: str, reason: str, message: str) -> Plant:
+    status = {
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}],
+    }
+    return changed(PODS, pod, "status", to=status)
+
+
+def runtime(version: str) -> Plant:
+    return changed(NODES, "node-2", "status", "nodeInfo", "containerRuntimeVersion", to=version)
+
+
+DISK_CLASS = created(CLASSES, {"metadata": {"name": "disk"}, "driverName": "disk.example.com"})
+CLAIM = {
+    "metadata": {"name": "data", "namespace": "team", "finalizers": ["disk.example.com/deletion-protection"]},
+    "spec": {"resourceClassName": "gpu"},
+}
+RELEASE_SPEC = {
+    "claim": {"namespace": "team", "name": "data", "uid": "u1"},
+    "nodeName": "node-2",
+    "driverName": "device.parley.dev",
+    "holdingUid": "u1",
+    "allocation": {"handles": []},
+}
+RELEASE = {"metadata": {"name": "data-node-2"}, "spec": RELEASE_SPEC, "status": {"allocationCleared": True}}
+OLD = changed(CLAIM_RELEASES, "data-node-2", "metadata", "creationTimestamp", to=ago(600))
+SILENT = {
+    "metadata": {"name": "wants", "namespace": "team"},
+    "spec": {
+        "round": 2,
+        "claims": [{"name": "data", "driverName": "device.parley.dev", "resourceClaimName": "wants-data"}],
+    },
+    "status": {"waitingFor": "DriverNotAnswering"},
+}
+CSI = {
+    "metadata": {"name": "csi", "namespace": "kube-system"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "csi"}},
+        "template": {
+            "spec": {
+                "containers": [{"name": "csi", "command": ["csi"]}],
+                "volumes": [{"name": "registry", "hostPath": {"path": "/data/kubelet/plugins_registry/"}}],
+            }
+        },
+    },
+}
+
+CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
+    "an API server that is too old": (
+        all_of(
+            changed(kinds.VERSION, "version", "gitVersion", to="v1.35.2"),
+            changed(NODES, "node-1", "status", "nodeInfo", "kubeletVersion", to="v1.35.2"),
+            changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.35.2"),
+        ),
+        "api-server",
+        ERROR,
+        "Kubernetes v1.35.2 is older than 1.36",
+        "update the control plane to 1.36 or later",
+    ),
+    "an API server that nobody has tested": (
+        changed(kinds.VERSION, "version", "gitVersion", to="v1.39.0"),
+        "api-server",
+        WARNING,
+        "Kubernetes v1.39.0 is newer than 1.37",
+        "see whether there is a newer Parley",
+    ),
+    "a kubelet that is newer than the API server": (
+        changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.38.0"),
+        "kubelets",
+        ERROR,
+        "node node-2: kubelet v1.38.0 does not fit API server 1.37",
+        "update the control plane first",
+    ),
+    "a kubelet that is too old": (
+        changed(NODES, "node-2", "status", "nodeInfo", "kubeletVersion", to="v1.33.1"),
+        "kubelets",
+        ERROR,
+        "node node-2: kubelet v1.33.1 does not fit API server 1.37",
+        "update it to 1.34 or later",
+    ),
+    "the DeviceClass that must not exist": (
+        created(DEVICE_CLASSES, {"metadata": {"name": DEVICE_CLASS}, "spec": {}}),
+        "device-class",
+        ERROR,
+        "it exists, so schedulers bind pods before Parley has negotiated for them",
+        f"kubectl delete deviceclass {DEVICE_CLASS}",
+    ),
+    "a CRD that is missing": (
+        deleted(kinds.CRDS, "claimreleases.parley.dev"),
+        "crds",
+        ERROR,
+        "is missing",
+        "kubectl apply --server-side -k crds",
+    ),
+    "a CRD of another version": (
+        changed(
+            kinds.CRDS,
+            "resourceclasses.parley.dev",
+            *("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "driverName", "maxLength"),
+            to=64,
+        ),
+        "crds",
+        ERROR,
+        "is not the one of this version: schema.openAPIV3Schema.properties.driverName.maxLength differs",
+        "kubectl apply --server-side -k crds",
+    ),
+    "a CRD that is not served": (
+        changed(kinds.CRDS, "podschedulings.parley.dev", "spec", "versions", 0, "served", to=False),
+        "crds",
+        ERROR,
+        "v1alpha1 is not served",
+        "kubectl apply --server-side -k crds",
+    ),
+    "a CRD that is not established": (
+        changed(kinds.CRDS, "podschedulings.parley.dev", "status", "conditions", to=[]),
+        "crds",
+        ERROR,
+        "is not established: no condition says so",
+        "kubectl describe crd",
+    ),
+    "objects that are stored in an older version": (
+        changed(kinds.CRDS, "podschedulings.parley.dev", "status", "storedVersions", to=["v1alpha0", "v1alpha1"]),
+        "crds",
+        WARNING,
+        "objects may be stored as v1alpha0",
+        "write each of them once",
+    ),
+    "a policy that is missing": (
+        deleted(kinds.POLICIES, "mirrors.parley.dev"),
+        "policies",
+        ERROR,
+        "is missing: what it forbids is allowed",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a policy that was weakened": (
+        changed(kinds.POLICIES, "mirrors.parley.dev", "spec", "failurePolicy", to="Ignore"),
+        "policies",
+        ERROR,
+        "is not the one that was installed: spec.failurePolicy differs",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a policy with an exception": (
+        changed(kinds.POLICIES, "device-class.parley.dev", "spec", "matchConditions", to=[{"name": "no"}]),
+        "policies",
+        ERROR,
+        "is not the one that was installed: spec.matchConditions differs",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a policy that nothing binds": (
+        deleted(kinds.POLICY_BINDINGS, "claim-marks.parley.dev"),
+        "policies",
+        ERROR,
+        "is missing",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a binding that only warns": (
+        changed(kinds.POLICY_BINDINGS, "claim-marks.parley.dev", "spec", "validationActions", to=["Warn"]),
+        "policies",
+        ERROR,
+        "spec.validationActions[0] differs",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "an account that is missing": (
+        deleted(kinds.ACCOUNTS, "parley-kubelet"),
+        "permissions",
+        ERROR,
+        "is missing",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a role that grants too little": (
+        changed(kinds.CLUSTER_ROLES, "parley-controller", "rules", 0, "verbs", to=["get", "list"]),
+        "permissions",
+        ERROR,
+        "does not grant watch pods, watch nodes",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a binding for another account": (
+        changed(kinds.CLUSTER_ROLE_BINDINGS, "parley-kubelet", "subjects", 0, "namespace", to="elsewhere"),
+        "permissions",
+        ERROR,
+        "does not name ServiceAccount parley-system/parley-kubelet: it has no rights",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "no lane for renewals": (
+        deleted(kinds.FLOW_SCHEMAS, "parley-leader-election"),
+        "lane",
+        WARNING,
+        "is missing: under load a leader may lose its Lease",
+        "kubectl apply --server-side -k deploy/base",
+    ),
+    "a controller that crashes": (
+        all_of(
+            changed(kinds.DEPLOYMENTS, "parley-controller", "status", "readyReplicas", to=0),
+            waiting("parley-controller-a", "CrashLoopBackOff", "back-off 40s"),
+        ),
+        "controller",
+        ERROR,
+        "0 of 2 pods are ready: pod parley-controller-a: CrashLoopBackOff: back-off 40s",
+        "kubectl -n parley-system describe pods -l app.kubernetes.io/name=parley-controller",
+    ),
+    "a controller that is scaled to 0": (
+        changed(kinds.DEPLOYMENTS, "parley-controller", "spec", "replicas", to=0),
+        "controller",
+        ERROR,
+        "is scaled to 0",
+        "kubectl -n parley-system scale deployment/parley-controller --replicas=2",
+    ),
+    "a controller of another version": (
+        changed(
+            kinds.DEPLOYMENTS, "parley-controller", "metadata", "labels", to={"app.kubernetes.io/version": "9"}
+        ),
+        "controller",
+        WARNING,
+        "is Parley 9, and this program 0.1.0",
+        "ask with the program of version 9",
+    ),
+    "a leader that is not heard of": (
+        renewed(120),
+        "leader",
+        ERROR,
+        "held by parley-controller-a_1, who renewed it 2 min ago: no pod is negotiated for",
+        "see the controllers' logs",
+    ),
+    "a Lease that nobody holds": (
+        changed(LEASES, "parley-controller", "spec", "holderIdentity", to=""),
+        "leader",
+        ERROR,
+        "nobody holds it",
+        "see the controllers' logs",
+    ),
+    "a class whose driver nobody runs": (
+        DISK_CLASS,
+        "drivers",
+        ERROR,
+        "nobody runs driver disk.example.com: pods that ask for these classes wait",
+        "correct driverName of the class",
+    ),
+    "a standalone driver that has stopped": (
+        all_of(DISK_CLASS, standalone("disk.example.com", 600)),
+        "drivers",
+        ERROR,
+        "driver disk.example.com does not work (disks-0_1 holds it, renewed 10 min ago): class disk waits",
+        "start driver disk.example.com",
+    ),
+    "a pod that waits for an answer": (
+        created(POD_SCHEDULINGS, SILENT),
+        "answers",
+        ERROR,
+        "driver device.parley.dev does not answer: pod team/wants waits",
+        "parley driver permissions",
+    ),
+    "a node plugin that can't start": (
+        all_of(
+            waiting("parley-kubelet-node-2", "ImagePullBackOff", "no such image"),
+            deleted(RESOURCE_SLICES, "node-2-devices"),
+        ),
+        "node-plugin",
+        ERROR,
+        "the node plugin does not work on node node-2: pod parley-kubelet-node-2: ImagePullBackOff: no such image",
+        "parley-kubelet doctor",
+    ),
+    "a node without a plugin": (
+        all_of(deleted(PODS, "parley-kubelet-node-2"), deleted(RESOURCE_SLICES, "node-2-devices")),
+        "node-plugin",
+        WARNING,
+        "no node plugin on node node-2: no pod gets devices there",
+        "nodeSelector, affinity and tolerations",
+    ),
+    "no node plugin at all": (
+        all_of(
+            deleted(kinds.DAEMON_SETS, "parley-kubelet"),
+            deleted(RESOURCE_SLICES, "node-1-devices"),
+            deleted(RESOURCE_SLICES, "node-2-devices"),
+        ),
+        "node-plugin",
+        ERROR,
+        "no node plugin runs: pods of class gpu wait",
+        "install it",
+    ),
+    "a node plugin that publishes nothing": (
+        deleted(RESOURCE_SLICES, "node-2-devices"),
+        "slices",
+        ERROR,
+        "the node plugin of node node-2 publishes no ResourceSlice",
+        "see the plugin's log",
+    ),
+    "a pool that is not complete": (
+        changed(RESOURCE_SLICES, "node-2-devices", "spec", "pool", "resourceSliceCount", to=2),
+        "slices",
+        WARNING,
+        "pool node-2 of driver device.parley.dev is not complete: 1 of 2 slices",
+        "start the node's plugin again",
+    ),
+    "a slice of a node that is gone": (
+        all_of(deleted(NODES, "node-2"), deleted(PODS, "parley-kubelet-node-2")),
+        "slices",
+        WARNING,
+        "is left of node node-2, which does not exist",
+        "kubectl delete resourceslice node-2-devices",
+    ),
+    "a container runtime that has to be told of CDI": (
+        runtime("containerd://1.7.20"),
+        "cdi",
+        WARNING,
+        "node node-2: containerd://1.7.20 reads CDI files only if it is told to",
+        "set enable_cdi = true",
+    ),
+    "a container runtime that does not know CDI": (
+        runtime("containerd://1.6.9"),
+        "cdi",
+        ERROR,
+        "node node-2: containerd://1.6.9 does not know CDI",
+        "update containerd",
+    ),
+    "a kubelet that is somewhere else": (
+        changed(NODES, "node-1", "metadata", "labels", to={"microk8s.io/cluster": "true"}),
+        "kubelet-folder",
+        ERROR,
+        "mounts /var/lib/kubelet, but the kubelet of node node-1 is in /var/snap/microk8s/common/var/lib/kubelet",
+        "mount /var/snap/microk8s/common/var/lib/kubelet/plugins_registry",
+    ),
+    "other vendors' plugins that look elsewhere": (
+        created(kinds.DAEMON_SETS, CSI),
+        "kubelet-folder",
+        WARNING,
+        "looks for the kubelet in /var/lib/kubelet, DaemonSet kube-system/csi in /data/kubelet",
+        "if the kubelet's folder is /data/kubelet",
+    ),
+    "a claim that is deleted and does not go": (
+        all_of(created(CLAIMS, CLAIM), changed(CLAIMS, "data", "metadata", "deletionTimestamp", to=ago(900))),
+        "deleted-claims",
+        ERROR,
+        "was deleted 15 min ago, and waits for disk.example.com/deletion-protection",
+        "start driver disk.example.com, which has to give back what it holds",
+    ),
+    "a release that no node answers": (
+        all_of(created(CLAIM_RELEASES, RELEASE), OLD),
+        "releases",
+        ERROR,
+        "node node-2 has not said for 10 min that claim team/data is not prepared: its devices stay taken",
+        "kubectl delete prrelease data-node-2",
+    ),
+    "a release of a node that is down": (
+        all_of(
+            created(CLAIM_RELEASES, RELEASE),
+            OLD,
+            changed(NODES, "node-2", "status", "conditions", 0, "status", to="Unknown"),
+        ),
+        "releases",
+        ERROR,
+        "it is not ready",
+        "taint it node.kubernetes.io/out-of-service=:NoExecute",
+    ),
+    "an object that can't be decoded": (
+        changed(CLASSES, "gpu", "shareable", to={"broken": True}),
+        "undecodable",
+        WARNING,
+        "can't be decoded: ",
+        "correct the object, or delete it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_planted_fault_is_named_with_its_remedy(cluster: Sick, case: str) -> None:
+    plant, check, severity, text, remedy = CASES[case]
+
+    await plant(cluster)
+
+    found = await cluster.found(check)
+    assert [(finding.severity, text in finding.text, remedy in finding.remedy) for finding in found] == [
+        (severity, True, True)
+    ], [(finding.text, finding.remedy) for finding in found]
+
+
+async def test_ordinary_claims_that_are_being_deleted_are_others(cluster: Sick) -> None:
+    body = {"metadata": {"name": "theirs", "namespace": "team", "finalizers": ["example.com/x"]}, "spec": {}}
+    await created(BUILTIN_CLAIMS, body)(cluster)
+    await changed(BUILTIN_CLAIMS, "theirs", "metadata", "deletionTimestamp", to=ago(900))(cluster)
+
+    assert await cluster.found("deleted-claims") == []
+
+
+async def test_a_driver_that_works_standalone_is_well(cluster: Sick) -> None:
+    await DISK_CLASS(cluster)
+    await standalone("disk.example.com", 5)(cluster)
+
+    assert await cluster.found("drivers") == []
+
+
+async def test_a_role_that_grants_more_is_well(cluster: Sick) -> None:
+    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    await changed(kinds.CLUSTER_ROLES, "parley-controller", "rules", to=everything)(cluster)
+
+    assert await cluster.found("permissions") == []
