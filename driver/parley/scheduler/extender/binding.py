@@ -61,6 +61,7 @@ class Binder:
         self._notifications = notifications
         self._posting = posting
         self._under_way: dict[str, str] = {}
+        self._giving_back: set[str] = set()
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is being bound to, "" if to none."""
@@ -70,6 +71,8 @@ class Binder:
         """Bind the pod to the node; returns why it is not bound, "" if it is."""
         if busy := self.node_of(user.uid):
             return f"the pod is being bound to node {busy}"
+        if user.uid in self._giving_back:
+            return "what the pod held is being given back"
         if self._cluster.node(node) is None:
             return f"node {node} does not exist"  # the API server would take the binding
         self._under_way[user.uid] = node
@@ -191,10 +194,15 @@ class Binder:
     async def give_back(self, user: PodReference, *, doubtful: bool = False) -> None:
         """What the unbound pod holds is free. Raises Busy if it is bound after all, and what a client raises.
 
-        `doubtful`: an earlier process may have posted a binding.
+        `doubtful`: an earlier process may have posted a binding. Until the end no bind of the pod begins: it would
+        find everything recorded that is about to be taken out.
         """
         pod = self._cluster.pod((user.namespace, user.name))
         if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
             return
-        await self._posting.settle(user, doubtful=doubtful)
-        await self._placement.give_back_all(pod)
+        self._giving_back.add(user.uid)
+        try:
+            await self._posting.settle(user, doubtful=doubtful)
+            await self._placement.give_back_all(pod)
+        finally:
+            self._giving_back.discard(user.uid)

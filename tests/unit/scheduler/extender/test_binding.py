@@ -203,6 +203,38 @@ def test_no_pod_is_bound_whose_reservation_of_a_shared_claim_was_refused(play: A
     play(scenario)
 
 
+def test_no_pod_is_bound_while_what_it_held_is_given_back(play: Any) -> None:
+    """Giving back may take a while, and until then the API shows everything allocated and reserved."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("n0")
+        await add_shelf_class(world, shareable=True)
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=1))])
+        await world.add_claim("common", "shelf")
+        await world.add_pod("p", claims=["common"])
+        await world.settle()
+        holding = world.ledger.of_claim("default", "common")
+        assert holding is not None
+        await world.add_pod("q", claims=["common"], schedulerName="absent")
+        await world.settle()
+        user = reference(await world.pod("q"))
+        assert user.uid in holding.pods
+        assert world.controller is not None
+        assert world.controller.extender is not None
+
+        async with holding.lock:
+            giving_back = asyncio.create_task(world.controller.extender._free(user))
+            await asyncio.sleep(1)
+            asked = {"PodName": "q", "PodNamespace": "default", "PodUID": user.uid, "Node": "n0"}
+            refused = await world.ask("bind", asked)
+        await giving_back
+
+        assert refused["Error"] == "what the pod held is being given back"
+        assert await world.node_of("q") == ""
+
+    play(scenario)
+
+
 class SlowRecords(Client):
     """An API server that takes its time for the first record of an allocation."""
 
