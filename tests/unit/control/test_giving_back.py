@@ -12,7 +12,7 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding
+from parley.control.ledger import Holding, Phase
 from parley.control.objects.mirror import asked, consumer
 from parley.kube.client import ServerError
 from parley.sdk import Held
@@ -217,5 +217,23 @@ def test_when_a_pod_has_ended_its_stand_ins_go() -> None:
         await world.seen()
         await Acting(world).giving_back.pod_ended(reference(pod))
         assert not (await world.admin.list(CLAIMS, NAMESPACE)).items
+
+    played(story)
+
+
+def test_what_an_earlier_leader_left_halfway_is_free_though_its_node_needed_no_receipt_meanwhile() -> None:
+    """The answer to the deletion of the ClaimRelease was lost: only the change shows that nothing is owed."""
+
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        holding = await named(world, pod)
+        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
+        world.ledger.release(holding)
+        holding.phase = Phase.LEAVING
+        await acting.giving_back.follow(holding.uid)
+        assert (await world.the_mirror()).status.allocation is None
+        assert (await world.the_claim()).status.allocation is None
+        assert not held_by_driver(world, holding)
+        assert len(world.ledger) == 0
 
     played(story)

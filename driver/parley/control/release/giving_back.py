@@ -121,8 +121,8 @@ class GivingBack:
                     await self._releases.waive(release)  # it keeps nothing
             return
         async with holding.lock:
-            if holding.owed and holding.phase is Phase.LEAVING:
-                await self._hold_back(holding)  # an earlier leader did not get that far
+            if holding.phase is Phase.LEAVING and not holding.standalone:
+                await self._hold_back(holding)  # an earlier leader did not get that far, or an attempt failed
             else:
                 await self._releases.note(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
