@@ -167,7 +167,7 @@ def _matrix(explanation: Explanation, groups: _Rows, left: int) -> Table:
         for names, row in groups
     ]
     if left:
-        rows.append([f"and {counted(left, 'more node')} (-o json has all)"])
+        rows.append([f"and {counted(left, 'more node')} (-o wide has all)"])
     headings = ["NODE", *(["SCHEDULER"] if fits else ()), *entries, ""]
     return table(headings, rows)
 
@@ -180,7 +180,7 @@ def _matrix_as_list(groups: _Rows, left: int) -> Group:
         lines.append(Padding(Text(_names(names) + mark, style=_STYLES[row.verdict]), (0, 0, 0, 2)))
         lines += [Padding(Text(text), (0, 0, 0, 4)) for text in answers]
     if left:
-        lines.append(Text(f"  and {left} more nodes (-o wide has all)"))
+        lines.append(Text(f"  and {counted(left, 'more node')} (-o wide has all)"))
     return Group(*lines)
 
 

@@ -7,17 +7,26 @@ from parley.api.wording import counted
 from parley.negotiation.answers import by_reason
 
 
-def nowhere(total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool) -> tuple[str, str]:
+def nowhere(
+    total: int, misfits: Mapping[str, str], refused: Mapping[str, str], *, asked: bool, on_nodes: bool = True
+) -> tuple[str, str]:
     """Code and message about a cluster of so many nodes.
 
     `misfits` has the reason for each node that was not eligible, `refused` the drivers' reasons against others;
-    `asked` is whether any driver was asked about any.
+    `asked` is whether any driver was asked about any, `on_nodes` whether what is asked for belongs to nodes.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
     causes = by_reason({**misfits, **refused}) or _without_reasons(total, asked=asked)
-    remedy = "free devices or add nodes that have what is asked for" if refused else "add or free a node"
+    remedy = _remedy(on_nodes=on_nodes) if refused else "add or free a node"
     nodes = counted(total, "node")
     return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
+
+
+def _remedy(*, on_nodes: bool) -> str:
+    """More nodes don't help where what is asked for is the whole cluster's."""
+    if on_nodes:
+        return "free devices or add nodes that have what is asked for"
+    return "end pods that hold some, ask for less, or enlarge what the class has"
 
 
 def _without_reasons(total: int, *, asked: bool) -> str:

@@ -83,3 +83,8 @@ def test_why_no_node_will_do(
 )
 def test_where_a_claim_is(nodes: tuple[str, ...] | None, words: str) -> None:
     assert where(nodes) == words
+
+
+def test_more_nodes_are_no_remedy_where_what_is_asked_for_belongs_to_none() -> None:
+    _, message = nowhere(1, {}, {"a": "0 of 3 tokens free, 4 wanted"}, asked=True, on_nodes=False)
+    assert message.endswith("To help: end pods that hold some, ask for less, or enlarge what the class has")

@@ -100,7 +100,10 @@ def none_viable(
 ) -> Blocked:
     """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included."""
     total = len(state.cluster.node_names())
-    code, message = nowhere(total, search.nodes.misfits, outcome.refused, asked=bool(outcome.candidates))
+    on_nodes = any(claim.class_ is None or claim.class_.node_part == "Required" for claim in claims)
+    code, message = nowhere(
+        total, search.nodes.misfits, outcome.refused, asked=bool(outcome.candidates), on_nodes=on_nodes
+    )
     held = [claim.holding for claim in claims if claim.holding is not None]
     message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
     topics: list[Topic] = [("driver", driver) for driver in demand.requests]
