@@ -1,4 +1,4 @@
-"""What commands that only read have in common: kubectl's usual flags, the client, and what is said if it fails."""
+"""What commands that only read have in common: kubectl's usual flags, the client, and the message if it fails."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ class Who:
 
 
 def answered(who: Who, ask: Callable[[Client], Awaitable[T]]) -> T:
-    """Ask the cluster. What keeps it from answering is told on stderr, and ends the command."""
+    """Ask the cluster. What keeps it from answering is printed on stderr, and ends the command."""
     logs.silence()
 
     async def main() -> T:
@@ -85,7 +85,7 @@ def answered(who: Who, ask: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def namespace_of(who: Who) -> str:
-    """The namespace of the context, as kubectl chooses it; whatever is wrong with the file is told later."""
+    """The namespace of the context, as kubectl chooses it; whatever is wrong with the file is reported later."""
     import yaml
 
     try:

@@ -49,10 +49,10 @@ def explain(
     as_group: AsGroup = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Tell why a pod waits, or why it is where it is.
+    """Explain why a pod waits, or why it is where it is.
 
     Says which claims it has and what they hold, which nodes come into question and why not, who has yet to answer,
-    what scheduler, kubelet and node plugin said, and what would help. Reads the API only.
+    what scheduler, kubelet and node plugin reported, and what would help. Reads the API only.
     """
     name = _name(what)
     if name and selector:

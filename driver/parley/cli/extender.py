@@ -1,4 +1,4 @@
-"""What the command line says about the extender door: where it is, who may come in, whose pods are its own."""
+"""What the command line sets about the extender door: where it is, who may come in, whose pods are its own."""
 
 import ssl
 from contextlib import AbstractAsyncContextManager

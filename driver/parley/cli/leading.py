@@ -85,7 +85,7 @@ NAMESPACE = "parley-system"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says. `identity` is this process's alone; without `metrics_port` nothing is served."""
+    """What the command line sets. `identity` is this process's alone; without `metrics_port` nothing is served."""
 
     identity: str
     namespace: str = NAMESPACE

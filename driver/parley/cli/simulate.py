@@ -58,7 +58,7 @@ def simulate(
     fail_on_waiting: FailOnWaiting = False,
     output: DataFormat = Data.TEXT,
 ) -> None:
-    """Tell what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
+    """Show what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
 
     Pods that are bound keep their nodes and what they hold. Of a live cluster take
     `kubectl get
@@ -118,7 +118,7 @@ def _rare_collections() -> Iterator[None]:
 
 @contextmanager
 def _progress(recording: Recording, pods: int) -> Iterator[None]:
-    """Tell on stderr how far it is, from a thread of its own: the simulation never waits."""
+    """Print progress on stderr, from a thread of its own: the simulation never waits."""
     ended = threading.Event()
     teller = threading.Thread(target=_tell, args=(recording, pods, ended), daemon=True)
     teller.start()

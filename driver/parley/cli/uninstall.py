@@ -83,7 +83,7 @@ def uninstall(
 
 
 def _answered(kubeconfig: Kubeconfig, act: Callable[[Client], Awaitable[T]]) -> T:
-    """With a pod's service account, or a kubeconfig. What goes wrong is told on stderr, and ends the command."""
+    """With a pod's service account, or a kubeconfig. An error is printed on stderr and ends the command."""
     logs.silence()
 
     async def main() -> T:

@@ -30,7 +30,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class View:
-    """One overview: its rows, of one namespace or all. `kind` is that of its data, `nothing` what is said where
+    """One overview: its rows, of one namespace or all. `kind` is that of its data, `nothing` what is printed where
     there are no rows."""
 
     kind: str

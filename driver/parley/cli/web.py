@@ -69,7 +69,7 @@ def web(
     as_user: As = "",
     as_group: AsGroup = None,
 ) -> None:
-    """Serve a page that tells why pods wait and who holds what, and that follows the cluster.
+    """Serve a page that shows why pods wait and who holds what, and that follows the cluster.
 
     Reads the API only, with your kubeconfig's rights: whoever can connect sees what you may see. The namespace is
     the one that is read if you may not read all.
@@ -87,7 +87,7 @@ def web(
 
 
 def _run(main: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Until Ctrl-C; what keeps it from running is told on stderr."""
+    """Until Ctrl-C; what keeps it from running is printed on stderr."""
     try:
         with address_errors(), readable_errors():
             asyncio.run(main())

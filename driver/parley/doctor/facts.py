@@ -1,7 +1,7 @@
 """All that the checks look at, read once from the API server with the rights of whoever asks.
 
 A kind that may not be read, or that the server does not serve, is remembered as such: the check that asks for it
-says that it could not be made (`NotRead`), or what it means that the kind is missing.
+reports that it could not be made (`NotRead`), or what it means that the kind is missing.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ EVERYWHERE: tuple[Resource[Any], ...] = (
 
 
 class NotRead(Exception):
-    """Raised by a check that needs what could not be read; `remedy` says what would let it."""
+    """Raised by a check that needs what could not be read; `remedy` is what would let it."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)

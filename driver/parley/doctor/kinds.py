@@ -8,7 +8,7 @@ Body = dict[str, Any]
 
 
 class _Version(Resource[Body]):
-    """What the API server says of itself at `/version`: no object, but it is read like one."""
+    """What the API server reports of itself at `/version`: no object, but it is read like one."""
 
     def path(self, *_: object, **__: object) -> str:
         """Always the same."""

@@ -64,7 +64,7 @@ def test_the_node_plugin_with_hooks_of_ones_own_as_the_page_about_installing_has
     spec = built["DaemonSet", "parley-kubelet"]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["image"] == "registry.example.com/parley-with-hooks:1"
-    assert container["args"][1:] == ["--driver=devices", "--driver=scratch_node:ScratchNode"]
+    assert container["args"][-2:] == ["--driver=devices", "--driver=scratch_node:ScratchNode"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
     (configuration,) = [name for kind, name in built if kind == "ConfigMap"]
     assert "scratch.example.com" in built["ConfigMap", configuration]["data"]["devices.yaml"]

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from tests.cluster.starting import DEPLOY
 
+from parley.api.exits import Exit
 from parley.api.names import DEVICE_CLASS, FINALIZER, MIRROR_LABEL, driver_finalizer
 from parley_devcluster import Cluster, manifests
 
@@ -75,7 +76,7 @@ def test_the_first_may_look_and_only_the_last_may_release(left: Cluster, account
     refused = uninstall(accounts[CHECK], "--release-finalizers")
 
     assert (checked.returncode, checked.stdout) == (0, "No claim is in use.\n"), checked.stderr
-    assert refused.returncode == 1
+    assert refused.returncode == Exit.FORBIDDEN
     assert "ask an administrator for that right" in refused.stderr
 
     released = uninstall(accounts[RELEASE], "--release-finalizers", "--namespace", TEAM)

@@ -384,7 +384,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         runtime("containerd://1.7.20"),
         "cdi",
         WARNING,
-        "node node-2: containerd://1.7.20 reads CDI files only if it is told to",
+        "node node-2: containerd://1.7.20 reads CDI files only if that is enabled",
         "set enable_cdi = true",
     ),
     "a container runtime that does not know CDI": (
@@ -419,7 +419,7 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         all_of(created(CLAIM_RELEASES, RELEASE), OLD),
         "releases",
         ERROR,
-        "node node-2 has not said for 10 min that claim team/data is not prepared: its devices stay taken",
+        "node node-2 has not confirmed for 10 min that claim team/data is not prepared: its devices stay taken",
         "kubectl delete prrelease data-node-2",
     ),
     "a release of a node that is down": (

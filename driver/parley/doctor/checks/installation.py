@@ -91,7 +91,7 @@ def _policies(kind: str, found: Mapping[str, Body]) -> Iterator[Finding]:
 
 
 def _expression_warnings(policy: Body) -> str:
-    """What the API server's type checking says."""
+    """The warnings of the API server's type checking."""
     checking = (policy.get("status") or {}).get("typeChecking") or {}
     return "; ".join(one.get("warning", "") for one in checking.get("expressionWarnings") or ())
 

@@ -81,7 +81,10 @@ def _unanswered(release: ClaimRelease, since: float, node: Body | None) -> Findi
     if not release.status.allocation_cleared:
         text = f"claim {claim} is allocated still after {span(since)}, so node {name} is not asked yet"
         return warning(text, "end the pods that use the claim, or see whether a controller leads", about)
-    text = f"node {name} has not said for {span(since)} that claim {claim} is not prepared: its devices stay taken"
+    text = (
+        f"node {name} has not confirmed for {span(since)} that claim {claim} is not prepared: "
+        "its devices stay taken"
+    )
     if node is None:
         return warning(text, "the node is gone: see whether a controller leads, which gives them back", about)
     if not _is_ready(node):

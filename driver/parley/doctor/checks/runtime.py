@@ -52,7 +52,7 @@ def _containerd(text: str, version: Version, where: str) -> Finding | None:
         return error(f"{where}: {text} does not know CDI", "update containerd to 2.0 or later")
     if version < (2, 0):
         return warning(
-            f"{where}: {text} reads CDI files only if it is told to",
+            f"{where}: {text} reads CDI files only if that is enabled",
             "set enable_cdi = true in its configuration; parley-kubelet doctor on the node looks whether it is",
         )
     return None

@@ -65,7 +65,7 @@ def kubelets(facts: Facts) -> Iterator[Finding]:
 def _skewed(text: str, names: list[str], server: Version) -> Finding:
     where = f"{'nodes' if len(names) > 1 else 'node'} {listed(names)}"
     if not text:
-        return warning(f"{where}: the kubelet has not told its version", "see whether the kubelet runs there")
+        return warning(f"{where}: the kubelet has not reported its version", "see whether the kubelet runs there")
     version = parsed(text)
     if version is not None and version > server:
         remedy = "update the control plane first: a kubelet must not be newer than it"
@@ -75,7 +75,7 @@ def _skewed(text: str, names: list[str], server: Version) -> Finding:
 
 
 def kubelet_version(node: Body) -> str:
-    """As the node tells it; "" if it does not."""
+    """As the node reports it; "" if it does not."""
     info: Mapping[str, str] = (node.get("status") or {}).get("nodeInfo") or {}
     return info.get("kubeletVersion", "")
 
