@@ -64,7 +64,7 @@ def test_who_may_not_look_is_told_so(used: Path, tmp_path: Path) -> None:
     with served(run(a_cluster()), tmp_path, refused=frozenset({"claimreleases"})) as kubeconfig:
         told = CliRunner().invoke(app, ["uninstall", "--check", "--kubeconfig", str(kubeconfig)])
 
-    assert told.exit_code == 1
+    assert told.exit_code == Exit.FORBIDDEN
     assert "claimreleases is forbidden: ask an administrator for that right" in told.stderr
 
 
