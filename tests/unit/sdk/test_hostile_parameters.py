@@ -39,5 +39,5 @@ def test_they_are_judged_in_no_time_and_told_in_few_words(schema: type[Parameter
     except BadParameters as refused:
         told = str(refused)
 
-    assert time.process_time() - started < 0.05
+    assert time.process_time() - started < 0.5  # seconds to minutes, where one of them is computed
     assert len(told) < 3_000
