@@ -82,7 +82,9 @@ def test_the_first_may_look_and_only_the_last_may_release(left: Cluster, account
     released = uninstall(accounts[RELEASE], "--release-finalizers", "--namespace", TEAM)
 
     assert released.returncode == 0, released.stderr
-    assert released.stdout.splitlines() == [
+    # whether the namespace's controller has come as far as the built-in claim is nobody's concern
+    lines = [line.removesuffix(" and deleted") for line in released.stdout.splitlines()]
+    assert lines == [
         f"ResourceClaim.parley.dev {TEAM}/mine: removed {', '.join(OURS)}",
         f"ResourceClaim.resource.k8s.io {TEAM}/mine: removed {FINALIZER}",
         "2 objects changed; nothing has a finalizer of Parley's any more.",
