@@ -355,3 +355,24 @@ def test_a_claim_whose_last_user_is_bound_and_whose_mirror_was_forced_away_is_be
         assert claim.problem.code == reasons.CLAIM_BEING_DELETED
 
     played(story)
+
+
+@pytest.mark.parametrize("node", ["node-1", "node-2", ""])
+def test_a_pod_that_its_scheduler_let_in_keeps_a_shared_claim_that_is_being_deleted(node: str) -> None:
+    """It runs with the claim, although its scheduler took the reservation back later."""
+
+    async def story(world: World) -> None:
+        await world.class_(shareable=True)
+        await world.mirror(await world.claim(), shareable=True)
+        await hold(world, "q", shareable=True)
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+        await world.delete(CLAIMS, "c")
+        claim = await found(world, await world.pod(claims=["c"], nodeName=node) if node else None)
+        assert claim is not None
+        if node == "node-1":
+            assert claim.problem is None
+        else:
+            assert claim.problem is not None
+            assert claim.problem.code == reasons.CLAIM_BEING_DELETED
+
+    played(story)

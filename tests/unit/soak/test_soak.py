@@ -55,6 +55,10 @@ FOUND = {
     "a pod that was bound by others kept a deleted claim that it could not get": (31, 4),
     "pods that left a claim whose record shows no allocation were refused": (9002, 40),
     "a reservation that was taken out was taken for one that stands": (9001, 136),
+    "a running pod whose reservation was taken back late had none again while its shared claim was going": (
+        9010,
+        34,
+    ),
     "what was recorded in a claim that was made anew stayed when its device was given away": (5002, 67),
     "the simulated scheduler took claims that were deleted meanwhile for none": (5003, 75),
     "a pod that its scheduler had asked about long before it was seen was never asked about again": (7002, 10),

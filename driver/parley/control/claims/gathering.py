@@ -37,7 +37,8 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         what = f"claim {key[0]}/{key[1]}"
         return _not_found(entry, "ResourceClaim", key, what, key[1]) if mirror is None else None
     holding, class_ = state.ledger.get(claim.metadata.uid), cluster.class_(claim.spec.resource_class_name)
-    problem = first_problem(USABLE, NamedClaim(state, claim, mirror, class_, holding, pod.metadata.uid))
+    facts = NamedClaim(state, claim, mirror, class_, holding, pod.metadata.uid, pod.spec.node_name)
+    problem = first_problem(USABLE, facts)
     if problem is not None:
         return PodClaim(entry.name, key[1], problem=problem)
     found = PodClaim(

@@ -33,7 +33,7 @@ from parley.sdk.immediate import no_pod
 @dataclass(frozen=True, slots=True)
 class NamedClaim:
     """A named claim, and what decides whether a pod may use it now. `pod_uid` is "" where no pod is concerned,
-    and then there is no `holding`."""
+    and then there is no `holding`; `node` is where the pod is bound, "" if nowhere."""
 
     state: State
     claim: ResourceClaim
@@ -41,6 +41,7 @@ class NamedClaim:
     class_: ResourceClass | None
     holding: Holding | None = None
     pod_uid: str = ""
+    node: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -61,6 +62,12 @@ class NamedClaim:
     def is_users(self) -> bool:
         """Whether the pod uses the claim already."""
         return self.holding is not None and self.pod_uid in self.holding.pods
+
+    @property
+    def was_let_in(self) -> bool:
+        """Whether the pod's scheduler bound it where others use the claim: it runs with it, whatever comes."""
+        holding = self.holding
+        return bool(self.node) and holding is not None and holding.shareable and holding.reaches(self.node)
 
     def blocked(self, code: str, message: str, *topics: Topic) -> Problem:
         """A fault that a change of the claim may end, or of one of the other topics."""
@@ -135,7 +142,8 @@ def allocating_for_another(facts: NamedClaim) -> Problem | None:
 
 def being_deleted(facts: NamedClaim) -> Problem | None:
     """The claim itself is on its way out."""
-    if not facts.claim.metadata.deletion_timestamp or (facts.is_users and facts.mirror is not None):
+    stays = facts.mirror is not None and (facts.is_users or facts.was_let_in)
+    if not facts.claim.metadata.deletion_timestamp or stays:
         return None
     message = f"claim {facts.path} is being deleted: name another one"
     return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
