@@ -47,6 +47,9 @@ CONDITION_DECLINED: Final = "parley.dev/declined"
 
 FIELD_MANAGER: Final = "parley-controller"
 
+CONTROLLER_LEASE: Final = "parley-controller"
+"""Name of the Lease of the controllers, unless the command line sets another."""
+
 CONDITION_ALLOCATING: Final = "Allocating"
 """Condition of a ResourceClaim while a driver works on its allocation; the message is its progress."""
 

@@ -20,6 +20,7 @@ import structlog
 import typer
 
 from parley.api.exits import Exit
+from parley.api.names import CONTROLLER_LEASE
 from parley.cli.endpoints import application, process_figures, served
 from parley.cli.failures import address_errors, end
 from parley.cli.logs import LogFormat, LogLevel
@@ -89,7 +90,7 @@ class Options:
 
     identity: str
     namespace: str = NAMESPACE
-    lease_name: str = "parley-controller"
+    lease_name: str = CONTROLLER_LEASE
     metrics_port: int | None = None
     lease_duration: int = 15
     follow_lease: str = ""

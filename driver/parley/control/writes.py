@@ -5,16 +5,18 @@ lost may still arrive. A newer write settles it: that changes the resourceVersio
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim
 from parley.api.names import GROUP
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Holding
 from parley.kube.client import Client, NotFound, OutcomeUnknown
+
+T = TypeVar("T", BuiltinClaim, ResourceClaim)
 
 
 class MirrorWrites:
@@ -73,12 +75,7 @@ class MirrorWrites:
 
     async def patch(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:
         """All writes of a mirror's status. Raises Conflict if the mirror is not as given any more."""
-        meta = mirror.metadata
-        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-        body = {**precondition, "status": status}
-        written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace, subresource="status")
-        self._cluster.wrote(written)
-        return written
+        return await _patch_status(self._client, self._cluster, BUILTIN_CLAIMS, mirror, status)
 
 
 class ClaimWrites:
@@ -95,11 +92,7 @@ class ClaimWrites:
 
     async def patch(self, claim: ResourceClaim, status: Mapping[str, Any]) -> None:
         """Write the claim's status. Raises Conflict if the claim is not as given any more."""
-        meta = claim.metadata
-        precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
-        body = {**precondition, "status": status}
-        written = await self._client.patch(CLAIMS, meta.name, body, meta.namespace, subresource="status")
-        self._cluster.wrote(written)
+        await _patch_status(self._client, self._cluster, CLAIMS, claim, status)
 
     async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
         """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
@@ -129,3 +122,15 @@ class ClaimWrites:
         written = await self._client.patch(CLAIMS, holding.claim, body, holding.namespace, subresource=subresource)
         self._cluster.wrote(written)
         return written
+
+
+async def _patch_status(
+    client: Client, cluster: Cluster, resource: Resource[T], item: T, status: Mapping[str, Any]
+) -> T:
+    """Write the status of the object as it was seen. Raises Conflict if it is not that any more."""
+    meta = item.metadata
+    precondition = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+    body = {**precondition, "status": status}
+    written = await client.patch(resource, meta.name, body, meta.namespace, subresource="status")
+    cluster.wrote(written)
+    return written

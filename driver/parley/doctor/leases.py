@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from parley.api.builtin import Lease
-from parley.explain.times import moment
+from parley.explain.times import seconds_since
 
 _LATE = 2
 """A Lease is old when its duration has passed so many times: clocks of two machines differ."""
@@ -11,8 +11,7 @@ _LATE = 2
 
 def age(lease: Lease, now: datetime) -> float | None:
     """Seconds since it was renewed; None if it never was."""
-    renewed = moment(lease.spec.renew_time or "")
-    return (now - renewed).total_seconds() if renewed is not None else None
+    return seconds_since(lease.spec.renew_time or "", now)
 
 
 def fresh(lease: Lease, now: datetime) -> bool:

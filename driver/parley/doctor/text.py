@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from parley.api.wording import counted
 from parley.doctor.diagnosing import Diagnosis
 from parley.doctor.findings import Finding, Severity
 
@@ -27,16 +28,12 @@ def summary(diagnosis: Diagnosis) -> str:
     """One sentence."""
     counts = Counter(finding.severity for finding in diagnosis.findings)
     parts = [
-        _counted(counts[Severity.ERROR], "error", "errors"),
-        _counted(counts[Severity.WARNING], "warning", "warnings"),
-        _counted(counts[Severity.UNKNOWN], "check that could not be made", "checks that could not be made"),
+        (counts[Severity.ERROR], "error", ""),
+        (counts[Severity.WARNING], "warning", ""),
+        (counts[Severity.UNKNOWN], "check that could not be made", "checks that could not be made"),
     ]
-    found = [part for part in parts if part]
+    found = [counted(*part) for part in parts if part[0]]
     return f"{', '.join(found)}." if found else f"All well: {counts[Severity.OK]} findings, nothing to mend."
-
-
-def _counted(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}" if count else ""
 
 
 def data(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -4,7 +4,6 @@ The API server forgets events after an hour; what is older is in conditions and 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from parley.api import reasons
@@ -14,7 +13,7 @@ from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLA
 from parley.api.resources import Resource
 from parley.explain.model import Finding
 from parley.explain.snapshot import Snapshot
-from parley.explain.times import moment, span
+from parley.explain.times import span
 
 _PATIENCE = 30.0
 """Seconds after which the controller reports that a driver does not answer."""
@@ -100,11 +99,10 @@ def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: 
 
 
 def _waited(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
-    start = moment(asked_at)
-    if start is None:
+    seconds = snapshot.seconds_since(asked_at)
+    if seconds is None:
         return " for more than 30 s" if late else ""
-    seconds = (snapshot.now - start + timedelta(seconds=_PATIENCE if late else 0)).total_seconds()
-    return f" for {span(seconds)}"
+    return f" for {span(seconds + (_PATIENCE if late else 0))}"
 
 
 def _failures(scheduling: PodScheduling | None) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ from parley.control.restoring import restore
 from parley.control.state import State
 from parley.drivers import built_in
 from parley.explain.errors import Unanswerable
-from parley.explain.times import moment
+from parley.explain.times import seconds_since
 from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
 from parley.negotiation.fit import matches
 from parley.sdk.embedded import EmbeddedDriver
@@ -87,8 +87,7 @@ class Snapshot:
 
     def seconds_since(self, time: str) -> float | None:
         """How long ago a time of the API was."""
-        start = moment(time)
-        return (self.now - start).total_seconds() if start is not None else None
+        return seconds_since(time, self.now)
 
     def matching(self, selector: meta.NodeSelector) -> list[str]:
         """The nodes that a selector of Parley's kinds selects."""

@@ -12,12 +12,17 @@ def moment(text: str) -> datetime | None:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
 
 
+def seconds_since(text: str, now: datetime) -> float | None:
+    """How long before `now` a time of the API was; None if there is none."""
+    start = moment(text)
+    return (now - start).total_seconds() if start is not None else None
+
+
 def ago(text: str, now: str) -> str:
     """ "3 min", counted from a time of the API to another; "" if one of them is missing."""
-    start, end = moment(text), moment(now)
-    if start is None or end is None:
-        return ""
-    return span((end - start).total_seconds())
+    end = moment(now)
+    seconds = seconds_since(text, end) if end is not None else None
+    return span(seconds) if seconds is not None else ""
 
 
 def span(seconds: float) -> str:

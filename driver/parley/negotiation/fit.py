@@ -179,6 +179,11 @@ def matches(selector: NodeSelector, node: Node) -> bool:
     return any(_term_holds(term, node) for term in selector.node_selector_terms)
 
 
+def unsuitable(class_name: str, selector: NodeSelector, node: Node) -> str:
+    """Why claims of the class with these `suitableNodes` may not be allocated on the node; "" if they may."""
+    return "" if matches(selector, node) else f"not among the suitableNodes of class {class_name}"
+
+
 def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False

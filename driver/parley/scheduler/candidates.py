@@ -12,7 +12,7 @@ from parley.api.selectors import suitable_nodes
 from parley.control.caches.cluster import Cluster
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
-from parley.negotiation.fit import matches, misfit, needs_of
+from parley.negotiation.fit import misfit, needs_of, unsuitable
 
 
 class CandidateNodes(EligibleNodes):
@@ -77,10 +77,8 @@ class CandidateNodes(EligibleNodes):
         return next(filter(None, found), "")
 
     def _unsuitable(self, node: Node) -> str:
-        for class_name, selector in self._suitable:
-            if not matches(selector, node):
-                return f"not among the suitableNodes of class {class_name}"
-        return ""
+        found = (unsuitable(class_name, selector, node) for class_name, selector in self._suitable)
+        return next(filter(None, found), "")
 
 
 class ProposedNodes(CandidateNodes):

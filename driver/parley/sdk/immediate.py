@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from parley.api.builtin import Node
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.selectors import suitable_nodes
-from parley.negotiation.fit import matches
+from parley.negotiation.fit import unsuitable
 from parley.sdk.driver import PodReference
 
 _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
@@ -42,8 +42,8 @@ class NodeRule:
 
     def misfit(self, node: Node) -> str:
         """Why the claim may not be allocated on the node; "" if it may."""
-        if self._selector is not None and not matches(self._selector, node):
-            return f"not among the suitableNodes of class {self._class_name}"
+        if self._selector is not None and (why := unsuitable(self._class_name, self._selector, node)):
+            return why
         if node.spec.unschedulable:
             return "cordoned"
         taint = next((taint for taint in node.spec.taints if taint.effect in _KEEPS_PODS_AWAY), None)

@@ -1,8 +1,7 @@
 """All that is known about a pod's claims is gathered; those of other DRA drivers are left out."""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
+from tests.unit.control.allocated import OTHERS, gathered
 from tests.unit.control.builders import (
     NAMESPACE,
     World,
@@ -16,18 +15,8 @@ from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
 from parley.control.caches.cluster import reference
 from parley.control.claims.gathering import gather
-from parley.control.claims.podclaims import PodClaim
 from parley.control.objects.mirror import ClassRequest, template_mirror
 from parley.control.objects.standin import stand_in
-
-Given = Callable[[World, Pod], Awaitable[None]]
-OTHERS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
-
-
-async def gathered(world: World, given: Given) -> tuple[PodClaim, ...]:
-    pod = await world.pod(templates=["licence"])
-    await given(world, pod)
-    return gather(world.state, pod)
 
 
 def test_a_generated_claim_is_found_with_its_class_and_what_it_asks_for() -> None:

@@ -1,9 +1,9 @@
 """What keeps a generated claim from being made or negotiated, with its exact message."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+from tests.unit.control.allocated import OTHERS, Given, gathered
 from tests.unit.control.builders import (
     NAMESPACE,
     World,
@@ -15,19 +15,9 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
-from parley.control.claims.gathering import gather
-from parley.control.claims.podclaims import PodClaim, Topic
+from parley.control.claims.podclaims import Topic
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.standin import stand_in
-
-Given = Callable[[World, Pod], Awaitable[None]]
-OTHERS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
-
-
-async def gathered(world: World, given: Given) -> tuple[PodClaim, ...]:
-    pod = await world.pod(templates=["licence"])
-    await given(world, pod)
-    return gather(world.state, pod)
 
 
 async def nothing(world: World, pod: Pod) -> None:

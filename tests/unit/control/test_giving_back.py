@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.support.faults import NumberedCall
+from tests.unit.control import allocated
 from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_holding, pending, played, user
 
 from parley.api.builtin import Pod
@@ -23,25 +24,16 @@ CLAIM = ("claim", NAMESPACE, "c")
 
 async def named(world: World, *pods: Pod, shareable: bool = False, **fields: Any) -> Holding:
     """Claim c, allocated and recorded for the pods."""
-    await world.class_(shareable=shareable)
-    claim = await world.claim()
-    mirror = await world.mirror(claim, shareable=shareable)
-    users = {pod.metadata.uid: reference(pod) for pod in pods}
-    holding = a_holding("c", uid=claim.metadata.uid, pods=users, shareable=shareable, **fields)
-    return await recorded(world, holding, PodClaim("c", "c", mirror, claim, holding=holding))
+    return await recorded(world, *await allocated.named(world, *pods, shareable=shareable, **fields))
 
 
 async def generated(world: World, pod: Pod) -> Holding:
     """The pod's generated claim, allocated and recorded."""
     await world.class_()
-    mirror, mine = await world.generated(pod), reference(pod)
-    meta = mirror.metadata
-    holding = a_holding(meta.name, uid=meta.uid, entry="licence", named=False, pods={mine.uid: mine})
-    return await recorded(world, holding, PodClaim("licence", meta.name, mirror, holding=holding))
+    return await recorded(world, *await allocated.generated(world, pod))
 
 
-async def recorded(world: World, holding: Holding, claim: PodClaim) -> Holding:
-    world.ledger.add(holding)
+async def recorded(world: World, claim: PodClaim, holding: Holding) -> Holding:
     if not holding.standalone:
         held = Held(holding.uid, "node-1", (), {"pool": "licence", "node": "node-1", "count": 4})
         world.state.drivers[TOKENS].restore(held)
@@ -191,7 +183,8 @@ def test_a_driver_outside_is_asked_and_nobody_joins_until_its_record_is_empty() 
         mirror, mine = await world.mirror(claim), reference(pod)
         await world.patch_status(CLAIMS, "c", record)
         holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, standalone=True)
-        await recorded(world, holding, PodClaim("c", "c", mirror, claim, holding=holding))
+        world.ledger.add(holding)
+        await recorded(world, PodClaim("c", "c", mirror, claim, holding=holding), holding)
         await acting.giving_back.give_back(reference(pod), [holding], departed=True)
         await world.seen()
         now = await world.the_claim()

@@ -1,43 +1,13 @@
 """A write of unknown outcome is settled by a newer one, after which it can't arrive any more."""
 
-from typing import Any
-
 import pytest
 from tests.support.faults import NumberedCall
-from tests.unit.control.builders import NAMESPACE, World, a_holding, played
+from tests.unit.control.allocated import fresh, generated, named
+from tests.unit.control.builders import NAMESPACE, World, played
 
-from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.control.caches.cluster import reference
-from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding, Written
+from parley.control.ledger import Written
 from parley.kube.client import Conflict, OutcomeUnknown
-
-
-async def named(world: World, *pods: Pod, shareable: bool = False, **fields: Any) -> tuple[PodClaim, Holding]:
-    """Claim c with its mirror, allocated in memory for the pods."""
-    await world.class_(shareable=shareable)
-    claim = await world.claim()
-    mirror = await world.mirror(claim, shareable=shareable)
-    users = {pod.metadata.uid: reference(pod) for pod in pods}
-    holding = a_holding("c", uid=claim.metadata.uid, pods=users, shareable=shareable, **fields)
-    world.ledger.add(holding)
-    return PodClaim("c", "c", mirror, claim, class_=world.cluster.class_("licence"), holding=holding), holding
-
-
-async def fresh(world: World, claim: PodClaim) -> PodClaim:
-    """The same with its mirror as the cache has it."""
-    await world.seen()
-    return PodClaim("c", "c", world.cluster.mirror((NAMESPACE, "c")), claim.claim, holding=claim.holding)
-
-
-async def generated(world: World, pod: Pod) -> tuple[PodClaim, Holding]:
-    """The pod's generated claim, allocated in memory."""
-    mirror = await world.generated(pod)
-    meta, user = mirror.metadata, reference(pod)
-    holding = a_holding(meta.name, uid=meta.uid, entry="licence", named=False, pods={user.uid: user})
-    world.ledger.add(holding)
-    return PodClaim("licence", meta.name, mirror, holding=holding), holding
 
 
 def unheard(call: NumberedCall) -> None:

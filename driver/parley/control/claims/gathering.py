@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
+from parley.api.models import ResourceClass
 from parley.control.caches.cluster import Cluster, reference
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
@@ -51,7 +52,7 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         holding=holding,
         own_writes=cluster.own_writes,
     )
-    return found if holding is not None else with_class(state, found)
+    return with_class(state, found, facts.class_)
 
 
 def _not_found(entry: PodResourceClaim, kind: str, key: tuple[str, str], what: str, name: str = "") -> PodClaim:
@@ -91,7 +92,7 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
         own_writes=cluster.own_writes,
         subject=facts.subject,
     )
-    return found if holding is not None else with_class(state, found)
+    return with_class(state, found, facts.class_)
 
 
 def _not_generated(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
@@ -105,8 +106,9 @@ def _not_generated(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> PodCl
     return PodClaim(entry.name, "", problem=problem)
 
 
-def with_class(state: State, claim: PodClaim) -> PodClaim:
-    """The claim with the class that it asks for, which is there."""
-    class_ = state.cluster.class_(claim.class_name)
+def with_class(state: State, claim: PodClaim, class_: ResourceClass | None) -> PodClaim:
+    """The claim with its class, unless it is allocated: then it needs none. All others have passed the checks."""
+    if claim.holding is not None:
+        return claim
     assert class_ is not None
     return replace(claim, class_=class_, standalone=class_.driver_name not in state.drivers)

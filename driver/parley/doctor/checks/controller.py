@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from parley.api.names import CONTROLLER_LEASE
 from parley.api.resources import LEASES
 from parley.doctor.facts import RAW_PODS, Facts
 from parley.doctor.findings import Finding, error, ok, warning
@@ -11,7 +12,6 @@ from parley.doctor.leases import age, fresh
 from parley.doctor.workloads import pods_of, runs, trouble
 from parley.explain.times import span
 
-LEASE = "parley-controller"
 _VERSION_LABEL = "app.kubernetes.io/version"
 
 
@@ -65,12 +65,12 @@ def _version(facts: Facts, deployment: Body, about: str) -> Iterator[Finding]:
 
 
 def _leases(facts: Facts) -> list[Any]:
-    return [lease for lease in facts.all(LEASES) if lease.metadata.name == LEASE]
+    return [lease for lease in facts.all(LEASES) if lease.metadata.name == CONTROLLER_LEASE]
 
 
 def leader(facts: Facts) -> Iterator[Finding]:
     """Somebody holds the Lease and renews it."""
-    about = f"Lease {facts.namespace}/{LEASE}"
+    about = f"Lease {facts.namespace}/{CONTROLLER_LEASE}"
     logs = f"kubectl -n {facts.namespace} logs -l app.kubernetes.io/name=parley-controller"
     remedy = f"see the controllers' logs: {logs}"
     leases = _leases(facts)

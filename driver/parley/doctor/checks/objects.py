@@ -9,7 +9,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
 from parley.doctor.facts import OURS, RAW_NODES, Facts
 from parley.doctor.findings import Finding, error, listed, ok, unknown, warning
 from parley.doctor.kinds import Body
-from parley.explain.times import moment, span
+from parley.explain.times import seconds_since, span
 from parley.kube.client import Listing
 
 LONG = 300.0
@@ -39,8 +39,7 @@ def deleted_claims(facts: Facts) -> Iterator[Finding]:
 
 
 def _since(facts: Facts, time: str | None) -> float | None:
-    start = moment(time or "")
-    return (facts.now - start).total_seconds() if start is not None else None
+    return seconds_since(time or "", facts.now)
 
 
 def _stuck(about: str, since: float, finalizers: Sequence[str], pods: Sequence[str]) -> Finding:

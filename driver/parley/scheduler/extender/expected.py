@@ -36,4 +36,4 @@ def _expected(state: State, pod: Pod, claim: PodClaim) -> PodClaim | None:
     facts = GeneratedClaim(pod, claim.entry, mirror, request, class_, stand_in=None, holding=None, former=None)
     if (problem := first_problem(GENERATED, facts)) is not None:
         return PodClaim(claim.entry, "", problem=problem)
-    return with_class(state, PodClaim(claim.entry, "", mirror, asked=request, subject=facts.subject))
+    return with_class(state, PodClaim(claim.entry, "", mirror, asked=request, subject=facts.subject), class_)

@@ -16,21 +16,15 @@ from tests.unit.sdk.standalone.world import (
     ShelfDriver,
     World,
     prepare,
+    progress,
 )
 
-from parley.api.meta import Condition
-from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
+from parley.api.names import driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Invalid, OutcomeUnknown, ServerError
 from parley.sdk import Allocation, Device
 
 Play = Callable[[Callable[[World], Any]], None]
-
-
-async def progress(world: World, claim: str) -> Condition | None:
-    """The condition Allocating."""
-    conditions = (await world.claim(claim)).status.conditions
-    return next((c for c in conditions if c.type == CONDITION_ALLOCATING), None)
 
 
 def test_all_claims_are_allocated_and_recorded(play: Play) -> None:

@@ -12,20 +12,14 @@ from tests.unit.sdk.standalone.world import (
     ShelfDriver,
     World,
     prepare,
+    progress,
 )
 
-from parley.api.meta import Condition
-from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
+from parley.api.names import driver_finalizer
 from parley.api.resources import CLASSES
 from parley.sdk import PermanentError
 
 Play = Callable[[Callable[[World], Any]], None]
-
-
-async def progress(world: World, claim: str) -> Condition | None:
-    """The condition Allocating."""
-    conditions = (await world.claim(claim)).status.conditions
-    return next((c for c in conditions if c.type == CONDITION_ALLOCATING), None)
 
 
 def test_a_pod_that_was_bound_by_others_needs_no_question(play: Play) -> None:

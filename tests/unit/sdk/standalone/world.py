@@ -16,8 +16,9 @@ from typing import Any
 from tests.support.faults import FaultClient
 
 from parley.api.builtin import Node
+from parley.api.meta import Condition
 from parley.api.models import ClaimScheduling, PodScheduling, ResourceClaim
-from parley.api.names import DRIVERS_LABEL, STANDALONE
+from parley.api.names import CONDITION_ALLOCATING, DRIVERS_LABEL, STANDALONE
 from parley.api.resources import CLAIMS, CLASSES, NODES, POD_SCHEDULINGS, PODS, Resource
 from parley.kube.client import Call, Client, NotFound, RawEvent
 from parley.kube.memory import MemoryServer
@@ -352,3 +353,9 @@ async def prepare(world: World, *claims: str, **class_: Any) -> None:
     await world.add_class(**class_)
     for claim in claims:
         await world.add_claim(claim)
+
+
+async def progress(world: World, claim: str) -> Condition | None:
+    """The condition Allocating."""
+    conditions = (await world.claim(claim)).status.conditions
+    return next((c for c in conditions if c.type == CONDITION_ALLOCATING), None)
