@@ -70,12 +70,17 @@ class Who:
 
 
 def answered(who: Who, ask: Callable[[Client], Awaitable[T]]) -> T:
-    """Ask the cluster. What keeps it from answering is printed on stderr, and ends the command."""
+    """Ask the cluster as that user. What keeps it from answering is printed on stderr, and ends the command."""
+    return asked(who.client, ask)
+
+
+def asked(connect: Callable[[], HttpClient], ask: Callable[[Client], Awaitable[T]]) -> T:
+    """As `answered`, with any client."""
     logs.silence()
 
     async def main() -> T:
         with readable_errors():
-            async with who.client() as client:
+            async with connect() as client:
                 return await ask(client)
 
     try:

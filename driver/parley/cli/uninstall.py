@@ -3,23 +3,19 @@
 The chart's hooks run both before and after `helm uninstall`; without helm an administrator does (docs/install.md).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from parley.api.exits import Exit
 from parley.api.wording import counted
-from parley.cli import logs
+from parley.cli.asking import asked
 from parley.cli.failures import end
 from parley.cli.leading import NAMESPACE, Kubeconfig, Namespace, Options, api_client
 from parley.control import removal
-from parley.control.removal import StillLeads, Use
-from parley.explain.errors import Unanswerable, readable_errors
+from parley.control.removal import Use
 from parley.kube.client import Client
-
-T = TypeVar("T")
 
 _AFTER_FORCE = (
     "warning: these claims were in use. Where the node plugin is gone, a pod that is deleted stays Terminating: "
@@ -67,33 +63,13 @@ def uninstall(
             typer.echo(f"{counted(changed, 'object')} changed; nothing has a finalizer of Parley's any more.")
         return found
 
-    used = _answered(kubeconfig, act)
+    used = asked(lambda: api_client(kubeconfig), act)
     for use in used:
         typer.echo(use.sentence())
     if used and force:
         typer.echo(_AFTER_FORCE, err=True)
     elif used:
         some = f"{counted(len(used), 'claim')} {'is' if len(used) == 1 else 'are'}"
-        typer.echo(
-            f"error: {some} in use: Parley cannot be removed without harm to the pods named above", err=True
-        )
-        raise typer.Exit(Exit.IN_USE)
+        end(f"{some} in use: Parley cannot be removed without harm to the pods named above", Exit.IN_USE)
     elif check:
         typer.echo("No claim is in use.")
-
-
-def _answered(kubeconfig: Kubeconfig, act: Callable[[Client], Awaitable[T]]) -> T:
-    """With a pod's service account, or a kubeconfig. An error is printed on stderr and ends the command."""
-    logs.silence()
-
-    async def main() -> T:
-        with readable_errors():
-            async with api_client(kubeconfig) as client:
-                return await act(client)
-
-    try:
-        return asyncio.run(main())
-    except Unanswerable as error:
-        end(error, error.status)
-    except StillLeads as error:
-        end(error, Exit.FAILED)

@@ -22,6 +22,7 @@ from parley.api.resources import (
 )
 from parley.api.wording import noun_for
 from parley.kube.client import Client, Conflict, NotFound
+from parley.kube.faults import Unanswerable
 
 Json = Mapping[str, Any]
 
@@ -29,7 +30,7 @@ _ROUNDS = 10
 _OF_DRIVERS = driver_finalizer("")
 
 
-class StillLeads(Exception):
+class StillLeads(Unanswerable):
     """Raised when a controller leads that would set finalizers again; the message names it."""
 
 

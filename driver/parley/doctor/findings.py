@@ -51,10 +51,3 @@ def worst(findings: Iterable[Finding]) -> Severity:
     found = {finding.severity for finding in findings}
     order = (Severity.ERROR, Severity.UNKNOWN, Severity.WARNING)
     return next((severity for severity in order if severity in found), Severity.OK)
-
-
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """Names in a sentence, the first few of them."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return f"{', '.join(found[:most])}{more}"

@@ -11,7 +11,7 @@ from itertools import islice
 from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.resources import NODES
-from parley.api.wording import counted
+from parley.api.wording import counted, listed, noun_for
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.matrix import ReportedAnswers, answered
 from parley.explain.model import Remedy
@@ -284,9 +284,7 @@ def _against(feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
 
 
 def _nodes(nodes: Sequence[str]) -> str:
-    shown = ", ".join(nodes[:MOST])
-    more = f" and {len(nodes) - MOST} more" if len(nodes) > MOST else ""
-    return f"node{'s' if len(nodes) > 1 else ''} {shown}{more}"
+    return f"{noun_for(len(nodes), 'node')} {listed(nodes, MOST)}"
 
 
 def _name(pod: PodReference) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from parley.api.reasons import NO_CANDIDATES
-from parley.api.wording import counted
+from parley.api.wording import counted, listed
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
 from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow
 from parley.explain.times import ago
@@ -195,8 +195,7 @@ def _mark(row: NodeRow) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES])
-    return f"{shown} and {len(names) - _NAMES} more" if len(names) > _NAMES else shown
+    return listed(names, _NAMES)
 
 
 def _shortened(names: Sequence[str]) -> list[str]:

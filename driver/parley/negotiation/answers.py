@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parley.api.builtin import NodeSelector
+from parley.api.wording import listed, noun_for
 
 _NAMES_SHOWN = 3
 
@@ -78,8 +79,4 @@ def by_reason(reasons: Mapping[str, str]) -> str:
 
 def _names(nodes: Iterable[str]) -> str:
     names = list(nodes)
-    if len(names) == 1:
-        return f"node {names[0]}"
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    return f"nodes {shown} and {more} more" if more > 0 else f"nodes {shown}"
+    return f"{noun_for(len(names), 'node')} {listed(names, _NAMES_SHOWN)}"

@@ -7,8 +7,9 @@ from parley.api.models import PodScheduling
 from parley.api.names import driver_lease
 from parley.api.reasons import DRIVER_NOT_ANSWERING
 from parley.api.resources import CLASSES, LEASES, POD_SCHEDULINGS
+from parley.api.wording import listed
 from parley.doctor.facts import Facts
-from parley.doctor.findings import Finding, error, listed, ok, warning
+from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DEPLOYMENTS
 from parley.doctor.leases import age, fresh
 from parley.doctor.workloads import command, containers, runs

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from parley.api.names import VERSION
+from parley.api.wording import listed
 from parley.doctor import installed
 from parley.doctor.comparing import differences, missing_grants
 from parley.doctor.facts import Facts
-from parley.doctor.findings import Finding, error, listed, ok, warning
+from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import (
     ACCOUNTS,
     CLUSTER_ROLE_BINDINGS,

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from parley.api.builtin import ResourceSlice
 from parley.api.resources import CLASSES, RESOURCE_SLICES
+from parley.api.wording import listed, noun_for
 from parley.doctor.facts import RAW_NODES, RAW_PODS, Facts
-from parley.doctor.findings import Finding, error, listed, ok, warning
+from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
 from parley.doctor.workloads import pods_of, ready, runs, trouble
 from parley.drivers.device import DeviceDriver
@@ -51,7 +52,7 @@ def _daemon_set(facts: Facts, daemon_set: Body, pods: Sequence[Body]) -> Iterato
             about,
         )
     if without:
-        where = f"{'nodes' if len(without) > 1 else 'node'} {listed(without)}"
+        where = f"{noun_for(len(without), 'node')} {listed(without)}"
         yield warning(
             f"no node plugin on {where}: no pod gets devices there",
             "if they have devices, see the DaemonSet's nodeSelector, affinity and tolerations",

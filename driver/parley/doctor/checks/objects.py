@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from parley.api.models import ClaimRelease
 from parley.api.names import FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
+from parley.api.wording import listed
 from parley.doctor.facts import OURS, RAW_NODES, Facts
-from parley.doctor.findings import Finding, error, listed, ok, unknown, warning
+from parley.doctor.findings import Finding, error, ok, unknown, warning
 from parley.doctor.kinds import Body
 from parley.explain.times import seconds_since, span
 from parley.kube.client import Listing

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from parley.api.wording import listed, noun_for
 from parley.doctor.checks.nodes import daemon_sets
 from parley.doctor.facts import RAW_NODES, Facts
-from parley.doctor.findings import Finding, error, listed, ok, warning
+from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import DAEMON_SETS, Body
 from parley.doctor.versions import Version, parsed
 
@@ -34,7 +35,7 @@ def cdi(facts: Facts) -> Iterator[Finding]:
 
 
 def _runtime(text: str, nodes: list[str]) -> Finding | None:
-    where = f"{'nodes' if len(nodes) > 1 else 'node'} {listed(nodes)}"
+    where = f"{noun_for(len(nodes), 'node')} {listed(nodes)}"
     found = _RUNTIME.match(text)
     version = parsed(found["version"]) if found else None
     sure = "make sure that it reads CDI files in /var/run/cdi"
@@ -95,7 +96,7 @@ def _distribution(facts: Facts, mounted: str) -> Iterator[Finding]:
         if nodes:
             yield error(
                 f"mounts {mounted or 'no folder of the kubelet'}, but the kubelet of "
-                f"{'nodes' if len(nodes) > 1 else 'node'} {listed(nodes)} is in {folder}",
+                f"{noun_for(len(nodes), 'node')} {listed(nodes)} is in {folder}",
                 f"mount {folder}/{_REGISTRY} and {folder}/plugins there (docs/install.md)",
             )
 

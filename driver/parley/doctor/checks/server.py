@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, DEVICE_CLASSES
+from parley.api.wording import listed
 from parley.doctor.facts import RAW_NODES, Facts, NotRead, Refused
-from parley.doctor.findings import Finding, error, listed, ok, warning
+from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import Body
 from parley.doctor.versions import Version, parsed, written
 
