@@ -4,13 +4,16 @@ until it is bound.
     python -m benchmarks.pod_path
 
 Counts what `driver/parley` runs of `scheduler`, `control` and `negotiation` for one pod with one generated claim
-in a simulated cluster that has served another pod before: distinct functions, their files, and how often the way
-comes back to a file that it had left (functions in the order in which each is first reached; comprehensions and
-lambdas belong to the function around them).
+in a simulated cluster that has served another pod before: distinct functions in the order in which each is first
+reached (comprehensions and lambdas belong to the function around them), their files, and how often the way comes
+back to a file that it had left. Functions that lead into another file are counted apart, and marked with *: to
+know where the pod goes next a reader has to open those. The others only look something up or compute it.
 """
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
@@ -60,14 +63,43 @@ async def _bound(cluster: SimulatedCluster, name: str) -> None:
             return
 
 
-async def way() -> list[CodeType]:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A function that a pod passes, and whether the way goes on from it into another file."""
+
+    code: CodeType
+    leads_on: bool
+
+    @property
+    def file(self) -> str:
+        return str(Path(self.code.co_filename).relative_to(_ROOT))
+
+
+def _is_counted(code: CodeType) -> bool:
+    return code.co_filename.startswith(_PACKAGES) and not code.co_name.startswith("<")
+
+
+def _caller(frame: FrameType) -> CodeType | None:
+    """The nearest counted function that the call is made from."""
+    before = frame.f_back
+    while before is not None and not _is_counted(before.f_code):
+        before = before.f_back
+    return before.f_code if before is not None else None
+
+
+async def way() -> list[Step]:
     """The functions that a pod passes, in the order in which each is first reached."""
     reached: dict[CodeType, None] = {}
+    leading: set[CodeType] = set()
 
     def on_call(frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(_PACKAGES) and not code.co_name.startswith("<"):
-            reached.setdefault(code)
+        if event != "call" or not _is_counted(code):
+            return
+        reached.setdefault(code)
+        caller = _caller(frame)
+        if caller is not None and caller.co_filename != code.co_filename:
+            leading.add(caller)
 
     async with SimulatedCluster() as cluster:
         await cluster.apply([*_cluster_objects(), _pod("first")])
@@ -80,7 +112,7 @@ async def way() -> list[CodeType]:
         finally:
             sys.setprofile(None)
         assert (await cluster.client.list(BUILTIN_CLAIMS, "default")).items
-    return list(reached)
+    return [Step(code, code in leading) for code in reached]
 
 
 def returns(files: list[str]) -> int:
@@ -94,13 +126,19 @@ def returns(files: list[str]) -> int:
     return count
 
 
+def _length(steps: Sequence[Step]) -> str:
+    files = [step.file for step in steps]
+    return f"{len(steps)} functions in {len(set(files))} files, {returns(files)} returns to a file left before"
+
+
 def main() -> None:
     """Print the way and its length."""
-    found = virtual_time.run(way())
-    files = [str(Path(code.co_filename).relative_to(_ROOT)) for code in found]
-    for code, file in zip(found, files, strict=True):
-        print(f"{file}:{code.co_firstlineno} {code.co_qualname}")
-    print(f"{len(found)} functions in {len(set(files))} files, {returns(files)} returns to a file left before")
+    steps = virtual_time.run(way())
+    for step in steps:
+        mark = "*" if step.leads_on else " "
+        print(f"{mark} {step.file}:{step.code.co_firstlineno} {step.code.co_qualname}")
+    print(f"passed: {_length(steps)}")
+    print(f"leading into another file: {_length([step for step in steps if step.leads_on])}")
 
 
 if __name__ == "__main__":

@@ -74,11 +74,12 @@ func (d *driver) lookAtAll() {
 			used.add(c.Status.Allocation.Handles[0].Data)
 		}
 	}
-	byAge := func(one, other *object) int {
+	inLine := func(one, other *object) int {
+		first := cmp.Compare(other.Spec.Priority, one.Spec.Priority)
 		age := cmp.Compare(one.Metadata.CreationTimestamp, other.Metadata.CreationTimestamp)
-		return cmp.Or(age, cmp.Compare(one.key(), other.key()))
+		return cmp.Or(first, age, cmp.Compare(one.key(), other.key()))
 	}
-	for _, s := range slices.SortedFunc(maps.Values(d.schedulings.items), byAge) {
+	for _, s := range slices.SortedFunc(maps.Values(d.schedulings.items), inLine) {
 		if p := d.pod(s); len(p.entries) > 0 && s.Spec.SelectedNode != "" {
 			d.note(d.allocate(s, p, used))
 		} else if len(p.entries) > 0 {

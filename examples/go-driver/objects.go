@@ -16,6 +16,7 @@ type object struct {
 		ResourceClassName string // of a claim, as are the next
 		Parameters        json.RawMessage
 		Round             int // of a PodScheduling, as are the next
+		Priority          int
 		CandidateNodes    []string
 		SelectedNode      string
 		Claims            []struct{ Name, DriverName, ResourceClaimName string }

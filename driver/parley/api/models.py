@@ -289,6 +289,15 @@ class PodSchedulingSpec(Model):
         ListMap(("name",)),
         Field(max_length=128, description="The claims that standalone drivers have to allocate."),
     ] = ()
+    priority: Annotated[
+        int,
+        Field(
+            ge=-(2**31),
+            lt=2**31,
+            description="Of the pod. Of pods that wait for the same the highest is served first, of equal "
+            "ones the one that came first. Set where standalone drivers are asked.",
+        ),
+    ] = 0
     candidate_nodes: Annotated[
         tuple[NodeName, ...], Field(max_length=128, description="In order of preference, best first.")
     ] = ()

@@ -175,6 +175,8 @@ def _ends(snapshot: Snapshot, feasibility: PodFeasibility, way: _Way, reported: 
         shown = (f"{name}{what}" for name, what in zip(names, about, strict=False))
         which = f"when these pods end: {', '.join(shown)}{more}"
     others = "".join(_if_others_agree(feasibility, way.node, reported))
+    if any(_holds_everywhere(snapshot, feasibility, pod) for pod in way.pods):
+        return Remedy("podEnds", f"enough is free on any node {which}{others}", names)
     return Remedy("podEnds", f"node {way.node} is free {which}{others}", names, (way.node,))
 
 

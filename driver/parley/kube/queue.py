@@ -9,6 +9,8 @@ clock. What to do for a key, and what counts as a failure, is the handler's; not
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Generic, TypeVar
 
 import structlog
@@ -46,11 +48,51 @@ SHORTEST_DELAY = 0.001
 """Seconds."""
 
 
-class WorkQueue(Generic[K]):
-    """Keys waiting for a worker, without duplicates, in the order in which they were first added.
+OLDEST_EVERY = 4
+"""Of so many keys that are taken one is the oldest, whatever its rank: none waits for ever behind others."""
 
-    `retries` is the delay of a key after failures in a row. `fields` gives what a key stands for in a
-    log entry: {"pod": "team/a"}.
+
+class _Ready(Generic[K]):
+    """The keys to be taken, each once: the smallest rank first, then the oldest."""
+
+    def __init__(self, rank: Callable[[K], int]) -> None:
+        self._rank = rank
+        self._numbers = count()
+        self._taken = 0
+        self._by_age: dict[K, int] = {}
+        self._by_rank: list[tuple[int, int, K]] = []
+        """A heap. What was taken by its age is still in it."""
+
+    def __len__(self) -> int:
+        return len(self._by_age)
+
+    def put(self, key: K) -> None:
+        number = self._by_age[key] = next(self._numbers)
+        heappush(self._by_rank, (self._rank(key), number, key))
+        if len(self._by_rank) > 2 * len(self._by_age) + 16:
+            self._by_rank = [entry for entry in self._by_rank if self._by_age.get(entry[2]) == entry[1]]
+            heapify(self._by_rank)
+
+    def take(self) -> K:
+        """There is at least one."""
+        self._taken += 1
+        key = next(iter(self._by_age)) if self._taken % OLDEST_EVERY == 0 else self._first()
+        del self._by_age[key]
+        return key
+
+    def _first(self) -> K:
+        while True:
+            _, number, key = heappop(self._by_rank)
+            if self._by_age.get(key) == number:
+                return key
+
+
+class WorkQueue(Generic[K]):
+    """Keys waiting for a worker, without duplicates: those of the smallest `rank` first, and of the same rank in
+    the order in which they were first added; but one in `OLDEST_EVERY` by its age alone.
+
+    `rank` is looked up when a key is added. `retries` is the delay of a key after failures in a row. `fields`
+    gives what a key stands for in a log entry: {"pod": "team/a"}.
     """
 
     def __init__(
@@ -58,10 +100,12 @@ class WorkQueue(Generic[K]):
         retries: Backoff = RETRIES,
         *,
         fields: Callable[[K], Mapping[str, object]] = lambda key: {"key": key},
+        rank: Callable[[K], int] = lambda _: 0,
     ) -> None:
         self.fields = fields
         self._retries = retries
-        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._ready: _Ready[K] = _Ready(rank)
+        self._available = asyncio.Semaphore(0)
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
         self._delayed: dict[K, asyncio.TimerHandle] = {}
@@ -75,7 +119,7 @@ class WorkQueue(Generic[K]):
             return
         self._dirty.add(key)
         if key not in self._processing:
-            self._ready.put_nowait(key)
+            self._put(key)
 
     def add_after(self, key: K, delay: float) -> None:
         """Requeue the key after `delay` seconds. Of several delays of one key the one that ends first counts.
@@ -111,7 +155,8 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key, as soon as there is one. It is the caller's alone until `done`."""
-        key = await self._ready.get()
+        await self._available.acquire()
+        key = self._ready.take()
         self._dirty.discard(key)
         self._processing.add(key)
         return key
@@ -120,11 +165,15 @@ class WorkQueue(Generic[K]):
         """The work on the key ended, well or not. It is ready again if it was added meanwhile."""
         self._processing.discard(key)
         if key in self._dirty:
-            self._ready.put_nowait(key)
+            self._put(key)
 
     def statistics(self) -> QueueStatistics:
         """What is in the queue now."""
-        return QueueStatistics(self._ready.qsize(), len(self._processing), len(self._delayed), len(self._failures))
+        return QueueStatistics(len(self._ready), len(self._processing), len(self._delayed), len(self._failures))
+
+    def _put(self, key: K) -> None:
+        self._ready.put(key)
+        self._available.release()
 
     def _due(self, key: K) -> None:
         self._delayed.pop(key, None)

@@ -1,4 +1,4 @@
-"""Pods for which nothing can be done now, in lines of pods that want the same, in order of arrival. Pure.
+"""Pods for which nothing can be done now, in lines of pods that want the same, by priority and then arrival. Pure.
 
 A change wakes only the first pod of each line that the change may help. If that pod is served it leaves the
 line and the next one is woken; if not, the others of its line could not be served either. So one freed device
@@ -8,10 +8,10 @@ nodes is of no use to it, not even that.
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import count
 from operator import itemgetter
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 Line = Hashable
@@ -22,15 +22,26 @@ Helps = Callable[[Collection[str]], bool]
 UP_TO_DATE_SECONDS = 60.0
 """Seconds: so old may be a waiting pod's message about nodes on which something changed that does not help it."""
 
-_ARRIVED = itemgetter(0)
+
+class Place(NamedTuple):
+    """Where a pod stands in any line, another place for each pod: ahead of all that have a larger one.
+
+    `rank` is the negated priority, `arrival` counts the pods as they came.
+    """
+
+    rank: int
+    arrival: int
+
+
+_PLACE, _HEAD = itemgetter(0), itemgetter(1)
 
 
 class WaitingLines(Generic[K]):
     """All lines."""
 
     def __init__(self) -> None:
-        self._lines: dict[Line, list[tuple[int, K]]] = {}
-        self._place_of: dict[K, tuple[Line, int]] = {}
+        self._lines: dict[Line, list[tuple[Place, K]]] = {}
+        self._place_of: dict[K, tuple[Line, Place]] = {}
         self._by_topic: defaultdict[Topic, dict[Line, None]] = defaultdict(dict)
         self._topics: dict[Line, tuple[Topic, ...]] = {}
         self._helps: dict[Line, Helps | None] = {}
@@ -44,14 +55,14 @@ class WaitingLines(Generic[K]):
         pod: K,
         line: Line,
         topics: Iterable[Topic],
-        arrived: int | None = None,
+        place: Place | None = None,
         helps: Helps | None = None,
     ) -> K | None:
         """The pod waits in the line until one of the topics changes; it keeps its place if it is in it already.
 
-        `arrived` is its place among all pods, another for each; without it (then for none) pods arrive as they
-        begin to wait. `helps` decides whether a change on some nodes may help the line; without it each may.
-        Returns the pod to wake because this one left the head of another line.
+        Without `place` (then for none) all pods are of one priority, and arrive as they begin to wait. `helps`
+        decides whether a change on some nodes may help the line; without it each may. Returns the pod to wake
+        because this one left the head of another line.
         """
         self._helps[line] = helps
         if pod in self._place_of and self._place_of[pod][0] == line:
@@ -62,14 +73,19 @@ class WaitingLines(Generic[K]):
             self._topics[line] = tuple(dict.fromkeys(topics))  # two claims of a class name it twice
             for topic in self._topics[line]:
                 self._by_topic[topic][line] = None
-        place = next(self._arrivals) if arrived is None else arrived
-        insort(self._lines[line], (place, pod), key=_ARRIVED)
+        if place is None:
+            place = Place(0, next(self._arrivals))
+        insort(self._lines[line], (place, pod), key=_PLACE)
         self._place_of[pod] = line, place
         return woken
 
     def line_of(self, pod: K) -> Line | None:
         """The line that the pod waits in."""
         return self._place_of[pod][0] if pod in self._place_of else None
+
+    def members(self, line: Line) -> Iterator[K]:
+        """Who waits in the line, by place."""
+        return (pod for _, pod in self._lines.get(line, ()))
 
     def hears_of(self, pod: K, topics: Iterable[Topic]) -> bool:
         """Whether the pod waits in a line that a change of any of the topics wakes."""
@@ -81,7 +97,7 @@ class WaitingLines(Generic[K]):
             return None
         line, place = self._place_of.pop(pod)
         pods = self._lines[line]
-        index = bisect_left(pods, place, key=_ARRIVED)
+        index = bisect_left(pods, place, key=_PLACE)
         del pods[index]
         if pods:
             return pods[0][1] if index == 0 else None
@@ -93,11 +109,11 @@ class WaitingLines(Generic[K]):
         return None
 
     def wake(self, topic: Topic) -> list[K]:
-        """The first pod of each line that waits for the topic."""
+        """The first pod of each line that waits for the topic, in the order of their places."""
         return [pod for _, _, pod in self.heads(topic)]
 
     def sort_out(self, topic: Topic, nodes: Collection[str] | None) -> tuple[list[K], list[K]]:
-        """The first pod of each line that waits for the topic: those that it may help, and the others.
+        """As `wake`: the pods that the change may help, and the others.
 
         `nodes` are those on which anything changed; None is anywhere.
         """
@@ -107,6 +123,7 @@ class WaitingLines(Generic[K]):
             found[nodes is not None and helps is not None and not helps(nodes)].append(pod)
         return found
 
-    def heads(self, topic: Topic) -> list[tuple[Line, int, K]]:
-        """The lines that wait for the topic: each with the place and the name of its first pod."""
-        return [(line, *self._lines[line][0]) for line in self._by_topic.get(topic, ())]
+    def heads(self, topic: Topic) -> list[tuple[Line, Place, K]]:
+        """The lines that wait for the topic: each with the place and the name of its first pod, by place."""
+        found = [(line, *self._lines[line][0]) for line in self._by_topic.get(topic, ())]
+        return sorted(found, key=_HEAD)

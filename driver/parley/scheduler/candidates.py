@@ -102,7 +102,9 @@ class ProposedNodes(CandidateNodes):
         return [name for name in self._proposed if name in self.only]
 
     def _filtered(self, node: Node) -> str:
-        return "" if node.metadata.name in self._known else "refused by the scheduler's own filters"
+        if node.metadata.name in self._known:
+            return ""
+        return super()._filtered(node) or "refused by the scheduler's own filters"
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:

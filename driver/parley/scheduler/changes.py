@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.caches.cluster import Key, done
+from parley.control.caches.cluster import Cluster, Key, done, priority
 from parley.control.claims.podclaims import NODES
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import is_mirror, owner_pod
@@ -36,14 +36,24 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Queues:
-    """What is to be looked at: pods, named claims and templates by name, holdings that nodes owe something for by
-    UID, pods whose PodScheduling is behind."""
+    """What is to be looked at: pods, by priority; named claims and templates by name, holdings that nodes owe
+    something for by UID, pods whose PodScheduling is behind."""
 
-    pods: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("pod")))
+    pods: WorkQueue[Key]
     claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
     templates: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("template")))
     releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
     publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
+
+    @staticmethod
+    def empty(cluster: Cluster) -> "Queues":
+        """For pods of that cluster."""
+
+        def rank(key: Key) -> int:
+            pod = cluster.pod(key)
+            return -priority(pod) if pod is not None else 0
+
+        return Queues(WorkQueue(fields=_named("pod"), rank=rank))
 
 
 class Changes:

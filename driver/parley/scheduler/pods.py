@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import count
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import Cluster, Key, reference
+from parley.control.caches.cluster import Cluster, Key, priority, reference
 from parley.control.claims.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
-from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, WaitingLines
+from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, WaitingLines
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.reporting import PodReporter
 from parley.scheduler.result import Result, Wait
@@ -43,7 +43,7 @@ class Pods:
         """What is remembered of the pod; made at the first look."""
         user = reference(pod)
         if user not in self._attempts:
-            self._attempts[user] = Attempt(arrived=next(self._arrivals))
+            self._attempts[user] = Attempt(Place(-priority(pod), next(self._arrivals)))
         return self._attempts[user]
 
     def known(self, pod: PodReference) -> Attempt | None:
@@ -100,8 +100,8 @@ class Pods:
         """The pod waits with those that wait for the same, which is for the same reason and the same changes."""
         kept_out_by = () if isinstance(line, KeptOut) else self._kept_out_by(key)
         pod = self._cluster.pod(key)
-        arrived = self.attempt(pod).arrived if pod is not None else next(self._arrivals)
-        following = self._lines.wait(key, (line, frozenset(topics)), topics, arrived, helps)
+        place = self.attempt(pod).place if pod is not None else Place(0, next(self._arrivals))
+        following = self._lines.wait(key, (line, frozenset(topics)), topics, place, helps)
         if following is not None:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
@@ -118,10 +118,10 @@ class Pods:
                 self._queue.add(key)
 
     def kept_out_before(self, pod: Pod, topic: Topic) -> Key | None:
-        """Who came before the pod, and was kept out by the topic as well."""
-        kept = [(arrived, key) for line, arrived, key in self._lines.heads(topic) if _is_kept_out(line)]
-        arrived, key = min(kept, default=(self.attempt(pod).arrived, None))
-        return key if arrived < self.attempt(pod).arrived else None
+        """Who stands before the pod, and was kept out by the topic as well."""
+        kept = ((place, key) for line, place, key in self._lines.heads(topic) if _is_kept_out(line))
+        place, key = next(kept, (self.attempt(pod).place, None))
+        return key if place < self.attempt(pod).place else None
 
     def stay(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """What the pod waits for is about to change: it keeps its place among those that wait for the same."""

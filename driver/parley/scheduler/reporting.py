@@ -8,9 +8,9 @@ import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import reference
+from parley.control.caches.cluster import priority, reference
 from parley.control.publishing.events import Recorder
-from parley.control.publishing.podscheduling import Publisher, Report
+from parley.control.publishing.podscheduling import Publisher, Question, Report
 from parley.control.telemetry.metrics import Metrics
 from parley.negotiation.rounds import Outcome
 from parley.scheduler.attempts import Attempt
@@ -47,8 +47,8 @@ class PodReporter:
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
         if attempt.drivers or code != reasons.CLAIM_NOT_FOUND:
-            asked = attempt.standalone.claims
-            report = Report(attempt.outcome, attempt.drivers, "", code, message, asked, standalone=bool(asked))
+            question = _question(pod, attempt) if attempt.standalone.claims else None
+            report = Report(attempt.outcome, attempt.drivers, "", code, message, question)
             self._publisher.want(reference(pod), report)
         await self.warn(pod, code, message)
 
@@ -61,9 +61,8 @@ class PodReporter:
     def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
         """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling."""
         self._figures.goes_on(pod.metadata.uid, code)
-        report = Report(
-            attempt.outcome, attempt.drivers, selected, code, message, attempt.standalone.claims, standalone=True
-        )
+        question = _question(pod, attempt)
+        report = Report(attempt.outcome, attempt.drivers, selected, code, message, question)
         self._publisher.want(reference(pod), report)
 
     def chooses(self, pod: Pod, attempt: Attempt) -> None:
@@ -98,7 +97,8 @@ class PodReporter:
             return
         known = attempt is not None and attempt.outcome.candidates
         outcome = attempt.outcome if attempt is not None and known else Outcome(candidates=(node,), viable=(node,))
-        self._publisher.want(user, Report(outcome, drivers, node, standalone=standalone))
+        question = Question(priority=priority(pod)) if standalone else None
+        self._publisher.want(user, Report(outcome, drivers, node, question=question))
         self._recorder.forget(user.uid)
 
     def ended(self, pod: Pod) -> None:
@@ -113,6 +113,10 @@ class PodReporter:
         self._publisher.forget(pod)
         self._recorder.forget(pod.uid)
         self._figures.gone(pod.uid)
+
+
+def _question(pod: Pod, attempt: Attempt) -> Question:
+    return Question(attempt.standalone.claims, priority(pod))
 
 
 def _name(pod: Pod) -> str:

@@ -4,7 +4,7 @@ Parts that would need each other meet in what both know: a work queue, or the wa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from parley.control.allocation import Allocator
 from parley.control.caches.cluster import Cluster
@@ -51,7 +51,7 @@ class Base:
     wakeups: Wakeups
     tombstones: Tombstones
     recorder: Recorder
-    queues: Queues = field(default_factory=Queues)
+    queues: Queues
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def base(
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
     state = State(Cluster(client, tombstones.heard), Ledger(Limits(wakeups.wake)), drivers)
-    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder)
+    queues = Queues.empty(state.cluster)
+    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues)
 
 
 def parts(base: Base) -> Parts:

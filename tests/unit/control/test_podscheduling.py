@@ -11,7 +11,7 @@ from parley.api.models import PodScheduling
 from parley.api.names import DRIVERS_LABEL, STANDALONE
 from parley.api.resources import POD_SCHEDULINGS
 from parley.control.caches.cluster import reference
-from parley.control.publishing.podscheduling import REWRITES, Publisher, Report, StandaloneClaim, body
+from parley.control.publishing.podscheduling import REWRITES, Publisher, Question, Report, StandaloneClaim, body
 from parley.kube.client import NotFound, ServerError
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import Answer
@@ -27,8 +27,7 @@ ASKED = Report(
     {"disk": "outside.example.com"},
     selected="node-1",
     waiting_for=reasons.ALLOCATING,
-    asked=(StandaloneClaim("disk", "outside.example.com", "p-disk"),),
-    standalone=True,
+    question=Question((StandaloneClaim("disk", "outside.example.com", "p-disk"),), priority=7),
 )
 POD = PodReference(NAMESPACE, "p", "uid-p")
 

@@ -106,7 +106,7 @@ def test_a_pool_of_the_whole_cluster_is_not_helped_by_another_node(play: Play) -
         told = await explained(world, "wants")
 
         assert helps(told) == [
-            "node b is free when pod default/has ends (holds 1 of class licences, created 2 min ago)"
+            "enough is free on any node when pod default/has ends (holds 1 of class licences, created 2 min ago)"
         ]
 
     play(scenario)

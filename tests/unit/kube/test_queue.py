@@ -268,3 +268,31 @@ async def test_a_lost_lease_is_not_told_for_each_key_which_are_kept() -> None:
 def test_a_backoff_stays_between_its_limits(failures: int, random: float) -> None:
     backoff = Backoff(first=0.5, longest=30, jitter=0.4, random=lambda: random)
     assert 0.5 * 0.6 <= backoff.delay(failures) <= 30
+
+
+async def test_the_smallest_rank_is_taken_first_and_every_fourth_key_by_its_age() -> None:
+    queue: WorkQueue[str] = WorkQueue(rank=lambda key: -int(key[1:]))
+    for key in ("a0", "b0", "c9", "d9", "e9", "f9", "g5"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(7)] == ["c9", "d9", "e9", "a0", "f9", "g5", "b0"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3)), max_size=60))
+async def test_whatever_the_ranks_no_key_is_lost_or_kept_from_its_turn(steps: list[tuple[str, int]]) -> None:
+    """Keys of a small rank are added again and again; the others are taken nevertheless."""
+    queue: WorkQueue[str] = WorkQueue(rank=lambda key: 0 if key == "a" else 1)
+    added: set[str] = set()
+    for key, takes in steps:
+        queue.add(key)
+        added.add(key)
+        for _ in range(min(takes, len(added))):
+            taken = await queue.get()
+            assert taken in added
+            added.discard(taken)
+            queue.done(taken)
+    assert queue.statistics().ready == len(added)
+    for _ in range(4 * len(added)):
+        queue.add("a")
+        added.discard(taken := await queue.get())
+        queue.done(taken)
+    assert added <= {"a"}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.negotiation.waiting import WaitingLines
+from parley.negotiation.waiting import Place, WaitingLines
 
 GPU = ("driver", "gpu")
 NODES = ("nodes",)
@@ -46,11 +46,11 @@ def test_a_pod_that_changes_its_line_makes_room_in_the_old_one() -> None:
 
 def test_who_came_first_is_first_in_every_line_that_it_joins() -> None:
     lines: WaitingLines[str] = WaitingLines()
-    lines.wait("p2", "small", [GPU], arrived=2)
-    lines.wait("p3", "small", [GPU], arrived=3)
-    lines.wait("p1", "large", [GPU], arrived=1)
-    assert lines.wait("p1", "small", [GPU], arrived=1) is None
-    assert lines.heads(GPU) == [("small", 1, "p1")]
+    lines.wait("p2", "small", [GPU], place=Place(0, 2))
+    lines.wait("p3", "small", [GPU], place=Place(0, 3))
+    lines.wait("p1", "large", [GPU], place=Place(0, 1))
+    assert lines.wait("p1", "small", [GPU], place=Place(0, 1)) is None
+    assert lines.heads(GPU) == [("small", Place(0, 1), "p1")]
     assert lines.leave("p2") is None
     assert lines.leave("p1") == "p3"
 
@@ -104,3 +104,14 @@ def test_what_helps_a_line_is_as_its_pods_said_last() -> None:
     lines.leave("p")
     lines.wait("p", "one", [NODES])
     assert lines.sort_out(NODES, ["a"]) == (["p"], [])
+
+
+def test_a_higher_priority_stands_ahead_of_those_that_came_before() -> None:
+    lines: WaitingLines[str] = WaitingLines()
+    lines.wait("early", "small", [GPU], place=Place(0, 1))
+    lines.wait("high", "small", [GPU], place=Place(-10, 2))
+    lines.wait("low", "small", [GPU], place=Place(5, 3))
+    lines.wait("higher", "large", [GPU], place=Place(-20, 4))
+    assert list(lines.members("small")) == ["high", "early", "low"]
+    assert lines.wake(GPU) == ["higher", "high"]
+    assert lines.leave("high") == "early"

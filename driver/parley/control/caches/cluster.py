@@ -57,6 +57,11 @@ def over(pod: Pod) -> bool:
     return done(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
 
 
+def priority(pod: Pod) -> int:
+    """Of its PriorityClass, which the API server wrote into the pod; 0 without one."""
+    return pod.spec.priority or 0
+
+
 def reference(pod: Pod) -> PodReference:
     """Namespace, name and UID."""
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

@@ -38,17 +38,24 @@ class StandaloneClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What standalone drivers are asked: about these claims, if there are any still, of a pod of that priority."""
+
+    claims: tuple[StandaloneClaim, ...] = ()
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry, `asked` the claims that
-    standalone drivers are asked about now, `standalone` whether there ever were such claims."""
+    """Where a pod's negotiation stands. `drivers` has the driver's name by claim entry; without `question` no
+    standalone driver was ever asked about the pod."""
 
     outcome: Outcome
     drivers: Mapping[str, str]
     selected: str = ""
     waiting_for: str = ""
     message: str = ""
-    asked: tuple[StandaloneClaim, ...] = ()
-    standalone: bool = False
+    question: Question | None = None
 
 
 _FINAL = Report(Outcome(), {})
@@ -57,7 +64,8 @@ _FINAL = Report(Outcome(), {})
 
 def body(pod: PodReference, report: Report) -> dict[str, Any]:
     """The complete object."""
-    outcome, standalone = report.outcome, {asked.entry for asked in report.asked}
+    outcome, question = report.outcome, report.question
+    standalone = {claim.entry for claim in question.claims} if question is not None else set()
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
     spec: dict[str, Any] = {
@@ -65,11 +73,12 @@ def body(pod: PodReference, report: Report) -> dict[str, Any]:
         "round": outcome.round,
         "selectedNode": report.selected,
     }
-    if report.standalone:
+    if question is not None:
         metadata["labels"] = {DRIVERS_LABEL: STANDALONE}
+        spec["priority"] = question.priority
         spec["claims"] = [
-            {"name": asked.entry, "driverName": asked.driver, "resourceClaimName": asked.claim}
-            for asked in report.asked
+            {"name": claim.entry, "driverName": claim.driver, "resourceClaimName": claim.claim}
+            for claim in question.claims
         ]
     answered = [(name, driver) for name, driver in report.drivers.items() if name not in standalone]
     return {
@@ -166,7 +175,7 @@ class Publisher:
         """
         await self.publish(pod)
         written = self._written.get(pod)
-        if written is not None and not (written.asked and written.selected):
+        if written is not None and not (written.question and written.question.claims and written.selected):
             return
         async with self._locks.setdefault(pod, asyncio.Lock()):
             try:
@@ -183,7 +192,7 @@ class Publisher:
 
     async def _write(self, pod: PodReference, report: Report, *, first: bool) -> None:
         wanted = body(pod, report)
-        if report.standalone:
+        if report.question is not None:
             await self._apply(pod, wanted)
             return
         try:

@@ -1,7 +1,8 @@
-"""Whose turn it is with an exclusive named claim that is free: who came first of the pods that it kept out.
+"""Whose turn it is with an exclusive named claim that is free: of the pods that it kept out the one with the
+highest priority, of equal ones the one that came first.
 
 A claim that comes free wakes the first pod that waits for it. Whoever is looked at by chance before that one, or
-while a driver allocates for it, waits behind. A pod that came first but can't have the claim now (no node will do,
+while a driver allocates for it, waits behind. A pod that is first but can't have the claim now (no node will do,
 a limit, a driver that failed) waits for that, not for the claim, and keeps nobody out.
 """
 
@@ -25,7 +26,7 @@ def out_of_turn(pods: Pods, allocator: Allocator, pod: Pod, claims: Sequence[Pod
         if first is not None:
             pods.look_again(first)
         if first is not None or allocator.allocating(claim.uid):
-            message = f"claim {pod.metadata.namespace}/{claim.name} goes to a pod that came first"
+            message = f"claim {pod.metadata.namespace}/{claim.name} goes to a pod that is first in line"
             return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)
     return None
 

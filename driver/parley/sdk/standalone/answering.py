@@ -102,7 +102,7 @@ class Responder:
         found, outlook_ = await self._considered(key, question)
         answered = self._answered[key] = _Answered(question.state, found)
         self._stale.discard(key)
-        self.waiting.evaluated(key, question.signature, outlook_, seen)
+        self.waiting.evaluated(key, question.signature, outlook_, seen, question.priority)
         return answered
 
     async def _considered(self, key: Key, question: Question) -> tuple[Entries, Outlook]:

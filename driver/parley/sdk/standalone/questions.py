@@ -58,6 +58,7 @@ class Question:
     entries: tuple[ClaimEntry, ...]
     candidates: tuple[str, ...] = ()
     round: int = 0
+    priority: int = 0
 
     @property
     def uid(self) -> str:
@@ -115,7 +116,7 @@ def question(informers: Informers, scheduling: PodScheduling) -> Question | None
             return None
         entries.append(ClaimEntry(asked.name, claim, class_))
     spec = scheduling.spec
-    return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round)
+    return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round, spec.priority)
 
 
 def about_claim(claim: ResourceClaim, class_: ResourceClass) -> Question:

@@ -50,7 +50,7 @@ class StandaloneDriver:
         self.ready = asyncio.Event()
         """Set when the first answer may be given."""
         self._running = False
-        self._pods: WorkQueue[Key] = WorkQueue()
+        self._pods: WorkQueue[Key] = WorkQueue(rank=self._rank)
         self._claims: WorkQueue[Key] = WorkQueue()
         self._informers = Informers(client, driver.name, self)
         self._watched = [self._watch(client, resource) for resource in driver.watches]
@@ -71,6 +71,11 @@ class StandaloneDriver:
         self._claim_reconciler = StandaloneClaimReconciler(
             self._informers, self._holdings, self._records, self._operations, self._immediate
         )
+
+    def _rank(self, key: Key) -> int:
+        """Pods of a high priority are answered first."""
+        scheduling = self._informers.scheduling(key)
+        return -scheduling.spec.priority if scheduling is not None else 0
 
     def _watch(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         def changed(old: Any | None, new: Any | None) -> None:

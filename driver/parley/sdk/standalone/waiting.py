@@ -1,10 +1,10 @@
 """Which of the pods that wait for a driver is requeued when something changed there.
 
-Pods that want the same wait in one line. A change requeues the first of each line, and no other. When that pod is
-served, the next is requeued. When it isn't within some seconds (the node may be none for this pod), it goes to the
-end and the next is requeued, until the driver was asked about each since the change, or answers that nothing is
-left anywhere. So a thousand waiting pods cost one evaluation per change, and none waits for ever behind a pod that
-can't go on.
+Pods that want the same wait in one line, by priority and then arrival. A change requeues the first of each line,
+and no other. When that pod is served, the next is requeued. When it isn't within some seconds (the node may be
+none for this pod), it is passed over and the next is requeued, until the driver was asked about each since the
+change, or answers that nothing is left anywhere. So a thousand waiting pods cost one evaluation per change, and
+none waits for ever behind a pod that can't go on.
 
 Pods whose answer has viable nodes and that are not selected all the same (they wait for something else) stand in
 lines of their own: their answers may get old, and are kept up to date in the same way, but nobody waits for them.
@@ -17,7 +17,7 @@ from enum import Enum
 from itertools import count
 
 from parley.kube.cache import Key
-from parley.negotiation.waiting import Topic, WaitingLines
+from parley.negotiation.waiting import Place, Topic, WaitingLines
 
 TURN_SECONDS = 10.0
 """So long the pod whose turn it is has to be served, before the next one is requeued."""
@@ -46,9 +46,11 @@ class _Line:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The line that a pod waits in, and after how many changes the driver was last asked, or was to be."""
+    """The line that a pod waits in, its place there, and after how many changes the driver was last asked, or was
+    to be."""
 
     line: _Line
+    place: Place
     changes: int
 
 
@@ -63,7 +65,9 @@ class WaitingPods:
     _numbers: Iterator[int] = field(default_factory=count)
     _lines: WaitingLines[Key] = field(default_factory=WaitingLines)
     _pods: dict[Key, _Waiting] = field(default_factory=dict)
-    _topics: dict[_Line, Topic] = field(default_factory=dict)
+    _turns: dict[_Line, Key] = field(default_factory=dict)
+    """Whose turn it is, or was last, since the latest change."""
+
     _timers: dict[_Line, asyncio.TimerHandle] = field(default_factory=dict)
 
     def has(self, key: Key) -> bool:
@@ -76,16 +80,17 @@ class WaitingPods:
         for key in self._lines.wake(_CHANGE):
             self._give_turn(key)
 
-    def evaluated(self, key: Key, signature: Hashable, outlook: Outlook, seen: int) -> None:
+    def evaluated(self, key: Key, signature: Hashable, outlook: Outlook, seen: int, priority: int = 0) -> None:
         """The pod waits, with that answer, found when `changes` was `seen`."""
         line = _Line(signature, outlook is Outlook.VIABLE)
         waiting = self._pods.get(key)
         if waiting is not None and waiting.line == _Line(signature, hopeful=False):
-            line = waiting.line  # it had its turn and was not served: it keeps its place
+            line = waiting.line  # it had its turn and was not served: it keeps its line
         elif waiting is not None and waiting.line != line:
             self.leave(key)
-        self._pods[key] = _Waiting(line, seen)
-        self._stand(key, line)
+        place = waiting.place if waiting is not None else Place(-priority, next(self._numbers))
+        self._pods[key] = _Waiting(line, place, seen)
+        self._lines.wait(key, line, [_CHANGE], place)
         if outlook is Outlook.NOWHERE:
             self._stop(line)
         else:
@@ -98,30 +103,32 @@ class WaitingPods:
         waiting = self._pods.pop(key, None)
         if waiting is None:
             return
-        following = self._lines.leave(key)
-        if following is None:
-            self._tidy(waiting.line)
-        elif not waiting.line.hopeful:
+        line = waiting.line
+        self._lines.leave(key)
+        had_turn = self._turns.get(line) == key
+        if had_turn:
+            del self._turns[line]
+        if next(self._lines.members(line), None) is None:
+            self._stop(line)
+        elif had_turn and line.hopeful:
+            self._next_soon(line)
+        elif had_turn and (following := self._next(line)) is not None:
             self._give_turn(following)
-        else:
-            self._next_soon(waiting.line)
 
     def _give_turn(self, key: Key) -> None:
         """It is this pod's turn."""
         waiting = self._pods[key]
         waiting.changes = self.changes
+        self._turns[waiting.line] = key
         self._next_soon(waiting.line)
         self.requeue(key)
 
     def _outdated(self, key: Key) -> bool:
         return self._pods[key].changes < self.changes
 
-    def _stand(self, key: Key, line: _Line) -> None:
-        topic = self._topics.setdefault(line, ("line", str(next(self._numbers))))
-        self._lines.wait(key, line, [_CHANGE, topic])
-
-    def _first(self, line: _Line) -> Key | None:
-        return next(iter(self._lines.wake(self._topics[line])), None) if line in self._topics else None
+    def _next(self, line: _Line) -> Key | None:
+        """The first in the line about which the driver was not asked since the latest change."""
+        return next((key for key in self._lines.members(line) if self._outdated(key)), None)
 
     def _next_soon(self, line: _Line) -> None:
         if line not in self._timers:
@@ -132,23 +139,10 @@ class WaitingPods:
             timer.cancel()
 
     def _pass_on(self, line: _Line) -> None:
-        """The first in the line had its time."""
+        """Whose turn it was had its time."""
         self._timers.pop(line, None)
-        first = self._first(line)
-        if first is None:
-            return
-        if self._outdated(first):
-            self._give_turn(first)
-            return
-        following = self._lines.leave(first)
-        self._stand(first, line)
-        if following is not None and self._outdated(following):
+        if (following := self._next(line)) is not None:
             self._give_turn(following)
-
-    def _tidy(self, line: _Line) -> None:
-        if self._first(line) is None:
-            self._topics.pop(line, None)
-            self._stop(line)
 
     def close(self) -> None:
         """No pod is to be requeued any more."""

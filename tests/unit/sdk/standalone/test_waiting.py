@@ -228,3 +228,25 @@ def test_after_a_change_all_are_evaluated_unless_nothing_is_left(history: list[A
         waiting.close()
 
     run(story())
+
+
+def test_who_has_the_highest_priority_has_the_first_turn_after_each_change(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 0)
+        await world.add_class()
+        priorities = {"early": 0, "low": -1, "high": 100, "late": 0}
+        driver = ShelfDriver()
+        world.start(driver)
+        for pod, priority in priorities.items():
+            await world.add_claim(pod)
+            await world.ask(pod, pod, nodes=["a"], priority=priority)
+            await asyncio.sleep(1)
+        for _ in range(2):
+            driver.evaluated.clear()
+            await world.set_disks("a", 1)
+            await asyncio.sleep(4 * TURN_SECONDS)
+            assert driver.evaluated == ["high", "early", "late", "low"]
+            await world.set_disks("a", 0)
+            await world.settle()
+
+    play(scenario)

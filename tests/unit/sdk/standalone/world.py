@@ -241,7 +241,13 @@ class World:
         await self.create(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
     async def ask(
-        self, pod: str, *claims: str, nodes: Sequence[str] = (), round: int = 1, selected: str = ""
+        self,
+        pod: str,
+        *claims: str,
+        nodes: Sequence[str] = (),
+        round: int = 1,
+        selected: str = "",
+        priority: int = 0,
     ) -> None:
         """The controller's question, or its selection: entries are named like the claims."""
         asked = [{"name": claim, "driverName": DRIVER, "resourceClaimName": claim} for claim in claims]
@@ -252,7 +258,7 @@ class World:
             "apiVersion": POD_SCHEDULINGS.api_version,
             "kind": POD_SCHEDULINGS.kind,
             "metadata": {"name": pod, "labels": {DRIVERS_LABEL: STANDALONE}, "ownerReferences": [owner]},
-            "spec": {**spec, "claims": asked},
+            "spec": {**spec, "claims": asked, "priority": priority},
         }
         await self.client.apply(
             POD_SCHEDULINGS,

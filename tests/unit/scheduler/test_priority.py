@@ -1,0 +1,73 @@
+"""Of pods that wait for the same, the one with the highest priority is served first, of equal ones the first."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parley.api.resources import CLAIMS
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+PRIORITIES = {"early": 0, "low": -5, "high": 1000, "late": 0, "higher": 2000}
+IN_LINE = ["higher", "high", "early", "late", "low"]
+
+
+async def served(world: World, waiting: set[str], holder: str) -> list[str]:
+    """Whom what the holder has goes to, and so on, as each pod ends when it was served."""
+    order: list[str] = []
+    while waiting:
+        await world.delete_pod(holder)
+        await world.settle()
+        found = [name for name in waiting if (await world.pod(name)).spec.node_name]
+        assert len(found) == 1, (order, found)
+        order += found
+        waiting.discard(holder := found[0])
+    return order
+
+
+async def one_device(world: World) -> None:
+    await world.add_node("a")
+    await world.publish("a", ["gpu-0"])
+    await world.add_class()
+    await world.add_template("one")
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "after a restart"])
+def test_a_device_goes_to_the_highest_priority_first(play: Play, restarts: bool) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        world.start_parley()
+        await world.add_pod("holder", "one")
+        await world.settle()
+        for name, priority in PRIORITIES.items():
+            await world.add_pod(name, "one", priority=priority)
+            await world.settle(2)
+        if restarts:
+            await world.crash()
+            world.start_parley()
+            await world.settle()
+        assert await served(world, set(PRIORITIES), "holder") == IN_LINE
+
+    play(scenario)
+
+
+def test_an_exclusive_named_claim_goes_to_the_highest_priority_first(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("mine")
+        world.start_parley()
+        await world.add_pod("holder", claims=["mine"])
+        await world.settle()
+        for name, priority in PRIORITIES.items():
+            await world.add_pod(name, claims=["mine"], priority=priority)
+            await world.settle(2)
+        assert await served(world, set(PRIORITIES), "holder") == IN_LINE
+        assert [claim.metadata.name for claim in (await world.client.list(CLAIMS)).items] == ["mine"]
+
+    play(scenario)
