@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import reference
+from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand, demand_of
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
-from parley.negotiation.fit import Amounts, requested
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.sdk import Held, PodReference
@@ -129,16 +129,15 @@ class PodFeasibility:
             for holding in freed.values():
                 held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
                 self._snapshot.state.drivers[holding.driver].restore(held)
-            for uid, (node, amounts) in used.items():
-                self._snapshot.state.cluster.usage.put(uid, node, amounts)
+            for uid, share in used.items():
+                self._snapshot.state.cluster.usage.put(uid, share)
 
-    def _leave(self, pods: Collection[PodReference]) -> dict[str, tuple[str, Amounts]]:
+    def _leave(self, pods: Collection[PodReference]) -> dict[str, Share]:
         usage = self._snapshot.state.cluster.usage
-        used: dict[str, tuple[str, Amounts]] = {}
+        used: dict[str, Share] = {}
         for reference_ in pods:
-            pod = self._snapshot.pods.get((reference_.namespace, reference_.name))
-            node = usage.node_of(reference_.uid)
-            if pod is not None and node is not None:
-                used[reference_.uid] = (node, requested(pod))
+            share = usage.share(reference_.uid)
+            if share is not None:
+                used[reference_.uid] = share
                 usage.remove(reference_.uid)
         return used

@@ -138,7 +138,7 @@ def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: 
         needs.excess
         or untolerated(needs, node)
         or ("" if selected(needs, node) else "does not match the pod's node selector or affinity")
-        or _shortage(needs, allocatable, used, pods)
+        or shortage(needs, allocatable, used, pods)
     )
 
 
@@ -223,7 +223,8 @@ def _int64(text: str) -> int | None:
     return number if number is not None and -_MOST_INT64 <= number <= _MOST_INT64 else None
 
 
-def _shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
+def shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
+    """What of the node's resources does not suffice, or ""."""
     if (pods + 1) * 1000 > allocatable.get("pods", 0):
         return "no room for another pod"
     for name, amount in needs.requests:

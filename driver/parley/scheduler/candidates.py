@@ -1,18 +1,24 @@
 """The nodes that are eligible for one pod, in an order that spreads pods over nodes.
 
 `CandidateNodes` are Parley's own proposal, by a model of the scheduler's filters; of `ProposedNodes` a scheduler
-has confirmed that they pass the real ones.
+has confirmed that they pass the real ones. `PreemptibleNodes` would do if the scheduler evicted pods of lower
+priority there.
 """
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
+from itertools import islice
 
 from parley.api.builtin import Node, Pod
 from parley.api.models import ResourceClass
 from parley.api.selectors import suitable_nodes
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import Cluster, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import misfit, needs_of, unsuitable
+from parley.negotiation.preemption import Eviction, eviction
+
+PREEMPTIBLE = 100
+"""So many nodes are compared where pods would have to go; as many as the scheduler compares at least."""
 
 
 class CandidateNodes(EligibleNodes):
@@ -105,6 +111,49 @@ class ProposedNodes(CandidateNodes):
         if node.metadata.name in self._known:
             return ""
         return super()._filtered(node) or "refused by the scheduler's own filters"
+
+
+class PreemptibleNodes(CandidateNodes):
+    """The nodes that are eligible once the scheduler has evicted pods of lower priority there; first those where
+    the
+    least important and fewest would have to go. What it does not iterate over may be eligible as it is."""
+
+    def __init__(
+        self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
+    ) -> None:
+        super().__init__(cluster, pod, classes, only)
+        self._evictions: dict[str, Eviction] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        found = (node for node in super().__iter__() if node in self._evictions)
+        return iter(sorted(islice(found, PREEMPTIBLE), key=self._evictions.__getitem__))
+
+    @property
+    def alike(self) -> Hashable:
+        return (priority(self._pod), super().alike)
+
+    def anew(self) -> "PreemptibleNodes":
+        return PreemptibleNodes(self._cluster, self._pod, self._classes, self.only)
+
+    def _filtered(self, node: Node) -> str:
+        reason = super()._filtered(node)
+        if not reason or misfit(self._needs, node, self._cluster.allocatable(node.metadata.name), {}, 0):
+            return reason
+        name = node.metadata.name
+        used = self._cluster.usage.by_priority(name)
+        found = eviction(self._needs, priority(self._pod), self._cluster.allocatable(name), used)
+        if found is None:
+            return reason
+        self._evictions[name] = found
+        return ""
+
+
+def may_preempt(cluster: Cluster, pod: Pod) -> bool:
+    """Whether the scheduler may evict others for the pod, has somebody to evict, and is not at it already."""
+    if pod.spec.node_name or pod.spec.preemption_policy == "Never" or not cluster.usage.any_below(priority(pod)):
+        return False
+    nominated = pod.status.nominated_node_name
+    return not (nominated and cluster.usage.are_leaving(nominated, priority(pod)))
 
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:

@@ -1,6 +1,7 @@
 """One pod's negotiation: propose candidates, hear the drivers, and decide on a node, or on what to wait for."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -14,7 +15,7 @@ from parley.negotiation.answers import by_reason
 from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
-from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result, Wait, wait
@@ -45,9 +46,9 @@ class Negotiator:
         demand = admit(self._state, reference(pod), pending)
         if isinstance(demand, Blocked):
             return wait(demand)
-        if nodes is None:
-            classes = [claim.class_ for claim in claims if claim.class_]
-            nodes = CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
+        own = nodes is None
+        classes = [claim.class_ for claim in claims if claim.class_]
+        nodes = nodes or CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
         if demand.standalone:
@@ -56,6 +57,12 @@ class Negotiator:
             outcome = survey(self._state, demand, search)
         if not isinstance(outcome, Outcome):
             return outcome
+        if own and not outcome.viable and not demand.standalone and may_preempt(self._state.cluster, pod):
+            wider = PreemptibleNodes(self._state.cluster, pod, classes, common_nodes(claims))
+            search, exact = replace(search, wider=wider), False
+            with_evictions = self._search(attempt, wider, exact=False)
+            if (found := survey(self._state, demand, with_evictions)).viable:
+                outcome, search = found, with_evictions
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if outcome.viable:
             return await self._proceed(key, pod, claims, demand, search, exact=exact)
@@ -115,7 +122,8 @@ class Negotiator:
         if not viable:
             self._sessions.end(pod)
             return Requeue()
-        fresh = [node for node in viable if node not in attempt.refused]
+        refused = attempt.refused - {pod.status.nominated_node_name}  # where the scheduler makes room for it
+        fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:
             if now() < attempt.retry_at or not attempt.retry_at:
                 return self._all_refused(pod, attempt, claims)

@@ -2,12 +2,12 @@
 
 What it does as upstream: a pod waits at no cost until its claims exist; one pod is placed at a time; a claim
 that nobody else reserved is taken back when it kept the pod from a node, or when its driver declined; binding
-runs beside the next placement, reserves the claims, nominates the node and waits for binding conditions.
-With an extender nothing looks at claims (`extended_cycle`), and pods are evicted for others (`preemption`). The
-extender binds; where that fails all pods that wait are tried again, too.
-What it leaves out: backoff but for failures (a pod is tried again at the next change that concerns it), the order
-of priorities, scores but for the number of pods, structured allocation, the 600 s limit on binding conditions and
-the 5 s between two looks at them, and every filter that `placement` does not name.
+runs beside the next placement, reserves the claims, nominates the node and waits for binding conditions. With an
+extender nothing looks at claims (`extended_cycle`). Pods are evicted for others (`preemption`). The extender
+binds; where that fails all pods that wait are tried again, too. What it leaves out: backoff but for failures (a
+pod is tried again at the next change that concerns it), the order of priorities, scores but for the number of
+pods, structured allocation, the 600 s limit on binding conditions and the 5 s between two looks at them, and
+every filter that `placement` does not name.
 """
 
 import asyncio
@@ -95,7 +95,14 @@ class KubeScheduler:
             self._begin(pod, placement.node, bind(self._client, self._cache, pod, claims, placement.node))
         else:
             await self._take_back(pod, placement.unavailable)
+            await self._preempt(pod, placement.preemptible)
             await self._tell(pod, UNSCHEDULABLE, placement.message)
+
+    async def _preempt(self, pod: Pod, nodes: Sequence[str]) -> None:
+        """After claims were taken back: what a claim was allocated to in this cycle still decides."""
+        nominated = await preempt(self._client, self._calls, pod, self._cache.nodes(), nodes)
+        if nominated is not None and nominated != pod.status.nominated_node_name:
+            await patch_pod(self._client, pod, {"nominatedNodeName": nominated or None})
 
     async def _ask(self, pod: Pod, calls: ExtenderCalls) -> None:
         """One scheduling cycle with the extender."""
@@ -107,9 +114,7 @@ class KubeScheduler:
         if found.node:
             self._begin(pod, found.node, _bound_by(calls, pod, found.node))
             return
-        nominated = await preempt(self._client, calls, pod, self._cache.nodes(), found.preemptible)
-        if nominated is not None and nominated != pod.status.nominated_node_name:
-            await patch_pod(self._client, pod, {"nominatedNodeName": nominated or None})
+        await self._preempt(pod, found.preemptible)
         await self._tell(pod, UNSCHEDULABLE, found.message)
 
     def _begin(self, pod: Pod, node: str, binding: Coroutine[Any, Any, str]) -> None:

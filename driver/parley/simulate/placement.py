@@ -29,11 +29,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlacement:
-    """Where to bind; or, if `node` is "", the scheduler's message and the claims that refused some node."""
+    """Where to bind; or, if `node` is "", the scheduler's message, the claims that refused some node, and where an
+    eviction might help."""
 
     node: str
     message: str = ""
     unavailable: tuple[BuiltinClaim, ...] = ()
+    preemptible: tuple[str, ...] = ()
 
 
 def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied]) -> SimulatedPlacement:
@@ -65,9 +67,13 @@ def _anywhere(
     fitting: list[Occupied] = []
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
+    preemptible: list[str] = []
     for occupied in table.values():
-        if reason := _misfit(needs, occupied) or _repelled(occupied.node, forbidden):
+        reason, resolvable = in_tree_misfit(needs, occupied, forbidden)
+        if reason:
             refusals[f"node(s) {reason}"] += 1
+            if resolvable and all(_usable(claim, occupied.node) for claim in claims):
+                preemptible.append(occupied.node.metadata.name)
         elif elsewhere := [claim for claim in claims if not _usable(claim, occupied.node)]:
             refusals["resourceclaim not available on the node"] += 1
             unavailable.update((claim.metadata.uid, claim) for claim in elsewhere)
@@ -77,7 +83,8 @@ def _anywhere(
         chosen = min(fitting, key=lambda occupied: (len(occupied.pods), occupied.node.metadata.name))
         return SimulatedPlacement(chosen.node.metadata.name)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
-    return SimulatedPlacement("", unschedulable(len(table), reasons), tuple(unavailable.values()))
+    message = unschedulable(len(table), reasons)
+    return SimulatedPlacement("", message, tuple(unavailable.values()), tuple(preemptible))
 
 
 def unschedulable(nodes: int, reasons: str) -> str:

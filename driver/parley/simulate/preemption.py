@@ -1,6 +1,6 @@
-"""Preemption in the simulated kube-scheduler with an extender: who would have to go for a pod, and who does.
+"""Preemption in the simulated kube-scheduler: who would have to go for a pod, and who does.
 
-Only nodes are looked at that were refused for what might change if pods went. As upstream the extender may strike
+Only nodes are looked at that were refused for what might change if pods went. As upstream an extender may strike
 nodes off; of what is left the node is chosen whose most important victim matters least, then the one with the
 fewest victims. What it leaves out: disruption budgets, groups of pods, and that nominated pods keep their place.
 Source: framework/preemption and plugins/defaultpreemption of Kubernetes 1.37.
@@ -18,19 +18,20 @@ from parley.simulate.placement import in_tree_misfit, keeping_apart
 
 
 async def preempt(
-    client: Client, calls: ExtenderCalls, pod: Pod, table: NodeTable, nodes: Iterable[str]
+    client: Client, calls: ExtenderCalls | None, pod: Pod, table: NodeTable, nodes: Iterable[str]
 ) -> str | None:
     """Evict others for the pod on one of the nodes.
 
     Returns the node to nominate, "" for none, None to leave the nomination as it is.
     """
-    if _waits_for_victims(pod, table):
+    if pod.spec.preemption_policy == "Never" or _waits_for_victims(pod, table):
         return None
     candidates = {node: victims for node in nodes if (victims := victims_on(pod, table[node]))}
     if not candidates:
         return ""
+    left: Mapping[str, Sequence[str]] = {n: [v.metadata.uid for v in vs] for n, vs in candidates.items()}
     try:
-        left = await calls.preempt(pod, {n: [v.metadata.uid for v in vs] for n, vs in candidates.items()})
+        left = await calls.preempt(pod, left) if calls is not None else left
     except ExtenderFailed:
         return ""  # upstream logs it
     chosen = _choice({node: _named(candidates[node], uids) for node, uids in left.items()})

@@ -29,7 +29,7 @@ from parley.control.caches import kept
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.caches.plugins import Plugins
 from parley.control.caches.refusals import Mirrored, Refusals
-from parley.control.caches.usage import Usage
+from parley.control.caches.usage import Share, Usage
 from parley.control.objects.mirror import owner_pod_uid
 from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
@@ -307,17 +307,24 @@ class Cluster:
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count the pod for the node before its binding is seen."""
-        self.usage.put(pod.metadata.uid, node, requested(pod))
+        self.usage.put(pod.metadata.uid, Share(node, requested(pod), priority(pod)))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self.usage.remove(old.metadata.uid)
         if new is not None and (done(new) or (new.metadata.deletion_timestamp and not new.spec.node_name)):
             self.usage.remove(new.metadata.uid)
-        elif new is not None and new.spec.node_name and self.usage.node_of(new.metadata.uid) != new.spec.node_name:
-            self.usage.put(new.metadata.uid, new.spec.node_name, requested(new))
+        elif new is not None and new.spec.node_name:
+            self._count(new)
         if self._listener is not None:
             self._listener.pod_changed(old, new)
+
+    def _count(self, pod: Pod) -> None:
+        """A bound pod counts for its node. Its requests are summed up once, and again when it begins to leave."""
+        node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
+        known = self.usage.share(pod.metadata.uid)
+        if known is None or (known.node, known.leaving) != (node, leaving):
+            self.usage.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
 
     def _room_made(self, node: str) -> None:
         if self._listener is not None:

@@ -67,6 +67,7 @@ def pod(whole: Pod) -> Pod:
             node_name=intern(spec.node_name),
             scheduler_name=intern(spec.scheduler_name),
             priority=spec.priority,
+            preemption_policy=intern(spec.preemption_policy or ""),
             node_selector=_NONE.node_selector if counted else spec.node_selector,
             affinity=None if counted else spec.affinity,
             tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),

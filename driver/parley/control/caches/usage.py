@@ -1,20 +1,54 @@
 """How much of each node is used: by bound pods, and by pods whose node is selected but not seen bound yet."""
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from parley.negotiation.fit import Amounts
+from parley.negotiation.preemption import Sum
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
+class Share:
+    """What one pod uses of a node. `leaving`: the pod is being deleted."""
+
     node: str
     amounts: Amounts
+    priority: int = 0
+    leaving: bool = False
 
 
 def _unheard(_: str) -> None:
     """Nobody waits."""
+
+
+class _Node:
+    """Sums over the pods of one node."""
+
+    __slots__ = ("by_priority", "leaving", "pods", "used")
+
+    def __init__(self) -> None:
+        self.used: defaultdict[str, int] = defaultdict(int)
+        self.pods = 0
+        self.by_priority: dict[int, Sum] = {}
+        self.leaving: Counter[int] = Counter()
+
+    def count(self, share: Share, pods: int) -> None:
+        """`pods` is 1 or -1."""
+        self.pods += pods
+        before = self.by_priority.get(share.priority, _NOBODY)
+        amounts = dict(before.amounts)
+        for name, amount in share.amounts.items():
+            self.used[name] += pods * amount
+            amounts[name] = amounts.get(name, 0) + pods * amount
+        self.by_priority[share.priority] = Sum(amounts, before.pods + pods)
+        if not before.pods + pods:
+            del self.by_priority[share.priority]
+        if share.leaving:
+            self.leaving[share.priority] += pods
+
+
+_NOBODY = Sum({}, 0)
 
 
 class Usage:
@@ -22,23 +56,26 @@ class Usage:
 
     def __init__(self, less: Callable[[str], None] = _unheard) -> None:
         self._less = less
-        self._shares: dict[str, _Share] = {}
-        self._used: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self._pods: defaultdict[str, int] = defaultdict(int)
+        self._shares: dict[str, Share] = {}
+        self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
+        self._priorities: Counter[int] = Counter()
+
+    def share(self, uid: str) -> Share | None:
+        """What the pod counts for."""
+        return self._shares.get(uid)
 
     def node_of(self, uid: str) -> str | None:
         """The node that the pod counts for, or None."""
         share = self._shares.get(uid)
         return share.node if share else None
 
-    def put(self, uid: str, node: str, amounts: Amounts) -> None:
-        """The pod uses that much of the node; replaces what was counted for it."""
+    def put(self, uid: str, share: Share) -> None:
+        """The pod uses that; replaces what was counted for it."""
         before = self._remove(uid)
-        self._shares[uid] = _Share(node, amounts)
-        self._pods[node] += 1
-        for name, amount in amounts.items():
-            self._used[node][name] += amount
-        if before is not None and before != node:
+        self._shares[uid] = share
+        self._nodes[share.node].count(share, 1)
+        self._priorities[share.priority] += 1
+        if before is not None and before != share.node:
             self._less(before)
 
     def remove(self, uid: str) -> None:
@@ -52,18 +89,33 @@ class Usage:
         share = self._shares.pop(uid, None)
         if share is None:
             return None
-        self._pods[share.node] -= 1
-        for name, amount in share.amounts.items():
-            self._used[share.node][name] -= amount
-        if not self._pods[share.node]:
-            self._pods.pop(share.node)
-            self._used.pop(share.node, None)
+        node = self._nodes[share.node]
+        node.count(share, -1)
+        if not node.pods:
+            del self._nodes[share.node]
+        self._priorities[share.priority] -= 1
+        if not self._priorities[share.priority]:
+            del self._priorities[share.priority]
         return share.node
 
     def used(self, node: str) -> Amounts:
         """Sums over the node's pods."""
-        return self._used.get(node, {})
+        return self._nodes[node].used if node in self._nodes else {}
 
     def pods(self, node: str) -> int:
         """How many pods count for the node."""
-        return self._pods.get(node, 0)
+        return self._nodes[node].pods if node in self._nodes else 0
+
+    def by_priority(self, node: str) -> Mapping[int, Sum]:
+        """Sums over the node's pods of each priority."""
+        return self._nodes[node].by_priority if node in self._nodes else {}
+
+    def are_leaving(self, node: str, below: int) -> bool:
+        """Whether pods of a priority below that are being deleted there."""
+        return node in self._nodes and any(
+            pods and priority < below for priority, pods in self._nodes[node].leaving.items()
+        )
+
+    def any_below(self, priority: int) -> bool:
+        """Whether pods of a lower priority are on any node."""
+        return min(self._priorities, default=priority) < priority

@@ -43,7 +43,7 @@ class Search:
     `nodes` are the candidates, `excluded` those where a driver will never allocate, with its message. `alone`:
     what helps others who want the same may be of no use here, as where a scheduler has refused a node. About at
     most `limit` nodes is asked at once, and until `enough` are viable; `choosy`: about as many as possible from
-    the beginning.
+    the beginning. `wider` are nodes that were found no good either: a change on one of them may help, too.
     """
 
     nodes: EligibleNodes
@@ -52,6 +52,7 @@ class Search:
     limit: int = DEFAULT_CANDIDATES
     enough: int = 1
     choosy: bool = False
+    wider: EligibleNodes | None = None
 
 
 def admit(state: State, pod: PodReference, pending: Sequence[PodClaim]) -> Demand | Blocked:
@@ -110,7 +111,7 @@ def none_viable(
     topics += [("claim", one.namespace, one.claim) for one in held]
     problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
     alone = search.alone or search.excluded
-    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike)
+    line: Hashable = search.nodes.uid if alone else (demand.wanted, (search.wider or search.nodes).alike)
     return Blocked(problem, line, _helps(state, demand, search))
 
 
@@ -120,7 +121,7 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
     if demand.standalone:
         return None
     asked = [(state.drivers[name], request) for name, request in demand.requests.items()]
-    nodes, excluded = search.nodes.anew(), search.excluded
+    nodes, excluded = (search.wider or search.nodes).anew(), search.excluded
 
     def may_do(node: str) -> bool:
         if node in excluded or nodes.misfit(node):

@@ -1,0 +1,140 @@
+"""The scheduler's own preemption for pods with claims: it evicts where Parley allocated, and never in vain."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.kube.informer import Informer
+from parley.scheduler.attempts import UNPLACED_SECONDS
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+WATCHING: set[asyncio.Task[None]] = set()
+
+
+def cpu(amount: int) -> Sequence[dict[str, Any]]:
+    return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
+
+
+async def begin(world: World, **devices: int) -> list[str]:
+    """Nodes of 8 CPUs with so many devices. Returns the names of the pods that were evicted, as they are."""
+    for name, count in devices.items():
+        await world.add_node(name, count)
+    await world.add_class()
+    await world.add_template("one")
+    world.start_parley()
+    evicted: list[str] = []
+
+    def changed(_: Pod | None, now: Pod | None) -> None:
+        if now is not None and now.metadata.deletion_timestamp and now.metadata.name not in evicted:
+            evicted.append(now.metadata.name)
+
+    WATCHING.add(asyncio.create_task(Informer(world.client, PODS, on_change=changed).run()))
+    await world.settle(5)
+    return evicted
+
+
+async def fill(world: World, name: str, on: str, priority: int = 0, amount: int = 6) -> None:
+    """A pod without claims that has most of the node's CPUs."""
+    await world.add_pod(name, nodeName=on, priority=priority, containers=cpu(amount))
+
+
+def test_pods_without_claims_are_evicted_for_one_with_a_claim(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await fill(world, "ordinary", "a")
+        await world.settle(2)
+        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.settle()
+        assert evicted == ["ordinary"]
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_where_another_node_has_room_but_no_device_the_claim_is_cleared_and_allocated_again(play: Play) -> None:
+    """The scheduler takes the allocation back before it evicts: another node fits but for the claim."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=0)
+        await fill(world, "ordinary", "a")
+        await world.settle(2)
+        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.settle(60)
+        assert evicted == ["ordinary"]
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("priority", "spec"), [(0, {}), (10, {"preemptionPolicy": "Never"})], ids=["equal", "never preempts"]
+)
+def test_nobody_is_evicted_for(play: Play, priority: int, spec: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await fill(world, "ordinary", "a")
+        await world.settle(2)
+        await world.add_pod("waits", "one", priority=priority, containers=cpu(4), **spec)
+        await world.settle(UNPLACED_SECONDS * 3)
+        assert evicted == []
+        assert "too little cpu left" in (await world.scheduling("waits")).status.message
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_where_no_device_is_free(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=0)
+        await world.add_pod("holder", "one", priority=10)
+        await world.settle()
+        await fill(world, "ordinary", "a")
+        await fill(world, "other", "b")
+        await world.settle(2)
+        await world.add_pod("waits", "one", priority=10, containers=cpu(4))
+        await world.settle(UNPLACED_SECONDS * 3)
+        assert evicted == []
+        await world.delete_pod("holder")
+        await world.settle(60)
+        assert evicted == ["holder", "ordinary"]
+        assert await world.node_of("waits") == "a"
+
+    play(scenario)
+
+
+def test_the_least_important_and_fewest_go(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1, c=1)
+        await fill(world, "important", "a", priority=5)
+        for name in ("small", "smaller"):
+            await fill(world, name, "b", priority=1, amount=3)
+        await fill(world, "least", "c", priority=1)
+        await world.settle(2)
+        await world.add_pod("urgent", "one", priority=10, containers=cpu(8))
+        await world.settle()
+        assert evicted == ["least"]
+        assert await world.node_of("urgent") == "c"
+
+    play(scenario)
+
+
+def test_a_node_with_room_is_preferred_to_an_eviction(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await fill(world, "ordinary", "a")
+        await world.settle(2)
+        await world.add_pod("urgent", "one", priority=10, containers=cpu(4))
+        await world.settle()
+        assert evicted == []
+        assert await world.node_of("urgent") == "b"
+
+    play(scenario)
