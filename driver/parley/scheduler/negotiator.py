@@ -47,8 +47,9 @@ class Negotiator:
         if isinstance(demand, Blocked):
             return wait(demand)
         own = nodes is None
-        classes = [claim.class_ for claim in claims if claim.class_]
-        nodes = nodes or CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
+        if nodes is None:
+            classes = [claim.class_ for claim in claims if claim.class_]
+            nodes = CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
         if demand.standalone:
@@ -57,16 +58,27 @@ class Negotiator:
             outcome = survey(self._state, demand, search)
         if not isinstance(outcome, Outcome):
             return outcome
-        if own and not outcome.viable and not demand.standalone and may_preempt(self._state.cluster, pod):
-            wider = PreemptibleNodes(self._state.cluster, pod, classes, common_nodes(claims))
-            search, exact = replace(search, wider=wider), False
-            with_evictions = self._search(attempt, wider, exact=False)
-            if (found := survey(self._state, demand, with_evictions)).viable:
-                outcome, search = found, with_evictions
+        if own and not outcome.viable and not demand.standalone:
+            search, outcome = self._with_evictions(pod, claims, demand, search, outcome)
+            exact = exact and search.nodes is nodes
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if outcome.viable:
             return await self._proceed(key, pod, claims, demand, search, exact=exact)
         return await self._nothing_viable(pod, claims, demand, search)
+
+    def _with_evictions(
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
+    ) -> tuple[Search, Outcome]:
+        """Nothing is viable: look where it would be if the scheduler evicted pods of lower priority."""
+        if not may_preempt(self._state.cluster, pod):
+            return search, outcome
+        classes = [claim.class_ for claim in claims if claim.class_]
+        wider = PreemptibleNodes(self._state.cluster, pod, classes, common_nodes(claims))
+        evicting = replace(search, nodes=wider)
+        found = survey(self._state, demand, evicting)
+        if found.viable:
+            return evicting, found
+        return replace(search, wider=wider), outcome if outcome.candidates else found
 
     def _search(self, attempt: Attempt, nodes: CandidateNodes, *, exact: bool) -> Search:
         return Search(

@@ -1,0 +1,91 @@
+"""The unmodified scheduler preempts for pods with claims, on nodes where Parley allocated for them."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.cluster.manifests import container, pod, template
+from tests.cluster.namespace import Namespace, devices_of
+from tests.integration.door.conftest import NODES, Devices
+
+from parley.api.resources import BUILTIN_CLAIMS, PODS, Resource
+from parley.kube.client import Client
+
+pytestmark = pytest.mark.cluster
+
+PRIORITY_CLASSES: Resource[Any] = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, dict
+)
+FULL = "30"
+"""CPUs, of a node's 32."""
+
+
+@pytest.fixture
+async def urgent(admin: Client) -> AsyncIterator[str]:
+    """A PriorityClass above the pods that name none."""
+    name = f"urgent-{uuid.uuid4().hex[:6]}"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    await admin.create(PRIORITY_CLASSES, {**kind, "metadata": {"name": name}, "value": 1000})
+    yield name
+    await admin.delete(PRIORITY_CLASSES, name)
+
+
+def with_cpu(name: str, cpu: str, *, claims: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    uses = [{"name": entry} for entry in claims or {}]
+    main = container("main", "true", resources={"requests": {"cpu": cpu}, "claims": uses})
+    return pod(name, templates=claims, **{"containers": [main], "terminationGracePeriodSeconds": 0, **spec})
+
+
+async def left(team: Namespace) -> set[str]:
+    return {found.metadata.name for found in (await team.client.list(PODS, team.name)).items}
+
+
+@pytest.mark.parametrize("full", [NODES, NODES[1:2]], ids=["every node is full", "others have room"])
+async def test_an_ordinary_pod_is_evicted_for_one_with_a_claim(
+    team: Namespace, devices: Devices, urgent: str, full: Sequence[str]
+) -> None:
+    """Where another node has room but no device, the scheduler clears the allocation before it evicts."""
+    await devices(node_1=1)
+    ordinary = [with_cpu(f"on-{node}", FULL, nodeName=node) for node in full]
+    await team.create(template("one"), *ordinary)
+    await team.create(with_cpu("urgent", "4", claims={"gpu": "one"}, priorityClassName=urgent))
+
+    assert (await team.bound("urgent")).spec.node_name == "node-1"
+    assert await left(team) == {"urgent", *(f"on-{node}" for node in full if node != "node-1")}
+
+
+async def test_while_the_evicted_pod_takes_its_time_the_claim_is_not_cleared_again_and_again(
+    team: Namespace, devices: Devices, urgent: str
+) -> None:
+    await devices(node_1=1)
+    await team.create(template("one"), with_cpu("slow", FULL, nodeName="node-1", terminationGracePeriodSeconds=60))
+    await team.create(with_cpu("urgent", "4", claims={"gpu": "one"}, priorityClassName=urgent))
+    await team.pod("slow", lambda found: bool(found.metadata.deletion_timestamp), "is evicted")
+    await asyncio.sleep(2)
+    (before,) = await team.mirrors("urgent")
+    await asyncio.sleep(5)
+    (after,) = await team.mirrors("urgent")
+    assert after.metadata.resource_version == before.metadata.resource_version
+
+    await team.client.delete(PODS, "slow", team.name, grace_period_seconds=0)
+    assert (await team.bound("urgent")).spec.node_name == "node-1"
+    (mirror,) = await team.mirrors("urgent")
+    assert {device.pool for device in devices_of(mirror)} == {"node-1"}
+
+
+async def test_nobody_is_evicted_where_the_driver_has_nothing_left(
+    team: Namespace, devices: Devices, urgent: str
+) -> None:
+    await devices(node_1=1)
+    await team.create(template("one"), pod("holder", templates={"gpu": "one"}, priorityClassName=urgent))
+    await team.bound("holder")
+    await team.create(*(with_cpu(f"on-{node}", FULL, nodeName=node) for node in NODES))
+    await team.create(with_cpu("urgent", "4", claims={"gpu": "one"}, priorityClassName=urgent))
+
+    await team.waits("urgent", "NothingViable")
+    await asyncio.sleep(3)
+    assert await left(team) == {"holder", "urgent", *(f"on-{node}" for node in NODES)}
+    assert all(m.status.allocation is None for m in await team.mirrors("urgent"))
+    assert len((await team.client.list(BUILTIN_CLAIMS, team.name)).items) == 2
