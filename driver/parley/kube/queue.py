@@ -52,29 +52,34 @@ OLDEST_EVERY = 4
 """Of so many keys that are taken one is the oldest, whatever its rank: none waits for ever behind others."""
 
 
-class _Ready(Generic[K]):
+class _Ready(asyncio.Queue[K]):
     """The keys to be taken, each once: the smallest rank first, then the oldest."""
 
     def __init__(self, rank: Callable[[K], int]) -> None:
+        super().__init__()
         self._rank = rank
+
+    def _init(self, maxsize: int) -> None:  # noqa: ARG002 - asyncio.Queue's
         self._numbers = count()
         self._taken = 0
         self._by_age: dict[K, int] = {}
         self._by_rank: list[tuple[int, int, K]] = []
         """A heap. What was taken by its age is still in it."""
 
-    def __len__(self) -> int:
+    def qsize(self) -> int:
         return len(self._by_age)
 
-    def put(self, key: K) -> None:
-        number = self._by_age[key] = next(self._numbers)
-        heappush(self._by_rank, (self._rank(key), number, key))
+    def empty(self) -> bool:
+        return not self._by_age
+
+    def _put(self, item: K) -> None:
+        number = self._by_age[item] = next(self._numbers)
+        heappush(self._by_rank, (self._rank(item), number, item))
         if len(self._by_rank) > 2 * len(self._by_age) + 16:
             self._by_rank = [entry for entry in self._by_rank if self._by_age.get(entry[2]) == entry[1]]
             heapify(self._by_rank)
 
-    def take(self) -> K:
-        """There is at least one."""
+    def _get(self) -> K:
         self._taken += 1
         key = next(iter(self._by_age)) if self._taken % OLDEST_EVERY == 0 else self._first()
         del self._by_age[key]
@@ -105,7 +110,6 @@ class WorkQueue(Generic[K]):
         self.fields = fields
         self._retries = retries
         self._ready: _Ready[K] = _Ready(rank)
-        self._available = asyncio.Semaphore(0)
         self._dirty: set[K] = set()
         self._processing: set[K] = set()
         self._delayed: dict[K, asyncio.TimerHandle] = {}
@@ -119,7 +123,7 @@ class WorkQueue(Generic[K]):
             return
         self._dirty.add(key)
         if key not in self._processing:
-            self._put(key)
+            self._ready.put_nowait(key)
 
     def add_after(self, key: K, delay: float) -> None:
         """Requeue the key after `delay` seconds. Of several delays of one key the one that ends first counts.
@@ -155,8 +159,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key, as soon as there is one. It is the caller's alone until `done`."""
-        await self._available.acquire()
-        key = self._ready.take()
+        key = await self._ready.get()
         self._dirty.discard(key)
         self._processing.add(key)
         return key
@@ -165,15 +168,11 @@ class WorkQueue(Generic[K]):
         """The work on the key ended, well or not. It is ready again if it was added meanwhile."""
         self._processing.discard(key)
         if key in self._dirty:
-            self._put(key)
+            self._ready.put_nowait(key)
 
     def statistics(self) -> QueueStatistics:
         """What is in the queue now."""
-        return QueueStatistics(len(self._ready), len(self._processing), len(self._delayed), len(self._failures))
-
-    def _put(self, key: K) -> None:
-        self._ready.put(key)
-        self._available.release()
+        return QueueStatistics(self._ready.qsize(), len(self._processing), len(self._delayed), len(self._failures))
 
     def _due(self, key: K) -> None:
         self._delayed.pop(key, None)
