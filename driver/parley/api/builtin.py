@@ -123,11 +123,23 @@ class Condition(Struct, frozen=True):
     last_transition_time: str | None = None
 
 
+class ContainerStatus(Struct, frozen=True):
+    """What a container was admitted with, and what it has: others than its spec says while it is resized."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
 class PodStatus(Struct, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
     resource_claim_statuses: list[PodResourceClaimStatus] = []
     conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class Pod(Struct, frozen=True):

@@ -13,20 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import (
-    Container,
     Node,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     Pod,
-    Quantity,
     Taint,
     Toleration,
 )
-from parley.api.quantity import thousandths
-
-Amounts = Mapping[str, int]
-"""By resource name, in thousandths (so that 250m of a CPU is 250)."""
+from parley.negotiation.requests import Amounts, requested
 
 MAX_COMPARED = 256
 """So many tolerations, selector terms and requirements of one pod are compared with each node."""
@@ -37,11 +32,6 @@ MAX_VALUES = 4096
 _MOST_INT64 = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-
-
-def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    """Quantities in thousandths, rounded up."""
-    return {name: thousandths(value) for name, value in quantities.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,44 +77,6 @@ def _excess(selector: NodeSelector | None, tolerations: Sequence[Toleration]) ->
             f"{MAX_VALUES} with a node"
         )
     return ""
-
-
-def requested(pod: Pod) -> dict[str, int]:
-    """The pod's effective requests, as k8s.io/component-helpers/resource.PodRequests computes them.
-
-    The sum over containers and sidecars, or what the largest init container needs with the sidecars that
-    started before it; pod-level requests take precedence; overhead is added.
-    """
-    total: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(total, _requests(container))
-    sidecars: dict[str, int] = {}
-    largest: dict[str, int] = {}
-    for container in pod.spec.init_containers:
-        own = _requests(container)  # what it does not name is no more now than all sidecars need in the end
-        _raise(largest, {name: amount + sidecars.get(name, 0) for name, amount in own.items()})
-        if container.restart_policy == "Always":
-            _add(sidecars, own)
-    _add(total, sidecars)
-    _raise(total, largest)
-    if pod.spec.resources is not None:
-        total.update(amounts(pod.spec.resources.requests))
-    _add(total, amounts(pod.spec.overhead))
-    return total
-
-
-def _requests(container: Container) -> dict[str, int]:
-    return amounts({**container.resources.limits, **container.resources.requests})
-
-
-def _add(total: dict[str, int], more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise(total: dict[str, int], least: Amounts) -> None:
-    for name, amount in least.items():
-        total[name] = max(total.get(name, 0), amount)
 
 
 def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: int) -> str:

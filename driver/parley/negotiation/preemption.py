@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from parley.negotiation.fit import Amounts, Needs, shortage
+from parley.negotiation.fit import Needs, shortage
+from parley.negotiation.requests import Amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from parley.api.builtin import Node
-from parley.negotiation.fit import Amounts, amounts, requested
+from parley.negotiation.requests import Amounts, amounts, requested
 from parley.simulate.anti_affinity import Pod, has_rules
 
 
@@ -127,4 +127,5 @@ def _same(one: Pod, other: Pod) -> bool:
 
 
 def _counting(pod: Pod) -> object:
-    return pod.spec, pod.metadata.labels, pod.metadata.deletion_timestamp
+    statuses = pod.status.container_statuses, pod.status.init_container_statuses
+    return pod.spec, pod.metadata.labels, pod.metadata.deletion_timestamp, statuses

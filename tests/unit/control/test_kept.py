@@ -16,7 +16,8 @@ from parley.api.selectors import node_selector
 from parley.control.caches import kept
 from parley.control.objects.mirror import ClassRequest, allocated, asked, claim_spec, is_mirror, is_shareable
 from parley.drivers.device.inventory import Inventory
-from parley.negotiation.fit import needs_of, requested
+from parley.negotiation.fit import needs_of
+from parley.negotiation.requests import requested
 
 quantities = st.sampled_from(["1", "250m", "2Gi", 1, 0.5])
 resources = st.fixed_dictionaries(

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from parley.api.builtin import Node, Pod
-from parley.negotiation.fit import amounts, misfit, needs_of, requested
+from parley.negotiation.fit import misfit, needs_of
+from parley.negotiation.requests import amounts, requested
 
 
 def pod(**spec: Any) -> Pod:

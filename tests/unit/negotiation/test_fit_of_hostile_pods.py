@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.api.builtin import Node, Pod
-from parley.negotiation.fit import MAX_COMPARED, MAX_VALUES, amounts, misfit, needs_of, requested
+from parley.negotiation.fit import MAX_COMPARED, MAX_VALUES, misfit, needs_of
+from parley.negotiation.requests import amounts, requested
 
 NODE = msgspec.convert(
     {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from parley.api.builtin import Node
 from parley.api.resources import NODES
-from parley.negotiation.fit import requested
+from parley.negotiation.requests import requested
 from parley.simulate.anti_affinity import PODS, Pod
 from parley.simulate.node_table import NodeTable, Occupied
 from parley.simulate.placement import place

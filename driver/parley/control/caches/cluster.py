@@ -34,7 +34,7 @@ from parley.control.objects.mirror import owner_pod_uid
 from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
-from parley.negotiation.fit import Amounts, amounts, requested
+from parley.negotiation.requests import Amounts, amounts, requested
 from parley.sdk import PodReference
 
 T = TypeVar("T")
@@ -315,15 +315,16 @@ class Cluster:
         if new is not None and (done(new) or (new.metadata.deletion_timestamp and not new.spec.node_name)):
             self.usage.remove(new.metadata.uid)
         elif new is not None and new.spec.node_name:
-            self._count(new)
+            self._count(old, new)
         if self._listener is not None:
             self._listener.pod_changed(old, new)
 
-    def _count(self, pod: Pod) -> None:
-        """A bound pod counts for its node. Its requests are summed up once, and again when it begins to leave."""
+    def _count(self, old: Pod | None, pod: Pod) -> None:
+        """A bound pod counts for its node. Its requests are summed up again only when something of it changed."""
         node, leaving = pod.spec.node_name, bool(pod.metadata.deletion_timestamp)
         known = self.usage.share(pod.metadata.uid)
-        if known is None or (known.node, known.leaving) != (node, leaving):
+        resized = old is not None and old.spec.containers != pod.spec.containers
+        if known is None or resized or (known.node, known.leaving) != (node, leaving):
             self.usage.put(pod.metadata.uid, Share(node, requested(pod), priority(pod), leaving))
 
     def _room_made(self, node: str) -> None:

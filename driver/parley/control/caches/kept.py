@@ -41,6 +41,7 @@ from parley.api.builtin import (
 from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
 from parley.api.opaque import NOTHING
 from parley.control.objects.mirror import is_mirror
+from parley.negotiation.requests import Amounts, is_resized, requested
 
 T = TypeVar("T")
 
@@ -59,8 +60,11 @@ _Amounts = tuple[tuple[str, Quantity], ...]
 
 
 def pod(whole: Pod) -> Pod:
-    """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found."""
+    """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found. While
+    it is resized, its containers are one that requests what the pod counts for."""
     spec, counted = whole.spec, not whole.spec.resource_claims
+    if spec.node_name and is_resized(whole):
+        spec = _counting_for(spec, requested(whole))
     return Pod(
         metadata=_metadata(whole.metadata),
         spec=PodSpec(
@@ -85,6 +89,13 @@ def pod(whole: Pod) -> Pod:
             conditions=_UNKNOWN.conditions,
         ),
     )
+
+
+def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
+    """In thousandths, as all quantities may be given."""
+    requests: dict[str, Quantity] = {name: f"{amount}m" for name, amount in amounts.items()}
+    whole = Container(resources=ResourceRequirements(requests=requests))
+    return replace(spec, containers=[whole], init_containers=[], overhead={}, resources=None)
 
 
 _NONE, _UNKNOWN, _BARE = PodSpec(), PodStatus(), ObjectMeta()

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from parley.negotiation.fit import Amounts
 from parley.negotiation.preemption import Sum
+from parley.negotiation.requests import Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,11 @@ class Share:
 
 def _unheard(_: str) -> None:
     """Nobody waits."""
+
+
+def _less(before: Amounts, now: Amounts) -> bool:
+    """Whether anything got less."""
+    return any(now.get(name, 0) < amount for name, amount in before.items())
 
 
 class _Node:
@@ -71,12 +76,13 @@ class Usage:
 
     def put(self, uid: str, share: Share) -> None:
         """The pod uses that; replaces what was counted for it."""
-        before = self._remove(uid)
+        known = self._shares.get(uid)
+        self._remove(uid)
         self._shares[uid] = share
         self._nodes[share.node].count(share, 1)
         self._priorities[share.priority] += 1
-        if before is not None and before != share.node:
-            self._less(before)
+        if known is not None and (known.node != share.node or _less(known.amounts, share.amounts)):
+            self._less(known.node)
 
     def remove(self, uid: str) -> None:
         """The pod uses nothing any more. Idempotent."""
