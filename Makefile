@@ -34,6 +34,10 @@ lock: ## pin the versions anew
 	  --no-header --no-emit-index-url --no-emit-package parley pyproject.toml devcluster/pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group docs \
 	  --no-header --no-emit-index-url --constraint requirements.lock -o docs/requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-emit-index-url --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --group build \
+	  --no-header --no-emit-index-url --constraint requirements.lock -o deploy/build.lock
 
 demo: env ## negotiate examples/ on the embedded control plane, no Kubernetes needed
 	@$(BIN)/parley demo examples/*.yaml

@@ -1,4 +1,4 @@
-"""`python -m parley_devcluster`: make this machine ready for a local cluster with real nodes, and for a browser.
+"""`python -m parley_devcluster`: make this machine ready for real nodes, a browser and container images.
 
 Installs the Debian packages where it may and builds the programs that are not in the cache, so that the time
 is spent once, in sight. On a machine that can't have one of these it says why; with CI=true that is an error.
@@ -7,7 +7,7 @@ is spent once, in sight. On a machine that can't have one of these it says why; 
 import os
 import sys
 
-from parley_devcluster import binaries, debian, versions
+from parley_devcluster import binaries, debian, debian_image, versions
 from parley_devcluster.requirements import unmet
 
 
@@ -18,10 +18,11 @@ def main() -> int:
         debian.install_missing()
         programs = [*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER, *versions.ALERTS]
         binaries.obtain(programs, versions.KUBERNETES)
-    try:
-        debian.install_missing(packages=debian.BROWSER, who_needs=debian.TESTS)
-    except debian.PackagesMissing as error:
-        reasons.append(str(error))
+    for packages, who_needs in ((debian.BROWSER, debian.TESTS), (debian_image.PACKAGES, debian_image.WHO)):
+        try:
+            debian.install_missing(packages=packages, who_needs=who_needs)
+        except debian.PackagesMissing as error:
+            reasons.append(str(error))
     for reason in reasons:
         print(reason, file=sys.stderr)
     return 1 if reasons and os.environ.get("CI") == "true" else 0

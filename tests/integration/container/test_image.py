@@ -1,0 +1,93 @@
+"""deploy/Dockerfile, built by a container engine and run as the chart's pods run it: as nobody, read-only."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from parley_devcluster import parley_image
+from parley_devcluster.engine import Engine, EngineError
+
+CHECKOUT = Path(__file__).parents[3]
+AS_THE_CHART = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--network=none")
+
+
+def run(engine: Engine, image: str, *command: str, user: str = "") -> str:
+    asked = [f"--user={user}"] if user else []
+    return engine.run("run", "--rm", *AS_THE_CHART, *asked, image, *command)
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (("parley", "version"), r"^\d+\.\d+\.\d+"),
+        (("parley", "controller", "--help"), "Usage: parley controller"),
+        (("parley-kubelet", "--help"), "usage: parley-kubelet"),
+    ],
+    ids=["version", "controller", "node plugin"],
+)
+def test_its_programs_run_as_nobody_with_a_root_that_is_read_only(
+    container_engine: Engine, image: str, command: tuple[str, ...], printed: str
+) -> None:
+    assert re.search(printed, run(container_engine, image, *command))
+
+
+def test_the_node_plugin_runs_as_root_without_capabilities(container_engine: Engine, image: str) -> None:
+    assert "usage: parley-kubelet" in run(container_engine, image, "parley-kubelet", "--help", user="0:0")
+
+
+def test_user_and_command_are_what_the_chart_asks_for(container_engine: Engine, image: str) -> None:
+    names = (CHECKOUT / "deploy/chart/parley/templates/_names.tpl").read_text()
+    user, group = (re.findall(rf"runAs{kind}: (\d+)", names)[0] for kind in ("User", "Group"))
+
+    (inspected,) = json.loads(container_engine.run("image", "inspect", image))
+
+    assert inspected["Config"]["User"] == f"{user}:{group}"
+    assert inspected["Config"]["Cmd"] == ["parley", "controller"]
+
+
+def test_what_is_imported_is_compiled(container_engine: Engine, image: str) -> None:
+    """A container that can't write would compile it at each start."""
+    loaded = "import sys, parley.cli.main; print(*(m.__cached__ or '' for m in list(sys.modules.values())"
+    loaded += (
+        " if '/opt/parley/' in (getattr(m, '__file__', None) or '') and m.__file__.endswith('.py')), sep='\\n')"
+    )
+    look = "import os; [print(p) for p in open(0).read().split() if not os.path.exists(p)]"
+
+    missing = run(container_engine, image, "sh", "-c", f'python3 -c "{loaded}" | python3 -c "{look}"')
+
+    assert missing == ""
+
+
+def test_it_has_the_locked_versions_and_nothing_that_builds(container_engine: Engine, image: str) -> None:
+    ask = "import importlib.metadata as m"
+    ask += "; print(*(f'{d.name}=={d.version}' for d in m.distributions(path=['PATH'])))"
+    folder = run(
+        container_engine, image, "python3", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
+    )
+    locked = re.findall(r"(?m)^(\S+==\S+) \\$", (CHECKOUT / "deploy/requirements.lock").read_text())
+
+    installed = run(container_engine, image, "python3", "-c", ask.replace("PATH", folder.strip())).split()
+
+    names = {_normal(name) for name in installed if not name.startswith("parley==")}
+    assert names == {_normal(name) for name in locked}
+
+
+def test_a_dependency_whose_hash_is_not_the_locked_one_is_refused(
+    container_engine: Engine, image: str, tmp_path: Path
+) -> None:
+    for name in ("deploy", "driver", "kubelet-plugin"):
+        shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".dockerignore"):
+        shutil.copy(CHECKOUT / name, tmp_path)
+    lock = tmp_path / "deploy" / "requirements.lock"
+    lock.write_text(re.sub(r"sha256:\w{64}", f"sha256:{'0' * 64}", lock.read_text()))
+
+    with pytest.raises(EngineError, match="DO NOT MATCH THE HASHES"):
+        parley_image.build(container_engine, tmp_path, "parley.dev/parley:forged")
+
+
+def _normal(requirement: str) -> str:
+    return requirement.lower().replace("_", "-")
