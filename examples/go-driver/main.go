@@ -202,14 +202,14 @@ func (d *driver) hold(c *object, h handle) error {
 	}
 	node := map[string]any{"key": "metadata.name", "operator": "In", "values": []string{h.Node}}
 	term := map[string]any{"matchFields": []any{node}}
-	return d.setStatus(c, map[string]any{
-		"driverName": driverName,
-		"state":      "allocated",
-		"allocation": map[string]any{
-			"handles":          []any{map[string]any{"driverName": driverName, "data": h}},
-			"availableOnNodes": map[string]any{"nodeSelectorTerms": []any{term}},
-		},
-	})
+	allocation := map[string]any{
+		"handles":          []any{map[string]any{"driverName": driverName, "data": h}},
+		"availableOnNodes": map[string]any{"nodeSelectorTerms": []any{term}},
+	}
+	if d.classes.items["/"+h.Class].Shareable {
+		allocation["shareable"] = true
+	}
+	return d.setStatus(c, map[string]any{"driverName": driverName, "state": "allocated", "allocation": allocation})
 }
 
 // 3. Deallocate. A claim that has nothing, and that no pod is about to get, needs no protection either.

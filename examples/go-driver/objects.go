@@ -11,7 +11,8 @@ type object struct {
 		Name, Namespace, UID, ResourceVersion, CreationTimestamp, DeletionTimestamp string
 		Finalizers                                                                  []string
 	}
-	Parameters json.RawMessage // of a class
+	Parameters json.RawMessage // of a class, as is the next
+	Shareable  bool
 	Spec       struct {
 		ResourceClassName string // of a claim, as are the next
 		Parameters        json.RawMessage
