@@ -132,6 +132,8 @@ def _results(subject: Subject, settings: Settings, output: Data) -> list[Result]
     try:
         with address_errors():
             found = asyncio.run(main())
+    except BadSubject as error:
+        refuse(error)
     except Unanswerable as error:
         end(error, error.status)
     if output is Data.TEXT:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from parley.api.resources import NODES
 from parley.conformance.checks import CHECKS
 from parley.conformance.process import CommandDriver
 from parley.conformance.results import Check, Result
@@ -71,6 +72,7 @@ async def playing(subject: Subject, settings: Settings) -> AsyncIterator[Played]
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="parley-conformance-")))
         write_kubeconfig(folder / "kubeconfig", server)
         process = _process(settings, server, folder)
+        subject = await _placed(subject, settings, client)
         await prepare(client, subject)
         if process is not None:
             await process.start()
@@ -86,6 +88,14 @@ async def _clients(stack: AsyncExitStack, settings: Settings) -> tuple[Client, C
         return memory.client(), memory.client("driver")
     admin = await stack.enter_async_context(settings.admin)
     return admin, await stack.enter_async_context(settings.driver) if settings.driver is not None else admin
+
+
+async def _placed(subject: Subject, settings: Settings, client: Client) -> Subject:
+    """With the nodes to ask about. Raises BadSubject."""
+    if settings.admin is None:
+        return subject.in_memory()
+    nodes = (await client.list(NODES)).items
+    return subject.on_cluster(sorted(node.metadata.name for node in nodes))
 
 
 def _process(settings: Settings, server: str, folder: Path) -> CommandDriver | None:

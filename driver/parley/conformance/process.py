@@ -24,7 +24,7 @@ class Driver(Protocol):
 
 
 class CommandDriver:
-    """A driver as a shell command, with $KUBECONFIG and $API_SERVER; what it printed since it was started is in a file."""
+    """A driver as a shell command, with $KUBECONFIG and $API_SERVER; what it prints goes to a file."""
 
     def __init__(self, command: str, environment: dict[str, str], log: Path) -> None:
         self._command = command

@@ -5,7 +5,7 @@ whatever else the driver reads (Nodes, ResourceSlices).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from parley.api.resources import CLAIMS, CLASSES, NODES, TEMPLATES
@@ -15,6 +15,9 @@ Json = Mapping[str, Any]
 
 NODE_NAMES = ("node-1", "node-2")
 """The nodes, if the manifests name none."""
+
+MOST_NODES = 4
+"""Of a real cluster's."""
 
 _CAPACITY = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
@@ -43,9 +46,24 @@ class Subject:
             chosen.body["driverName"],
             {name: value for name, value in chosen.body.items() if name not in ("metadata", "limits")},
             _parameters(manifests, chosen.name),
-            nodes or NODE_NAMES,
-            (*others, *(() if nodes else map(_node, NODE_NAMES))),
+            nodes,
+            tuple(others),
         )
+
+    def in_memory(self) -> Self:
+        """With nodes of its own if the manifests have none."""
+        if self.nodes:
+            return self
+        return replace(self, nodes=NODE_NAMES, others=(*self.others, *map(_node, NODE_NAMES)))
+
+    def on_cluster(self, nodes: Sequence[str]) -> Self:
+        """With the cluster's nodes, none being created. Raises BadSubject if it has not those that are named."""
+        if missing := sorted(set(self.nodes) - set(nodes)):
+            raise BadSubject(f"the cluster has no node {missing[0]!r}: leave the nodes out of the files")
+        if not nodes:
+            raise BadSubject("the cluster has no nodes")
+        others = tuple(manifest for manifest in self.others if manifest.resource != NODES)
+        return replace(self, nodes=self.nodes or tuple(nodes[:MOST_NODES]), others=others)
 
 
 def _class(manifests: Sequence[Manifest], name: str) -> Manifest:

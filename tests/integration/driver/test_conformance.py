@@ -1,4 +1,4 @@
-"""The drivers of this repository pass the conformance kit: two in Python, one in Go, which also on a real API server."""
+"""The drivers of this repository pass the conformance kit: two in Python, and one in Go, also on a real server."""
 
 import subprocess
 import sys
@@ -8,9 +8,13 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from tests.integration.driver.test_go_driver import SOURCES, require_go
+from tests.cluster.starting import fake_nodes
+from tests.integration.driver.test_go_driver import NAME, SOURCES, require_go
 
+from parley.cli.permissions import account_name, permissions
 from parley.conformance.checks import CHECKS
+from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE
 
 ROOT = Path(__file__).parents[3]
 PARLEY = str(Path(sys.executable).parent / "parley")
@@ -34,7 +38,7 @@ spec: {resourceClassName: licences, parameters: {count: 1}}
 
 def conformance(*arguments: str, folder: Path = ROOT) -> dict[str, str]:
     """The outcome of each check."""
-    command = [PARLEY, "driver", "conformance", *arguments, "-o", "json"]
+    command = [PARLEY, "driver", "conformance", *arguments, "--settle", "1", "-o", "json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     items = orjson.loads(done.stdout)["items"]
@@ -63,6 +67,18 @@ def skipping(*checks: str) -> list[str]:
 def test_the_driver_in_go_passes(seats: Path) -> None:
     start = f"exec {seats} --server $API_SERVER"
     found = conformance(str(SOURCES / "seats.yaml"), "--start", start, *skipping(*IMMEDIATE))
+
+    assert found == passed(*IMMEDIATE)
+
+
+@pytest.mark.cluster
+def test_the_driver_in_go_passes_on_a_real_api_server(seats: Path, installed: Cluster) -> None:
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(permissions(NAME, NAMESPACE)))
+    user = f"system:serviceaccount:{NAMESPACE}:{account_name(NAME)}"
+    start = f"exec {seats} --server $API_SERVER"
+    real = ["--real", "--kubeconfig", str(installed.kubeconfig), "--driver-as", user]
+    with fake_nodes(installed, 2):
+        found = conformance(str(SOURCES / "seats.yaml"), "--start", start, *real, *skipping(*IMMEDIATE))
 
     assert found == passed(*IMMEDIATE)
 

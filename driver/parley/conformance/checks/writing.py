@@ -51,6 +51,7 @@ async def _leaves_others_claims(stage: Stage) -> None:
     pod = await stage.ask(foreign=[names[-1]])
     await stage.set_question(pod, selectedNode=stage.nodes[0])
     await stage.settle()
+    await stage.write_claim(deleted, {"metadata": {"finalizers": None}})
     for name in names:
         if writes := stage.traffic.writes_to(CLAIMS, stage.name, name):
             expected = f"no write, as its class is of driver {FOREIGN}"
