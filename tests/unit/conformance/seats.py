@@ -334,10 +334,14 @@ class Seats:
             "availableOnNodes": node_selector([where]),
             "shareable": bool(class_.get("shareable")) and not self.breaks("shareable"),
         }
-        await self._write(claim, {"status": {"driverName": NAME, "allocation": allocation}}, "status")
+        status: Object = {"driverName": NAME, "allocation": allocation}
+        await self._write(claim, {"status": status | self._forgotten_conditions()}, "status")
         if self.breaks("finalizer-first"):
             finalizers = [*claim["metadata"].get("finalizers", ()), FINALIZER]
             await self._write(claim, {"metadata": {"finalizers": finalizers}})
+
+    def _forgotten_conditions(self) -> Object:
+        return {"conditions": []} if self.breaks("conditions") else {}
 
     async def _write(self, claim: Object, body: Object, subresource: str = "") -> None:
         """Refused if the claim changed; what is known of it is what was written."""

@@ -1,9 +1,17 @@
 """How a driver writes, and what it leaves alone."""
 
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
-from parley.conformance.results import Check, Unmet
-from parley.conformance.stage import FOREIGN, Stage
+from parley.conformance.results import Check, NotApplicable, Unmet
+from parley.conformance.stage import FOREIGN, Allocated, Stage, viable
 from parley.kube.transport import APPLY_PATCH
+
+_CONDITION = {
+    "type": "SomebodysOwn",
+    "status": "True",
+    "reason": "Noted",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
 
 
 async def _sends_resource_version(stage: Stage) -> None:
@@ -41,6 +49,23 @@ async def _names_the_uid(stage: Stage) -> None:
             raise Unmet(stage.question(pod), expected, f"metadata {(write.call.body or {}).get('metadata')}")
 
 
+async def _keeps_conditions(stage: Stage) -> None:
+    """Conditions of others stay in a claim."""
+    claim = await stage.claim()
+    await stage.write_claim(claim, {"status": {"conditions": [_CONDITION]}}, "status")
+    pod = await stage.ask(claim)
+    nodes = viable((await stage.answered(pod, claim))[claim])
+    if not nodes:
+        raise NotApplicable("no node is viable")
+    await stage.set_question(pod, selectedNode=nodes[0])
+    await stage.allocated(claim)
+    await stage.free(Allocated(pod, claim))
+    kept = (await stage.get_claim(claim))["status"].get("conditions") or []
+    if _CONDITION not in kept:
+        expected = f"condition {_CONDITION['type']} as it was: a merge patch replaces the whole list"
+        raise Unmet(stage.about(claim), expected, f"conditions {[one.get('type') for one in kept]}")
+
+
 async def _leaves_others_claims(stage: Stage) -> None:
     """Other drivers' claims are left alone."""
     await stage.replace_class(driverName=FOREIGN)
@@ -65,5 +90,6 @@ CHECKS = (
     Check("answers-applied", "1. Answer", _applies_answers),
     Check("answers-with-uid", "1. Answer", _names_the_uid),
     Check("resource-version", "2. Allocate", _sends_resource_version),
+    Check("conditions", "2. Allocate", _keeps_conditions),
     Check("others-claims", "3. Deallocate", _leaves_others_claims),
 )
