@@ -4,6 +4,9 @@ The versions, their hashes and what needs what are those of requirements.lock; w
 out.
 """
 
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# The library's class decorators hide its constructors from pyright; mypy sees them.
+
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
