@@ -65,7 +65,7 @@ crowd: machine ## random pods on real nodes, plugins and kubelets killed meanwhi
 machine: env ## what a real cluster needs on this machine: packages (as root), programs (built once, cached)
 	$(BIN)/python -m parley_devcluster
 
-integration: machine ## on a real control plane
+integration: machine $(DOCS_STAMP) ## on a real control plane
 	$(PYTEST) tests/integration
 
 e2e: machine ## with real nodes

@@ -5,9 +5,7 @@ made and what is left to whoever publishes it. Needs git, and hatchling from the
 """
 
 import argparse
-import hashlib
 import re
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -15,15 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from tools import sbom
+from tools.files import Refused, checksum, run, write_sums
+
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "## Unreleased"
+PUBLISHED_AT = "RELEASES"
+"""In the krew manifest, if nobody says where."""
 VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-rc\.(\d+))?")
 
 Edit = Callable[[str, str], str]
-
-
-class Refused(Exception):
-    """Why there can be no such release, and what to do."""
 
 
 def order(version: str) -> tuple[int, int, int, float]:
@@ -81,14 +80,6 @@ def edits(root: Path, version: str, day: date) -> dict[Path, str]:
     return texts | {changelog: released(changelog.read_text(), version, day)}
 
 
-def run(command: Sequence[str], folder: Path) -> str:
-    """What the command prints. Raises Refused with its own words if it fails."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Refused(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout.strip()
-
-
 def check(root: Path, version: str) -> None:
     """Raises Refused where a release can't begin."""
     present = version_of((root / "pyproject.toml").read_text())
@@ -113,7 +104,7 @@ def record(clone: Path, version: str, day: date) -> None:
     run(["git", "tag", "--annotate", f"v{version}", "--message", f"Parley {version}"], clone)
 
 
-def build(clone: Path, version: str, to: Path) -> list[Path]:
+def build(clone: Path, version: str, to: Path, address: str = PUBLISHED_AT) -> list[Path]:
     """Builds all files of the release into the folder `to`, and returns them."""
     to.mkdir(parents=True, exist_ok=True)
     for distribution in (clone, clone / "devcluster"):
@@ -127,10 +118,11 @@ def build(clone: Path, version: str, to: Path) -> list[Path]:
     program = clone / "deploy" / "krew" / "kubectl-parley"
     packed(krew, {"kubectl-parley": program, wheel.name: wheel, "LICENSE": clone / "LICENSE"})
     template = (clone / "deploy" / "krew" / "parley.yaml").read_text()
-    (to / "parley.yaml").write_text(krew_manifest(template, version, checksum(krew)))
-    files = sorted(file for file in to.iterdir() if file.name != "SHA256SUMS")
-    (to / "SHA256SUMS").write_text("".join(f"{checksum(file)}  {file.name}\n" for file in files))
-    return [*files, to / "SHA256SUMS"]
+    (to / "parley.yaml").write_text(krew_manifest(template, version, checksum(krew), address))
+    chart = clone / "deploy" / "chart" / "parley"
+    packed(to / f"parley-{version}.tgz", {"parley": chart})
+    sbom.write(clone, python_version(version), to / f"{wheel.stem}.cdx.json")
+    return write_sums(to)
 
 
 def packed(archive: Path, content: dict[str, Path]) -> None:
@@ -140,18 +132,13 @@ def packed(archive: Path, content: dict[str, Path]) -> None:
             made.add(path, name)
 
 
-def krew_manifest(template: str, version: str, sha256: str) -> str:
-    """The krew manifest without the template's heading; RELEASES stays for whoever publishes it."""
+def krew_manifest(template: str, version: str, sha256: str, address: str) -> str:
+    """The krew manifest without the template's heading; `address` is where releases are published."""
     body = "".join(line for line in template.splitlines(keepends=True) if not line.startswith("#"))
-    return body.replace("SHA256", sha256).replace("VERSION", version)
+    return body.replace("SHA256", sha256).replace("VERSION", version).replace("RELEASES", address)
 
 
-def checksum(file: Path) -> str:
-    """SHA-256, in hexadecimal."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def release(root: Path, version: str, day: date, *, dry_run: bool) -> Iterable[str]:
+def release(root: Path, version: str, day: date, *, dry_run: bool, address: str = PUBLISHED_AT) -> Iterable[str]:
     """Does it, and yields a line for each thing that was done."""
     check(root, version)
     to = root / "dist" / "release"
@@ -161,12 +148,12 @@ def release(root: Path, version: str, day: date, *, dry_run: bool) -> Iterable[s
         clone = Path(folder) / "parley"
         run(["git", "clone", "--quiet", "--no-hardlinks", str(root), str(clone)], root)
         record(clone, version, day)
-        yield from (f"built {file.relative_to(root)}" for file in build(clone, version, to))
+        yield from (f"built {file.relative_to(root)}" for file in build(clone, version, to, address))
         if dry_run:
             yield f"dry run: nothing was committed or tagged; remove {to.relative_to(root)} before the release"
             return
         run(["git", "pull", "--quiet", "--ff-only", "--tags", str(clone), "HEAD"], root)
-        yield f"committed and tagged v{version}: push both, then publish the files (docs/releasing.md)"
+        yield f"committed and tagged v{version}: push both, then sign and publish the files (docs/releasing.md)"
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -174,9 +161,11 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.release", description="Make a release.")
     parser.add_argument("version", help="such as 0.2.0, or 0.2.0-rc.1")
     parser.add_argument("--dry-run", action="store_true", help="build everything, commit and tag nothing here")
+    parser.add_argument("--published-at", default=PUBLISHED_AT, help="where releases are published: an address")
     options = parser.parse_args(arguments)
+    day = datetime.now(UTC).date()
     try:
-        for line in release(root, options.version, datetime.now(UTC).date(), dry_run=options.dry_run):
+        for line in release(root, options.version, day, dry_run=options.dry_run, address=options.published_at):
             print(line)
     except Refused as refused:
         print(f"error: {refused}", file=sys.stderr)

@@ -86,13 +86,13 @@ func (a *api) do(method, path, contentType string, body, into any) error {
 
 // store is what is known of one kind of object. Only the main loop touches it.
 type store struct {
-	plural, selector string
-	items            map[string]*object
-	listed           bool
+	group, plural, selector string
+	items                   map[string]*object
+	listed                  bool
 }
 
 func (s *store) path(o *object) string {
-	return fmt.Sprintf("%s/namespaces/%s/%s/%s", group, o.Metadata.Namespace, s.plural, o.Metadata.Name)
+	return fmt.Sprintf("%s/namespaces/%s/%s/%s", s.group, o.Metadata.Namespace, s.plural, o.Metadata.Name)
 }
 
 // see takes over an object unless a newer version is known: what was written here is, before the watch brings it.
@@ -126,7 +126,7 @@ func (a *api) listAndWatch(s *store, changes chan<- func()) error {
 		object
 		Items []*object
 	}
-	path := group + "/" + s.plural + "?labelSelector=" + s.selector
+	path := s.group + "/" + s.plural + "?labelSelector=" + s.selector
 	if err := a.do("GET", path, "", nil, &list); err != nil {
 		return err
 	}

@@ -22,10 +22,10 @@ const (
 )
 
 type driver struct {
-	api                          *api
-	classes, claims, schedulings *store
-	answered                     time.Time // when a pod that waits was last answered anew
-	again                        bool      // look again in a second, though nothing may have changed
+	api                                 *api
+	classes, claims, schedulings, nodes *store
+	answered                            time.Time // when a pod that waits was last answered anew
+	again                               bool      // look again in a second, though nothing may have changed
 }
 
 func main() {
@@ -38,15 +38,21 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	kind := func(plural, selector string) *store { return &store{plural, selector, map[string]*object{}, false} }
+	kind := func(plural, selector string) *store {
+		return &store{group, plural, selector, map[string]*object{}, false}
+	}
 	d := &driver{api: at, classes: kind("resourceclasses", ""), claims: kind("resourceclaims", "")}
 	d.schedulings = kind("podschedulings", "parley.dev/drivers=standalone")
+	d.nodes = &store{"/api/v1", "nodes", "", map[string]*object{}, false}
 	d.run()
 }
 
+// all are the kinds that are watched.
+func (d *driver) all() []*store { return []*store{d.classes, d.claims, d.schedulings, d.nodes} }
+
 func (d *driver) run() {
 	changes := make(chan func(), 1000)
-	for _, kind := range []*store{d.classes, d.claims, d.schedulings} {
+	for _, kind := range d.all() {
 		go d.api.follow(kind, changes)
 	}
 	for later := (<-chan time.Time)(nil); ; {
@@ -58,7 +64,8 @@ func (d *driver) run() {
 		for len(changes) > 0 {
 			(<-changes)()
 		}
-		if d.again = false; d.classes.listed && d.claims.listed && d.schedulings.listed {
+		unlisted := func(s *store) bool { return !s.listed }
+		if d.again = false; !slices.ContainsFunc(d.all(), unlisted) {
 			d.lookAtAll()
 		}
 		if later = nil; d.again {
@@ -73,6 +80,9 @@ func (d *driver) lookAtAll() {
 		if d.note(d.takeBack(c)); c.holds() {
 			used.add(c.Status.Allocation.Handles[0].Data)
 		}
+	}
+	for _, c := range d.claims.items {
+		d.note(d.allocateAtOnce(c, used))
 	}
 	inLine := func(one, other *object) int {
 		first := cmp.Compare(other.Spec.Priority, one.Spec.Priority)
@@ -195,6 +205,28 @@ func (d *driver) allocate(s *object, p pod, used taken) error {
 	return nil
 }
 
+// allocateAtOnce allocates an immediate claim, without a pod: on the first node by name that will do.
+func (d *driver) allocateAtOnce(c *object, used taken) error {
+	class := d.classes.items["/"+c.Spec.ResourceClassName]
+	pending := c.Spec.AllocationMode == "Immediate" && c.Status.Allocation == nil && !c.goes()
+	if !pending || class == nil || class.DriverName != driverName {
+		return nil
+	}
+	p := pod{demand: demand{there: map[string]int{}}}
+	if p.add(c, class); p.wrong != nil {
+		return nil // nothing will do; a change of the class is looked at like any other
+	}
+	for _, node := range slices.Sorted(maps.Keys(d.nodes.items)) {
+		o := d.nodes.items[node]
+		if h := p.handles[0]; o.open() && class.SuitableNodes.matches(o) && used.lacking(p.demand, o.Metadata.Name) == "" {
+			h.Node = o.Metadata.Name
+			used.add(h)
+			return d.hold(c, h)
+		}
+	}
+	return nil
+}
+
 func (d *driver) hold(c *object, h handle) error {
 	if !slices.Contains(c.Metadata.Finalizers, finalizer) {
 		if err := d.setFinalizers(c, append(slices.Clone(c.Metadata.Finalizers), finalizer)); err != nil {
@@ -203,14 +235,14 @@ func (d *driver) hold(c *object, h handle) error {
 	}
 	node := map[string]any{"key": "metadata.name", "operator": "In", "values": []string{h.Node}}
 	term := map[string]any{"matchFields": []any{node}}
-	return d.setStatus(c, map[string]any{
-		"driverName": driverName,
-		"state":      "allocated",
-		"allocation": map[string]any{
-			"handles":          []any{map[string]any{"driverName": driverName, "data": h}},
-			"availableOnNodes": map[string]any{"nodeSelectorTerms": []any{term}},
-		},
-	})
+	allocation := map[string]any{
+		"handles":          []any{map[string]any{"driverName": driverName, "data": h}},
+		"availableOnNodes": map[string]any{"nodeSelectorTerms": []any{term}},
+	}
+	if d.classes.items["/"+h.Class].Shareable {
+		allocation["shareable"] = true
+	}
+	return d.setStatus(c, map[string]any{"driverName": driverName, "state": "allocated", "allocation": allocation})
 }
 
 // 3. Deallocate. A claim that has nothing, and that no pod is about to get, needs no protection either.

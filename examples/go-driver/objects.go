@@ -5,21 +5,28 @@ import (
 	"slices"
 )
 
-// object is a ResourceClass, a ResourceClaim or a PodScheduling: what this driver reads of any of them.
+// object is a Node, a ResourceClass, a ResourceClaim or a PodScheduling: what this driver reads of any of them.
 type object struct {
 	Metadata struct {
 		Name, Namespace, UID, ResourceVersion, CreationTimestamp, DeletionTimestamp string
 		Finalizers                                                                  []string
+		Labels                                                                      map[string]string
 	}
-	Parameters json.RawMessage // of a class
-	Spec       struct {
+	DriverName    string // of a class, as are the next
+	Parameters    json.RawMessage
+	Shareable     bool
+	SuitableNodes *selector
+	Spec          struct {
 		ResourceClassName string // of a claim, as are the next
 		Parameters        json.RawMessage
+		AllocationMode    string
 		Round             int // of a PodScheduling, as are the next
 		Priority          int
 		CandidateNodes    []string
 		SelectedNode      string
 		Claims            []struct{ Name, DriverName, ResourceClaimName string }
+		Unschedulable     bool // of a Node, as is the next
+		Taints            []taint
 	}
 	Status struct {
 		Allocation *struct { // of a claim, as are the next

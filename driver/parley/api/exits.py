@@ -18,3 +18,4 @@ class Exit(IntEnum):
     NOT_CHECKED = 9
     WAITING = 10
     IN_USE = 11
+    NOT_CONFORMING = 12

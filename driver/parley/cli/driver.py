@@ -7,6 +7,7 @@ import yaml
 
 from parley.cli import logs
 from parley.cli.drivers import driver_class, driver_name
+from parley.cli.lazily import group
 from parley.cli.leading import (
     NAMESPACE,
     Format,
@@ -28,7 +29,7 @@ from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Client
 from parley.sdk.standalone import StandaloneDriver
 
-app = typer.Typer(help="Standalone drivers.", no_args_is_help=True)
+app = typer.Typer(cls=group("conformance"), help="Standalone drivers.", no_args_is_help=True)
 
 
 @app.callback()

@@ -17,6 +17,7 @@ PLACES: Mapping[str, str] = {
     "demo": "parley.cli.demo:demo",
     "controller": "parley.cli.controller:controller",
     "driver": "parley.cli.driver:app",
+    "conformance": "parley.cli.conformance:conformance",
     "cluster": "parley.cli.cluster:cluster",
     "uninstall": "parley.cli.uninstall:uninstall",
 }

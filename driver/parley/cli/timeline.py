@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from parley.api.models import ClaimScheduling, PodScheduling
+from parley.api.wording import counted
 from parley.simulate.recording import PodRecord
 
 _LABEL = 12
@@ -70,7 +71,7 @@ def _viable(scheduling: PodScheduling, *, other_than: str) -> list[str]:
 def summary(records: Sequence[PodRecord]) -> Text:
     """One line for each pod: where it is and with what, or the code for why it is nowhere."""
     bound = sum(1 for record in records if record.node)
-    text = Text(f"{len(records)} pods: {bound} bound, {len(records) - bound} waiting\n", style="bold")
+    text = Text(f"{counted(len(records), 'pod')}: {bound} bound, {len(records) - bound} waiting\n", style="bold")
     width = max((len(f"{r.namespace}/{r.name}") for r in records), default=0)
     place = max((len(r.node) for r in records), default=0)
     for record in records:

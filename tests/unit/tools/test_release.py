@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tools import release
+from tools.files import checksum
 
 ROOT = Path(__file__).parents[3]
 DAY = date(2026, 12, 1)
@@ -41,7 +42,8 @@ def checkout(tmp_path: Path, author: None) -> Path:
     (root / "deploy" / "chart" / "parley" / "Chart.yaml").write_text(
         "name: parley\nversion: 0.1.0\nappVersion: 0.1.0\n"
     )
-    for name in ("pyproject.toml", "devcluster/pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    top = ("pyproject.toml", "requirements.lock", "README.md", "LICENSE", ".gitignore")
+    for name in (*top, "devcluster/pyproject.toml"):
         shutil.copy(ROOT / name, root / name)
     for name in ("pyproject.toml", "devcluster/pyproject.toml"):
         (root / name).write_text(release.with_version((root / name).read_text(), "0.1.0"))
@@ -61,7 +63,7 @@ def checkout(tmp_path: Path, author: None) -> Path:
 def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = git(checkout, "rev-parse", "HEAD")
 
-    status = release.main(["0.2.0", "--dry-run"], checkout)
+    status = release.main(["0.2.0", "--dry-run", "--published-at", "https://releases.example.com"], checkout)
 
     made = capsys.readouterr()
     assert status == 0, made.err
@@ -72,6 +74,8 @@ def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path, capsys: p
         "parley-0.2.0-manifests.tar.gz",
         "kubectl-parley-0.2.0.tar.gz",
         "parley.yaml",
+        "parley-0.2.0.tgz",
+        "parley-0.2.0-py3-none-any.cdx.json",
         "SHA256SUMS",
     }
     assert "dry run: nothing was committed or tagged" in made.out
@@ -82,13 +86,17 @@ def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path, capsys: p
     manifest = yaml.safe_load((to / "parley.yaml").read_text())
     (platform,) = manifest["spec"]["platforms"]
     assert manifest["spec"]["version"] == "v0.2.0"
-    assert platform["sha256"] == release.checksum(to / "kubectl-parley-0.2.0.tar.gz")
-    assert platform["uri"] == "RELEASES/v0.2.0/kubectl-parley-0.2.0.tar.gz"
+    assert platform["sha256"] == checksum(to / "kubectl-parley-0.2.0.tar.gz")
+    assert platform["uri"] == "https://releases.example.com/v0.2.0/kubectl-parley-0.2.0.tar.gz"
     with tarfile.open(to / "kubectl-parley-0.2.0.tar.gz") as archive:
         assert archive.getmember(platform["bin"]).mode & 0o111
         assert "parley-0.2.0-py3-none-any.whl" in archive.getnames()
     with tarfile.open(to / "parley-0.2.0-manifests.tar.gz") as archive:
         assert "parley-0.2.0/crds/resourceclaims.yaml" in archive.getnames()
+    with tarfile.open(to / "parley-0.2.0.tgz") as archive:
+        chart = archive.extractfile("parley/Chart.yaml")
+        assert chart is not None
+        assert yaml.safe_load(chart)["version"] == "0.2.0"
     with zipfile.ZipFile(to / "parley-0.2.0-py3-none-any.whl") as wheel:
         assert b"Version: 0.2.0\n" in wheel.read("parley-0.2.0.dist-info/METADATA")
 
@@ -96,7 +104,7 @@ def test_a_dry_run_makes_the_files_and_changes_nothing(checkout: Path, capsys: p
 def test_a_release_is_a_commit_and_a_tag_on_the_branch_at_hand(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(release, "build", lambda clone, version, to: [])
+    monkeypatch.setattr(release, "build", lambda clone, version, to, address: [])
 
     assert release.main(["0.2.0"], checkout) == 0, capsys.readouterr().err
 

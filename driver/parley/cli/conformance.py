@@ -1,0 +1,141 @@
+"""`parley driver conformance`: whether a standalone driver, in any language, keeps to docs/driver-protocol.md."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parley.api.exits import Exit
+from parley.cli import logs
+from parley.cli.asking import Context, Kubeconfig, Who
+from parley.cli.demo import refuse
+from parley.cli.failures import address_errors, end
+from parley.cli.output import Data, DataFormat, printed
+from parley.conformance import report
+from parley.conformance.checks import CHECKS
+from parley.conformance.playing import NoSuchCheck, Played, Settings, results, verify
+from parley.conformance.results import Outcome, Result
+from parley.conformance.stage import Patience
+from parley.conformance.subject import BadSubject, Subject
+from parley.kube.faults import Unanswerable, readable_errors
+from parley.simulate.manifests import BadManifests, read_dump
+
+
+def conformance(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE...",
+            help="Manifests: a class of the driver, a claim or a template of it, and what else the driver reads.",
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="Starts the driver, with $KUBECONFIG and $API_SERVER; without it start the driver yourself.",
+            show_default=False,
+        ),
+    ] = "",
+    class_name: Annotated[
+        str, typer.Option("--class", help="If the files have several.", show_default=False)
+    ] = "",
+    check: Annotated[
+        list[str] | None, typer.Option(metavar="CHECK", help="Only this one; can be repeated.", show_default=False)
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(metavar="CHECK", help="Not this one; can be repeated.", show_default=False)
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="The most that the driver may take for a step.")
+    ] = Patience().limit,
+    settle: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long to watch for what must not happen.")
+    ] = Patience().settle,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 is a free one.")] = 0,
+    real: Annotated[
+        bool, typer.Option("--real", help="On the cluster of --kubeconfig, not in memory.", show_default=False)
+    ] = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    driver_as: Annotated[
+        str,
+        typer.Option(
+            metavar="USER", help="With --real: the account as which the driver acts.", show_default=False
+        ),
+    ] = "",
+    list_checks: Annotated[bool, typer.Option("--list", help="Print the checks, and run none.")] = False,
+    output: DataFormat = Data.TEXT,
+) -> None:
+    """Check a standalone driver, in any language, against the driver protocol.
+
+    Plays the controller on an API server in memory, which the driver reaches by $KUBECONFIG or $API_SERVER: no
+    cluster is needed. Ends with 0 if no check failed, 12 if one did.
+    """
+    if list_checks:
+        for one in CHECKS:
+            typer.echo(f"{one.name:<26} {one.section}: {one.rule}")
+        return
+    logs.silence()
+    subject = _subject(files or [], class_name, [*(check or ()), *(skip or ())])
+    who, account = Who(kubeconfig, context), Who(kubeconfig, context, driver_as)
+    settings = Settings(
+        start,
+        port,
+        Patience(timeout, settle),
+        tuple(check or ()),
+        tuple(skip or ()),
+        who.client() if real or kubeconfig else None,
+        account.client() if real or kubeconfig else None,
+    )
+    found = _results(subject, settings, output)
+    if output is not Data.TEXT:
+        items = [report.data(result) for result in found]
+        printed("ConformanceReport", {"driver": subject.driver, "items": items}, output)
+    if any(result.outcome is Outcome.FAILED for result in found):
+        raise typer.Exit(Exit.NOT_CONFORMING)
+
+
+def _subject(files: Sequence[Path], class_name: str, checks: Sequence[str]) -> Subject:
+    try:
+        verify(checks)
+        return Subject.of(read_dump(files)[0], class_name)
+    except (BadManifests, BadSubject, NoSuchCheck) as error:
+        refuse(error)
+
+
+def _results(subject: Subject, settings: Settings, output: Data) -> list[Result]:
+    process = None
+
+    def begun(played: Played) -> None:
+        nonlocal process
+        process = played.process
+        if process is None:
+            typer.echo(
+                f"start {subject.driver} now, with KUBECONFIG={played.kubeconfig} or at {played.server}", err=True
+            )
+
+    def seen(result: Result) -> None:
+        if output is Data.TEXT:
+            for text in (report.line(result), *report.details(result)):
+                typer.echo(text)
+        if result.outcome is Outcome.FAILED and process is not None and process.ended is not None:
+            typer.echo(f"the driver ended with {process.ended}. The end of its output:", err=True)
+            typer.echo(process.output(), err=True)
+
+    async def main() -> list[Result]:
+        with readable_errors():
+            return await results(subject, settings, begun, seen)
+
+    try:
+        with address_errors():
+            found = asyncio.run(main())
+    except BadSubject as error:
+        refuse(error)
+    except Unanswerable as error:
+        end(error, error.status)
+    if output is Data.TEXT:
+        typer.echo(f"\n{subject.driver}: {report.summary(found)}")
+    return found

@@ -1,0 +1,149 @@
+"""The rules of "1. Answer"."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parley.conformance.checks.hostile import hostile, of_a_wrong_type
+from parley.conformance.results import Check, NotApplicable, Unmet
+from parley.conformance.stage import Entries, Stage, entry_text, viable
+
+_SECTION = "1. Answer"
+_BATCH = 16
+"""Questions that wait at a time."""
+
+
+async def _answers(stage: Stage) -> None:
+    """A question is answered, with its round."""
+    claim = await stage.claim()
+    pod = await stage.ask(claim)
+    entry = (await stage.answered(pod, claim))[claim]
+    about = stage.question(pod)
+    if entry["driverName"] != stage.subject.driver:
+        raise Unmet(about, f"driverName {stage.subject.driver}", f"driverName {entry['driverName']}")
+    if not viable(entry):
+        raise Unmet(about, f"one of {', '.join(stage.nodes)} viable, as nothing is allocated", entry_text(entry))
+    _check_candidates(about, entry, stage.nodes)
+
+
+def _check_candidates(about: str, entry: Mapping[str, Any], candidates: Sequence[str]) -> None:
+    if strange := set(viable(entry)) - set(candidates):
+        raise Unmet(about, f"viableNodes among {', '.join(candidates)}", ", ".join(sorted(strange)))
+
+
+async def _answers_every_claim(stage: Stage) -> None:
+    """Every claim of the driver has an entry."""
+    claims = [await stage.claim(), await stage.claim()]
+    await stage.answered(await stage.ask(*claims), *claims)
+
+
+async def _answers_the_next_round(stage: Stage) -> None:
+    """A new round is answered anew."""
+    claim = await stage.claim()
+    pod = await stage.ask(claim)
+    await stage.answered(pod, claim)
+    await stage.set_question(pod, round=2, candidateNodes=[stage.nodes[-1]])
+    entry = (await stage.answered(pod, claim, round_=2))[claim]
+    _check_candidates(stage.question(pod), entry, stage.nodes[-1:])
+
+
+async def _leaves_other_entries(stage: Stage) -> None:
+    """Other drivers' entries stay as they are."""
+    claim, foreign = await stage.claim(), "foreign"
+    pod = await stage.ask(claim, foreign=[foreign])
+    wanted = await stage.answer_for_another(pod, foreign)
+    await stage.answered(pod, claim)
+    await stage.set_question(pod, round=2)
+    await stage.answered(pod, claim, round_=2)
+    await stage.settle()
+    entry = (await stage.entries(pod)).get(foreign, {})
+    if entry != wanted:
+        expected = f"entry {foreign} of another driver as it was ({entry_text(wanted)})"
+        raise Unmet(stage.question(pod), expected, entry_text(entry))
+
+
+async def _judges_claims_together(stage: Stage) -> None:
+    """Claims of a pod are judged together."""
+    node, held = await stage.full_node()
+    await stage.free(held[-1])
+    claims = [await stage.claim(), await stage.claim()]
+    pod = await stage.ask(*claims, nodes=[node])
+    entries = await stage.answered(pod, *claims)
+    if all(viable(entries[claim]) for claim in claims):
+        expected = f"{node}, which has room for one claim, not viable for a pod with two"
+        raise Unmet(stage.question(pod), expected, f"{node} is viable for both")
+
+
+async def _answers_with_an_empty_list(stage: Stage) -> None:
+    """Where nothing is viable, an empty list is the answer."""
+    await stage.fill(await stage.usable_node())
+
+
+async def _keeps_answers_up_to_date(stage: Stage) -> None:
+    """Answers change with what is free."""
+    node, held = await stage.full_node()
+    claim = await stage.claim()
+    pod = await stage.ask(claim, nodes=[node])
+    await stage.answered(pod, claim)
+    await stage.free(held[0])
+
+    def useful(found: Entries) -> bool:
+        return viable(found.get(claim, {})) == [node] and found[claim]["round"] == 1
+
+    await stage.until_entries(pod, useful, f"{node} viable in round 1, as a claim there was deallocated")
+
+
+async def _refuses_parameters(stage: Stage) -> None:
+    """Parameters not understood are an answer, with a reason."""
+    parameters = stage.subject.parameters
+    if not parameters:
+        raise NotApplicable("the claim in the files has no parameters")
+    for field, value in parameters.items():
+        claim = await stage.claim({**parameters, field: of_a_wrong_type(value)})
+        pod = await stage.ask(claim)
+        entry = (await stage.answered(pod, claim))[claim]
+        alternatives = (entry.get("alternatives") or {}).get("nodes")
+        words = entry.get("reason") or ""
+        if viable(entry) or alternatives != [] or claim not in words or field not in words:
+            expected = (
+                f"no viable nodes, alternatives {{nodes: []}}, and a reason that names claim {claim} and field "
+                f"{field}, which has a wrong type"
+            )
+            raise Unmet(stage.question(pod), expected, entry_text(entry))
+
+
+async def _survives_parameters(stage: Stage) -> None:
+    """The driver survives whatever users write."""
+    waiting: list[tuple[str, str]] = []
+    for parameters in hostile(stage.subject.parameters):
+        claim = await stage.claim(parameters)
+        waiting.append((await stage.ask(claim), claim))
+        if len(waiting) == _BATCH:
+            await _all_answered(stage, waiting)
+            waiting = []
+    await _all_answered(stage, waiting)
+    claim = await stage.claim()
+    await stage.answered(await stage.ask(claim), claim)
+
+
+async def _all_answered(stage: Stage, waiting: Sequence[tuple[str, str]]) -> None:
+    for pod, claim in waiting:
+        try:
+            await stage.answered(pod, claim)
+        except Unmet as unmet:
+            parameters = (await stage.get_claim(claim))["spec"]["parameters"]
+            seen = f"{unmet.seen}; the claim's parameters: {str(parameters)[:200]}"
+            raise Unmet(unmet.about, unmet.expected, seen) from None
+        await stage.drop(pod)
+
+
+BASIC = (Check("answers", _SECTION, _answers, basic=True),)
+CHECKS = (
+    Check("every-claim", _SECTION, _answers_every_claim),
+    Check("next-round", _SECTION, _answers_the_next_round),
+    Check("own-entries", _SECTION, _leaves_other_entries, ("next-round",)),
+    Check("together", _SECTION, _judges_claims_together, ("every-claim",)),
+    Check("empty-list", _SECTION, _answers_with_an_empty_list),
+    Check("up-to-date", _SECTION, _keeps_answers_up_to_date),
+    Check("bad-parameters", _SECTION, _refuses_parameters),
+    Check("hostile-parameters", _SECTION, _survives_parameters),
+)

@@ -1,0 +1,34 @@
+"""Parameters that a user may send and that no driver expects: of other types, long, deep, huge, empty."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST_DEEP = 60
+"""Levels below the parameters: Parley negotiates for no claim with more than 64."""
+
+
+def hostile(parameters: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """The parameters, each with every odd value in place of its own; and an odd parameter that nobody knows."""
+    for value in odd_values():
+        for name in parameters or {"conformance": None}:
+            yield {**(parameters or {}), name: value}
+    yield {}
+    yield {"": ""}
+    yield {f"parameter-{number}": number for number in range(300)}
+
+
+def odd_values() -> Iterator[Any]:
+    """As the API server takes them, within 10 KiB."""
+    yield from (-1, 0, 2**63 - 1, -(2**63), 1.5, 1e308, True, "", "NaN", "-1", [], {}, [[]], [{}])
+    yield "a" * 8000
+    yield "\u0000\u001b[2J\u202e\U0001f4a3 ; $(reboot) ' \" \\"
+    yield list(range(2000))
+    deep: Any = 0
+    for _ in range(MOST_DEEP):
+        deep = {"a": deep}
+    yield deep
+
+
+def of_a_wrong_type(value: Any) -> Any:
+    """A value of another type."""
+    return "wrong" if isinstance(value, dict | list) else {"wrong": ["type"]}

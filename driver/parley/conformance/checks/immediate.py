@@ -1,0 +1,53 @@
+"""The rules of "Immediate claims"."""
+
+from parley.api.resources import NODES
+from parley.api.selectors import node_selector
+from parley.conformance.checks.allocating import available
+from parley.conformance.results import Check, NotApplicable, Unmet
+from parley.conformance.stage import Stage, claim_text, has_allocation
+
+_SECTION = "Immediate claims"
+
+
+async def _allocates_at_once(stage: Stage) -> None:
+    """An immediate claim is allocated without a pod."""
+    claim = await stage.claim(allocationMode="Immediate")
+    await stage.allocated(claim)
+
+
+async def _on_suitable_nodes(stage: Stage) -> None:
+    """An immediate claim is allocated on a suitable node."""
+    node = await stage.usable_node()
+    await stage.replace_class(suitableNodes=node_selector([node]))
+    claim = await stage.claim(allocationMode="Immediate")
+    allocation = (await stage.allocated(claim))["status"]["allocation"]
+    if not available(allocation, node):
+        raise Unmet(stage.about(claim), f"an allocation on {node}, the only suitable node", f"{allocation}")
+
+
+async def _not_on_tainted_nodes(stage: Stage) -> None:
+    """An immediate claim is not allocated on a tainted node."""
+    if not stage.scene.in_memory:
+        raise NotApplicable("the nodes of this cluster are not the kit's to taint")
+    node = await stage.usable_node()
+    await stage.replace_class(suitableNodes=node_selector([node]))
+    taint = {"key": "conformance.parley.dev/taint", "effect": "NoSchedule"}
+    await stage.scene.client.patch(NODES, node, {"spec": {"taints": [taint]}})
+    try:
+        await stage.settle()  # until the driver has seen it
+        claim = await stage.claim(allocationMode="Immediate")
+        await stage.settle()
+        found = await stage.get_claim(claim)
+        if has_allocation(found):
+            expected = f"no allocation, as the only suitable node, {node}, has a NoSchedule taint"
+            raise Unmet(stage.about(claim), expected, claim_text(found))
+    finally:
+        await stage.scene.client.patch(NODES, node, {"spec": {"taints": None}})
+    await stage.allocated(claim)
+
+
+CHECKS = (
+    Check("immediate", _SECTION, _allocates_at_once),
+    Check("immediate-suitable", _SECTION, _on_suitable_nodes, ("immediate", "available-on-nodes")),
+    Check("immediate-tainted", _SECTION, _not_on_tainted_nodes, ("immediate", "immediate-suitable")),
+)

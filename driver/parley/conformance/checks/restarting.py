@@ -1,0 +1,97 @@
+"""The rules of "At start": the driver's process is killed without warning, and started again."""
+
+from parley.conformance.checks.allocating import available, is_allocation
+from parley.conformance.results import Check, NotApplicable, Unmet
+from parley.conformance.stage import Stage, claim_text, entry_text, has_allocation, viable
+
+_SECTION = "At start"
+
+
+async def _kill(stage: Stage) -> None:
+    if stage.scene.driver is None:
+        raise NotApplicable("give --start, so that the driver can be killed and started again")
+    await stage.scene.driver.kill()
+
+
+async def _start(stage: Stage) -> None:
+    if stage.scene.driver is not None:
+        await stage.scene.driver.start()
+
+
+async def _holds_what_the_api_says(stage: Stage) -> None:
+    """After a restart the driver holds what the API says."""
+    node, held = await stage.full_node()
+    await _kill(stage)
+    await _start(stage)
+    claim = await stage.claim()
+    pod = await stage.ask(claim, nodes=[node])
+    entry = (await stage.answered(pod, claim))[claim]
+    if viable(entry):
+        expected = f"{node} not viable, as it was full before the restart"
+        raise Unmet(stage.question(pod), expected, entry_text(entry))
+    for allocated in held:
+        found = await stage.get_claim(allocated.claim)
+        if not has_allocation(found):
+            expected = "its allocation, as nobody asked for it back"
+            raise Unmet(stage.about(allocated.claim), expected, claim_text(found))
+
+
+async def _catches_up(stage: Stage) -> None:
+    """What happened while the driver was away is made up for."""
+    held = await stage.allocate()
+    await _kill(stage)
+    try:
+        await stage.drop(held.pod)
+        await stage.request_deallocation(held.claim)
+        claim = await stage.claim()
+        pod = await stage.ask(claim)
+    finally:
+        await _start(stage)
+    await stage.until_claim(
+        held.claim,
+        lambda found: not has_allocation(found),
+        "no allocation any more, as it was asked for while the driver was away",
+    )
+    await stage.answered(pod, claim)
+
+
+async def _leaves_nothing_behind(stage: Stage) -> None:
+    """What was begun and is not wanted any more is given back."""
+    await _kill(stage)
+    try:
+        claim = await stage.claim()
+        await stage.write_claim(claim, {"metadata": {"finalizers": [stage.finalizer]}})
+    finally:
+        await _start(stage)
+    await stage.until_claim(
+        claim,
+        lambda found: stage.finalizer not in found["metadata"].get("finalizers", ()),
+        f"finalizer {stage.finalizer} removed, as the claim has no allocation and no pod selects a node for it",
+    )
+
+
+async def _goes_on(stage: Stage) -> None:
+    """What was begun and is still wanted is allocated."""
+    claim = await stage.claim()
+    pod = await stage.ask(claim)
+    nodes = viable((await stage.answered(pod, claim))[claim])
+    if not nodes:
+        raise NotApplicable("no node is viable")
+    stage.traffic.refuse = is_allocation
+    await stage.set_question(pod, selectedNode=nodes[0])
+    expected = "a write of its allocation"
+    await stage.until(lambda: stage.traffic.refused > 0, stage.about(claim), expected, "no such write")
+    await _kill(stage)
+    stage.traffic.end_refusals()
+    await _start(stage)
+    allocation = (await stage.allocated(claim))["status"]["allocation"]
+    if not available(allocation, nodes[0]):
+        raise Unmet(stage.about(claim), f"an allocation on {nodes[0]}", f"{allocation}")
+
+
+CHECKS = (
+    Check("restart-holds", _SECTION, _holds_what_the_api_says, restarts=True),
+    Check("restart-catches-up", _SECTION, _catches_up, restarts=True),
+    Check("restart-leftovers", _SECTION, _leaves_nothing_behind, ("finalizer-removed",), restarts=True),
+    Check("restart-goes-on", _SECTION, _goes_on, ("available-on-nodes", "goes-on"), restarts=True),
+)

@@ -1,0 +1,122 @@
+"""The kit as one run: an API server, the driver's process on it, all checks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from parley.api.resources import NODES
+from parley.conformance.checks import CHECKS
+from parley.conformance.process import CommandDriver
+from parley.conformance.results import Check, Result
+from parley.conformance.running import prepare, run
+from parley.conformance.serving import served, write_kubeconfig
+from parley.conformance.stage import Patience, Scene
+from parley.conformance.subject import Subject
+from parley.conformance.traffic import DriverTraffic
+from parley.kube.client import Client
+from parley.kube.http import HttpClient
+from parley.kube.memory import MemoryServer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`start` is the driver's shell command, "" if somebody else starts it; `checks` are those to be made (all if
+    empty), but for `skip`. `admin` is the cluster, one in memory if it is None, and `driver` the same cluster as
+    the driver's account sees it."""
+
+    start: str = ""
+    port: int = 0
+    patience: Patience = field(default_factory=Patience)
+    checks: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    admin: HttpClient | None = None
+    driver: HttpClient | None = None
+
+    def chosen(self) -> Sequence[Check]:
+        """The checks to be made; the first one always is."""
+        wanted = {CHECKS[0].name, *self.checks}
+        return [check for check in CHECKS if not self.checks or check.name in wanted]
+
+
+class NoSuchCheck(Exception):
+    """Raised for a check that nobody knows; the message names those that there are."""
+
+
+def verify(names: Sequence[str]) -> None:
+    """Raises NoSuchCheck."""
+    known = [check.name for check in CHECKS]
+    if unknown := [name for name in names if name not in known]:
+        raise NoSuchCheck(f"there is no check {unknown[0]!r}: choose among {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class Played:
+    """What is running: the address of the API server, its kubeconfig, and the driver's process if it is ours."""
+
+    scene: Scene
+    server: str
+    kubeconfig: Path
+    process: CommandDriver | None
+
+
+@asynccontextmanager
+async def playing(subject: Subject, settings: Settings) -> AsyncIterator[Played]:
+    """The API server and the driver, within the block."""
+    async with AsyncExitStack() as stack:
+        client, behind = await _clients(stack, settings)
+        traffic = DriverTraffic(behind)
+        server = await stack.enter_async_context(served(traffic, settings.port))
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="parley-conformance-")))
+        write_kubeconfig(folder / "kubeconfig", server)
+        process = _process(settings, server, folder)
+        subject = await _placed(subject, settings, client)
+        await prepare(client, subject)
+        if process is not None:
+            await process.start()
+            stack.push_async_callback(process.kill)
+        scene = Scene(client, traffic, subject, process, settings.patience, settings.admin is None)
+        yield Played(scene, server, folder / "kubeconfig", process)
+
+
+async def _clients(stack: AsyncExitStack, settings: Settings) -> tuple[Client, Client]:
+    """The controller's and the driver's."""
+    if settings.admin is None:
+        memory = MemoryServer()
+        return memory.client(), memory.client("driver")
+    admin = await stack.enter_async_context(settings.admin)
+    return admin, await stack.enter_async_context(settings.driver) if settings.driver is not None else admin
+
+
+async def _placed(subject: Subject, settings: Settings, client: Client) -> Subject:
+    """With the nodes to ask about. Raises BadSubject."""
+    if settings.admin is None:
+        return subject.in_memory()
+    nodes = (await client.list(NODES)).items
+    return subject.on_cluster(sorted(node.metadata.name for node in nodes))
+
+
+def _process(settings: Settings, server: str, folder: Path) -> CommandDriver | None:
+    if not settings.start:
+        return None
+    environment = {"KUBECONFIG": str(folder / "kubeconfig"), "API_SERVER": server}
+    return CommandDriver(settings.start, environment, folder / "output")
+
+
+async def results(
+    subject: Subject,
+    settings: Settings,
+    begun: Callable[[Played], None],
+    seen: Callable[[Result], None],
+) -> list[Result]:
+    """All results. `begun` is called when the driver may connect, `seen` with each result."""
+    found: list[Result] = []
+    async with playing(subject, settings) as played:
+        begun(played)
+        async for result in run(played.scene, settings.chosen(), settings.skip):
+            found.append(result)
+            seen(result)
+            await asyncio.sleep(0)
+    return found

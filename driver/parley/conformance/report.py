@@ -1,0 +1,42 @@
+"""Results for people, as a table with what was expected and seen of each failure, and as data."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from parley.conformance.results import Outcome, Result
+
+PAGE = "docs/driver-protocol.md"
+
+
+def line(result: Result) -> str:
+    """One result in the table."""
+    rule = result.check.rule if result.outcome is not Outcome.SKIPPED else f"{result.check.rule} ({result.why})"
+    return f"{result.outcome.value:<8} {result.check.name:<26} {rule}"
+
+
+def details(result: Result) -> Iterator[str]:
+    """Of a failure: which object, what was expected by which section, what was seen."""
+    if result.outcome is Outcome.FAILED:
+        yield f"         {result.about}"
+        yield f'         expected: {result.expected} ({PAGE}, "{result.check.section}")'
+        yield f"         seen: {result.seen}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many of each."""
+    counts = [f"{sum(r.outcome is outcome for r in results)} {outcome.value}" for outcome in Outcome]
+    return ", ".join(counts)
+
+
+def data(result: Result) -> dict[str, Any]:
+    """A result as an item of `ConformanceReport`."""
+    return {
+        "check": result.check.name,
+        "section": result.check.section,
+        "rule": result.check.rule,
+        "outcome": result.outcome.value,
+        "about": result.about,
+        "expected": result.expected,
+        "seen": result.seen,
+        "why": result.why,
+    }

@@ -1,0 +1,61 @@
+"""Runs checks one after the other, each in a namespace of its own that is gone when the next begins."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from parley.conformance.results import Check, NotApplicable, Outcome, Result, Unmet
+from parley.conformance.stage import Scene, Stage
+from parley.conformance.subject import Subject
+from parley.kube.client import AlreadyExists, Client
+
+PREFIX = "conformance-"
+"""Of the names of namespaces and classes."""
+
+
+async def prepare(client: Client, subject: Subject) -> None:
+    """Create what the driver reads besides the class: nodes, published devices."""
+    for manifest in subject.others:
+        try:
+            await client.create(manifest.resource, manifest.body, manifest.namespace)
+        except AlreadyExists:
+            pass
+
+
+async def run(scene: Scene, checks: Sequence[Check], skipped: Sequence[str] = ()) -> AsyncIterator[Result]:
+    """The results, each as soon as it is known. A driver that failed begins the next check anew."""
+    failed: list[Check] = []
+    for check in checks:
+        result = _left_out(check, failed, skipped) or await _checked(scene, check)
+        yield result
+        if result.outcome is Outcome.FAILED:
+            failed.append(check)
+            await _restarted(scene)
+
+
+def _left_out(check: Check, failed: Sequence[Check], skipped: Sequence[str]) -> Result | None:
+    """The result of a check that is not made, None if it is made."""
+    if check.name in skipped:
+        return Result(check, Outcome.SKIPPED, why="left out by --skip")
+    basis = [one.name for one in failed if one.basic or one.name in check.needs]
+    return Result(check, Outcome.SKIPPED, why=f"needs {basis[0]}, which failed") if basis else None
+
+
+async def _restarted(scene: Scene) -> None:
+    if scene.driver is not None:
+        await scene.driver.kill()
+        await scene.driver.start()
+
+
+async def _checked(scene: Scene, check: Check) -> Result:
+    if check.restarts and scene.driver is None:
+        return Result(check, Outcome.SKIPPED, why="needs --start, to kill the driver and start it again")
+    stage = Stage(scene, f"{PREFIX}{check.name}")
+    await stage.open()
+    try:
+        await check.play(stage)
+    except NotApplicable as reason:
+        return Result(check, Outcome.SKIPPED, why=str(reason))
+    except Unmet as unmet:
+        return Result(check, Outcome.FAILED, unmet.about, unmet.expected, unmet.seen)
+    finally:
+        await stage.close()
+    return Result(check, Outcome.PASSED)

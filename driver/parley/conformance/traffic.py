@@ -1,0 +1,84 @@
+"""The driver's way to the API server: its writes are remembered, and can be refused as a busy server refuses them.
+
+What the driver's account has no right to is refused, too.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from parley.api.names import GROUP
+from parley.api.resources import Resource
+from parley.kube.client import Call, Client, Forbidden, ServerError
+
+Json = Mapping[str, Any]
+
+_MAY: Final = frozenset({"get", "list", "watch", "patch"})
+"""What the ClusterRole `parley-driver` allows with Parley's kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of the driver's: what it sent, and the object after it, None if the server refused it."""
+
+    call: Call
+    after: Json | None
+
+    def is_about(self, resource: Resource[Any], namespace: str, name: str) -> bool:
+        """Whether it is about that object, or one of its subresources."""
+        return self.call.resource.plural == resource.plural and (self.call.namespace, self.call.name) == (
+            namespace,
+            name,
+        )
+
+
+def never(_: Call) -> bool:
+    """Refuses nothing."""
+    return False
+
+
+class DriverTraffic(Client):
+    """A client around that of the API server. `refuse` says which writes get a 503; `refused` counts these."""
+
+    refuse: Callable[[Call], bool] = staticmethod(never)
+    refused = 0
+
+    def __init__(self, transport: Client) -> None:
+        super().__init__(transport)
+        self.writes: list[Write] = []
+        self.heard = 0
+        """How many requests there were."""
+
+    async def request(self, call: Call) -> bytes:
+        """Passed on, unless it is to be refused."""
+        self.heard += 1
+        if call.resource.group == GROUP and call.verb not in _MAY:
+            raise Forbidden(
+                403,
+                "Forbidden",
+                f"{call}: a driver's account may patch {call.resource.plural}, and not {call.verb} them: "
+                'see "Your account" in docs/driver-protocol.md',
+            )
+        if not call.writes or call.resource.group != GROUP:
+            return await super().request(call)
+        if self.refuse(call):
+            self.refused += 1
+            raise ServerError(503, "ServiceUnavailable", "the conformance kit refuses this write for a while")
+        try:
+            content = await super().request(call)
+        except Exception:
+            self.writes.append(Write(call, None))
+            raise
+        self.writes.append(Write(call, orjson.loads(content)))
+        return content
+
+    def writes_to(self, resource: Resource[Any], namespace: str, name: str) -> list[Write]:
+        """The driver's writes to that object, in their order."""
+        return [write for write in self.writes if write.is_about(resource, namespace, name)]
+
+    def end_refusals(self) -> None:
+        """Let everything through again."""
+        self.refuse = never
+        self.refused = 0

@@ -1,0 +1,22 @@
+"""Each check fails for a driver that breaks its rule, and only it; a driver that breaks none passes all."""
+
+import pytest
+from tests.unit.conformance.kit import results
+
+from parley.conformance.checks import CHECKS
+from parley.conformance.results import Outcome
+
+
+def test_a_driver_that_keeps_the_protocol_passes_all_checks() -> None:
+    found = results()
+
+    assert [(r.check.name, r.seen or r.why) for r in found if r.outcome is not Outcome.PASSED] == []
+    assert len(found) == len(CHECKS) == len({check.name for check in CHECKS})
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_driver_that_breaks_one_rule_fails_its_check(check: object) -> None:
+    name = getattr(check, "name", "")
+    failed = [result for result in results(broken=name) if result.outcome is Outcome.FAILED]
+
+    assert [result.check.name for result in failed] == [name]

@@ -1,0 +1,50 @@
+"""The tutorials' files and commands, followed literally as far as no cluster is needed; manifests are valid."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.pages import ROOT, Command, File, is_shown, steps, take
+
+from parley.api import models
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+SLOW = "parley driver conformance"
+"""Followed in tests/integration."""
+
+
+def test_output_is_compared_as_the_page_shows_it() -> None:
+    assert is_shown("a  b\nc\nd\n", "a b\n...\nd")
+    assert is_shown("1 passed in 0.05s\n", "1 passed in ...")
+    assert not is_shown("a\nb\n", "a")
+    assert not is_shown("ab\n", "a b")
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_manifests_of_parleys_kinds_are_valid(page: Path) -> None:
+    files = [step for step in steps(page) if isinstance(step, File) and step.name.endswith(".yaml")]
+    documents = [document for file in files for document in yaml.safe_load_all(file.text)]
+    for document in documents:
+        if document.get("apiVersion") == "parley.dev/v1alpha1":
+            getattr(models, document["kind"]).model_validate(document)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_files_that_are_named_are_made(page: Path) -> None:
+    made = {step.name for step in steps(page) if isinstance(step, File)}
+    for step in steps(page):
+        if isinstance(step, Command):
+            named = re.findall(r"(?:-f|--config) (?!-|http)(\S+)", step.line)
+            assert [name for name in named if name not in made and not (ROOT / name).exists()] == []
+    for step in steps(page):
+        if isinstance(step, File) and step.name == "Dockerfile":
+            assert set(re.findall(r"(?m)^COPY (\S+)", step.text)) <= made
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_what_needs_no_cluster_is_followed(page: Path, tmp_path: Path) -> None:
+    for step in steps(page):
+        if isinstance(step, Command) and step.line.startswith(SLOW):
+            step = Command(f"{step.line} --check shareable", "")
+        take(step, tmp_path)
