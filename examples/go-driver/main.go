@@ -204,7 +204,6 @@ func (d *driver) hold(c *object, h handle) error {
 	term := map[string]any{"matchFields": []any{node}}
 	return d.setStatus(c, map[string]any{
 		"driverName": driverName,
-		"state":      "allocated",
 		"allocation": map[string]any{
 			"handles":          []any{map[string]any{"driverName": driverName, "data": h}},
 			"availableOnNodes": map[string]any{"nodeSelectorTerms": []any{term}},
@@ -220,7 +219,7 @@ func (d *driver) takeBack(c *object) error {
 		return nil
 	}
 	if c.holds() {
-		cleared := map[string]any{"driverName": nil, "allocation": nil, "deallocationRequested": nil, "state": "pending"}
+		cleared := map[string]any{"driverName": nil, "allocation": nil, "deallocationRequested": nil}
 		if err := d.setStatus(c, cleared); err != nil {
 			return err
 		}

@@ -196,10 +196,6 @@ class ClaimStatus(Model):
 
     model_config = ConfigDict(json_schema_extra=_STATUS_RULES)
 
-    state: Annotated[
-        Literal["pending", "allocated", "allocated,reserved", "deallocating", "releasing"] | None,
-        Field(description="Summary of the other fields, for people."),
-    ] = None
     driver_name: DriverName | None = None
     allocation: Annotated[
         Allocation | None,

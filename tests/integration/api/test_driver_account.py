@@ -206,8 +206,8 @@ async def test_of_a_question_a_driver_changes_nothing(question: Question, body: 
 
 
 HANDLE = {"driverName": DISKS, "data": {"iqn": "a"}}
-ALLOCATED: Body = {"driverName": DISKS, "state": "allocated", "allocation": {"handles": [HANDLE]}}
-CLEARED: Body = {"driverName": None, "allocation": None, "deallocationRequested": None, "state": "pending"}
+ALLOCATED: Body = {"driverName": DISKS, "allocation": {"handles": [HANDLE]}}
+CLEARED: Body = {"driverName": None, "allocation": None, "deallocationRequested": None}
 MARKS: Body = {"finalizers": [driver_finalizer(DISKS)], "annotations": {f"{DISKS}/allocating-on": "n1"}}
 PROGRESS: Body = {
     "type": "Allocating",
@@ -261,7 +261,8 @@ async def foreign(driver: Client, admin: Client, namespace: str) -> Claim:
 async def test_a_driver_allocates_and_takes_back(own: Claim) -> None:
     await own.mark({**MARKS, "finalizers": ["parley.dev/in-use", *MARKS["finalizers"]]})
     await own.write({"conditions": [ACCEPTED, PROGRESS]})
-    await own.write({**ALLOCATED, "conditions": [ACCEPTED, {**PROGRESS, "status": "False"}]})
+    follow = [{**PROGRESS, "type": type_} for type_ in ("Allocated", "Ready")]
+    await own.write({**ALLOCATED, "conditions": [ACCEPTED, {**PROGRESS, "status": "False"}, *follow]})
     await own.is_({"reservedFor": [{"name": "pod", "uid": "u1"}]})
     await own.is_({"reservedFor": None, "deallocationRequested": True})
     await own.write(CLEARED)

@@ -1,5 +1,6 @@
 """The CRDs: what is in `crds/` is what the models say, and kubectl shows the kinds as documented."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,7 +57,12 @@ def test_the_command_without_a_directory_says_how_to_use_it(capsys: pytest.Captu
     ("plural", "short_names", "scope", "columns"),
     [
         ("resourceclasses", ["prclass", "prclasses"], "Cluster", ["Driver", "Shareable", "Age"]),
-        ("resourceclaims", ["prclaim", "prclaims"], "Namespaced", ["Class", "State", "Driver", "Age"]),
+        (
+            "resourceclaims",
+            ["prclaim", "prclaims"],
+            "Namespaced",
+            ["Class", "Allocated", "Ready", "Driver", "Age"],
+        ),
         ("resourceclaimtemplates", ["prtemplate", "prtemplates"], "Namespaced", ["Class", "Age"]),
         (
             "podschedulings",
@@ -102,7 +108,8 @@ def test_every_selectable_field_exists() -> None:
 def test_every_column_shows_a_field_that_exists() -> None:
     for kind in KINDS:
         for column in kind.columns:
-            path = column.path.removeprefix(".").split(".")
+            plain = re.sub(r"\[[^]]*\]", ".[]", column.path)
+            path = plain.removeprefix(".").split(".")
             assert path[0] == "metadata" or schema_of(kind.resource.plural, *path)
 
 

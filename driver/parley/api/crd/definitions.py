@@ -26,6 +26,11 @@ class Column:
     type: str = "string"
 
 
+def _condition(type_: str) -> Column:
+    """Whether a condition is True. kubectl's columns know JSONPath and nothing else."""
+    return Column(type_, f'.status.conditions[?(@.type=="{type_}")].status')
+
+
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
@@ -52,7 +57,8 @@ KINDS = (
         ("prclaim", "prclaims"),
         (
             Column("Class", ".spec.resourceClassName"),
-            Column("State", ".status.state"),
+            _condition("Allocated"),
+            _condition("Ready"),
             Column("Driver", ".status.driverName"),
             _AGE,
         ),
