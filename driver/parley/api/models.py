@@ -47,6 +47,17 @@ class Limit(Model):
     ] = None
 
 
+class ClassStatus(Model):
+    """Whether the class can be used, and how much there is of it. Written by the controller, seconds late."""
+
+    conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
+    total: Annotated[
+        int | None,
+        Field(ge=0, description="How much there is on its nodes, in what the driver counts: devices, tokens."),
+    ] = None
+    free: Annotated[int | None, Field(ge=0, description="How much of it nobody holds.")] = None
+
+
 class ResourceClass(Model):
     """A kind of resource that one driver provides."""
 
@@ -98,6 +109,12 @@ class ResourceClass(Model):
             description="The first that names a claim's namespace holds, or else the first that names none.",
         ),
     ] = ()
+    status: ClassStatus = ClassStatus()
+
+    @property
+    def revision(self) -> tuple[str, int]:
+        """Changes with what the class says, and not with its status."""
+        return self.metadata.uid, self.metadata.generation
 
 
 class ClaimSpec(Model):

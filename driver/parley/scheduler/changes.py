@@ -37,13 +37,14 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
 @dataclass(frozen=True)
 class Queues:
     """What is to be looked at: pods, named claims and templates by name, holdings that nodes owe something for by
-    UID, pods whose PodScheduling is behind."""
+    UID, pods whose PodScheduling is behind, classes whose status may be behind by name."""
 
     pods: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("pod")))
     claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
     templates: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("template")))
     releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
     publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
+    classes: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda name: {"class": name}))
 
 
 class Changes:
@@ -172,6 +173,8 @@ class Changes:
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if (class_ := new or old) is None:
             return
+        if old is not None and new is not None and old.revision == new.revision:
+            return  # its status, which decides nothing
         if old is None:
             count_again(self._state, class_.metadata.name)
         self._wakeups.wake(("class", class_.metadata.name))

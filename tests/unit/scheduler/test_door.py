@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.conditions import ready
+from tests.support.conditions import condition, ready
 from tests.support.faults import FaultClient
 
 from parley.api.opaque import read
@@ -358,8 +358,8 @@ def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(pl
             "delete it, or give the parley.dev ResourceClaim another name"
         )
         assert await world.events_on("p") == [("NameTaken", note)]
-        (condition,) = (await world.claim("disk")).status.conditions
-        assert (condition.type, condition.status, condition.reason, condition.message) == (
+        accepted = condition(await world.claim("disk"), "Accepted")
+        assert (accepted.type, accepted.status, accepted.reason, accepted.message) == (
             "Accepted",
             "False",
             "NameTaken",
@@ -368,8 +368,8 @@ def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(pl
         await world.client.delete(BUILTIN_CLAIMS, "disk", NAMESPACE)
         await world.settle()
         assert await world.node_of("p") in ("a", "b")
-        (condition,) = (await world.claim("disk")).status.conditions
-        assert (condition.status, condition.reason) == ("True", "Accepted")
+        accepted = condition(await world.claim("disk"), "Accepted")
+        assert (accepted.status, accepted.reason) == ("True", "Accepted")
 
     play(scenario)
 

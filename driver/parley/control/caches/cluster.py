@@ -257,6 +257,9 @@ class Cluster:
     def class_(self, name: str) -> ResourceClass | None:
         return self._classes.get("", name)
 
+    def classes(self) -> Iterable[ResourceClass]:
+        return self._classes.values()
+
     def claim(self, key: Key) -> ResourceClaim | None:
         return self._claims.get(*key)
 
