@@ -6,11 +6,12 @@ Changes are heard from the moment when everything is restored; what the caches h
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import Key, done
 from parley.control.claims.podclaims import NODES
 from parley.control.ledger import Holding
+from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
@@ -182,6 +183,15 @@ class Changes:
             if claim.spec.resource_class_name == class_.metadata.name:
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
 
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        """Another limit may hold for a namespace that has other labels."""
+        namespace = new or old
+        if namespace is None or (old is not None and new is not None and _labels(old) == _labels(new)):
+            return
+        for class_ in self._cluster.classes():
+            if class_.selects_namespaces:
+                self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
+
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
             key = (claim.metadata.namespace, claim.metadata.name)
@@ -205,6 +215,10 @@ class Changes:
             key = (template.metadata.namespace, template.metadata.name)
             self._queues.templates.add(key)
             self._wakeups.wake(("template", *key))
+
+
+def _labels(namespace: Namespace) -> Mapping[str, str]:
+    return namespace.metadata.labels
 
 
 def _differs(old: Node, new: Node) -> bool:

@@ -94,7 +94,8 @@ def base(
     """The state, empty."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
-    state = State(Cluster(client, tombstones.heard), Ledger(Limits(wakeups.wake)), drivers)
+    cluster = Cluster(client, tombstones.heard)
+    state = State(cluster, Ledger(Limits(wakeups.wake, cluster.namespace_labels)), drivers)
     presence = DriverPresence(client, settings.namespace, [*drivers, *apart])
     return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, presence, apart)
 

@@ -49,7 +49,7 @@ async def test_a_claim_becomes_allocated_and_ready_with_its_first_pod(
     assert condition(found, "Allocated").message == "allocated on node node-0"
     assert {c.observed_generation for c in found.status.conditions} == {found.metadata.generation}
 
-    await team.delete(CLAIMS, "mine")  # while the pod uses it
+    await team.client.delete(CLAIMS, "mine", team.name)  # while the pod uses it
     await user.until("Ready=false", "mine")
     await team.delete(PODS, "first")
 
