@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.cluster.manifests import claim, pod
+from tests.cluster.manifests import claim, pod, resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.raw import raw
 from tests.integration.door.conftest import Devices, Parley
@@ -49,6 +49,10 @@ async def test_a_claim_becomes_allocated_and_ready_with_its_first_pod(
     assert condition(found, "Allocated").message == "allocated on node node-0"
     assert {c.observed_generation for c in found.status.conditions} == {found.metadata.generation}
 
+    shown = await user.kubectl("get", "prclaims", "-o", "wide")
+    assert " ".join(shown.split()[:9]) == "NAME CLASS ALLOCATED READY DRIVER AGE MODE RESERVED-FOR REASON"
+    assert shown.split()[-3:] == ["WaitForFirstConsumer", "first", "Ready"]
+
     await team.client.delete(CLAIMS, "mine", team.name)  # while the pod uses it
     await user.until("Ready=false", "mine")
     await team.delete(PODS, "first")
@@ -88,3 +92,37 @@ async def test_a_status_of_an_earlier_version_is_taken_and_completed(
     await parley.start()
     await user.until("Allocated=false", "mine")
     assert "state" not in raw(cluster).get(CLAIMS.path(team.name, "mine"))["status"]
+
+
+async def test_a_class_says_whether_its_driver_is_there_and_what_is_free(
+    team: Namespace, devices: Devices, user: Waiting
+) -> None:
+    await devices(node_0=2, node_1=1)
+    await team.create(resource_class("other", "nobody.example.com"), claim("mine"))
+    wait = ("wait", "--timeout=60s")
+    await user.kubectl(*wait, "--for=condition=Ready", "prclass/gpu")
+    await user.kubectl(*wait, "--for=condition=Ready=false", "prclass/other")
+    await user.kubectl(*wait, "--for=jsonpath={.status.free}=3", "prclass/gpu")
+    await team.create(pod("first", claims={"gpu": "mine"}))
+    await user.kubectl(*wait, "--for=jsonpath={.status.free}=2", "prclass/gpu")
+
+    shown = (await user.kubectl("get", "prclasses", "-o", "wide")).splitlines()
+    head = "NAME DRIVER READY TOTAL FREE AGE SHAREABLE PLACEMENT NODE-PART REASON"
+    assert " ".join(shown[0].split()) == head
+    gpu, other = (line.split() for line in shown[1:])
+    assert gpu[:5] == ["gpu", "device.parley.dev", "True", "3", "2"]
+    assert gpu[6:] == ["false", "Optimistic", "Required", "Ready"]
+    assert other[:3] == ["other", "nobody.example.com", "False"]
+    assert other[-1] == "DriverMissing"
+
+
+async def test_a_limit_goes_by_the_labels_of_namespaces(team: Namespace, devices: Devices, user: Waiting) -> None:
+    await devices(node_0=2)
+    gold = {"namespaceSelector": {"matchLabels": {"tier": "gold"}}, "claims": 1}
+    await team.create(resource_class("few", limits=[{"claims": 0}, gold]), template("few", "few"))
+    await team.create(pod("first", templates={"gpu": "few"}))
+    await team.waits("first", "LimitReached")
+    await user.kubectl("label", "namespace", team.name, "tier=gold")
+    await team.bound("first")
+    await team.create(pod("second", templates={"gpu": "few"}))
+    await team.waits("second", "LimitReached")
