@@ -242,7 +242,7 @@ func (d *driver) hold(c *object, h handle) error {
 	if d.classes.items["/"+h.Class].Shareable {
 		allocation["shareable"] = true
 	}
-	return d.setStatus(c, map[string]any{"driverName": driverName, "state": "allocated", "allocation": allocation})
+	return d.setStatus(c, map[string]any{"driverName": driverName, "allocation": allocation})
 }
 
 // 3. Deallocate. A claim that has nothing, and that no pod is about to get, needs no protection either.
@@ -253,7 +253,7 @@ func (d *driver) takeBack(c *object) error {
 		return nil
 	}
 	if c.holds() {
-		cleared := map[string]any{"driverName": nil, "allocation": nil, "deallocationRequested": nil, "state": "pending"}
+		cleared := map[string]any{"driverName": nil, "allocation": nil, "deallocationRequested": nil}
 		if err := d.setStatus(c, cleared); err != nil {
 			return err
 		}

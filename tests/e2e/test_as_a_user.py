@@ -70,11 +70,11 @@ def test_podschedulings_show_how_the_negotiation_went(kubectl: Kubectl) -> None:
     assert rows(shown)["reader"][-1] == "node-2"
 
 
-def test_named_claims_show_their_state(kubectl: Kubectl) -> None:
+def test_named_claims_show_their_conditions(kubectl: Kubectl) -> None:
     shown = kubectl("get", "prclaims")
 
-    assert shown.split()[:5] == ["NAME", "CLASS", "STATE", "DRIVER", "AGE"]
-    assert rows(shown)["scanner"] == ["gpu", "allocated,reserved", "device.parley.dev"]
+    assert shown.split()[:6] == ["NAME", "CLASS", "ALLOCATED", "READY", "DRIVER", "AGE"]
+    assert rows(shown)["scanner"] == ["gpu", "True", "True", "device.parley.dev"]
 
 
 def test_the_container_has_its_device(kubectl: Kubectl) -> None:
@@ -103,7 +103,7 @@ def test_a_pod_that_fits_nowhere_is_described_with_what_each_node_lacks(kubectl:
 def test_a_claim_outlives_its_pod_and_says_that_it_is_free(kubectl: Kubectl) -> None:
     kubectl("delete", "pod", "reader", "--timeout=120s")
 
-    kubectl("wait", "--for=jsonpath={.status.state}=pending", "prclaim/scanner", "--timeout=120s")
+    kubectl("wait", "--for=condition=Allocated=false", "prclaim/scanner", "--timeout=120s")
 
 
 def test_the_cluster_goes_as_it_came(kubectl: Kubectl, place: Path) -> None:

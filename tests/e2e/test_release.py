@@ -8,6 +8,7 @@ from tests.cluster.manifests import claim, pod
 from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import prepared
 from tests.cluster.watching import until, until_one
+from tests.support.conditions import ready
 
 from parley.api import reasons
 from parley.api.models import ClaimRelease
@@ -64,7 +65,7 @@ async def release_of(team: Namespace, claim_uid: str) -> ClaimRelease:
 async def releasing(team: Namespace, name: str) -> None:
     """Return when the named claim says that it waits for its node."""
     await until_one(
-        team.client, CLAIMS, name, lambda c: c.status.state == "releasing", "is releasing", namespace=team.name
+        team.client, CLAIMS, name, lambda c: ready(c) == "Releasing", "is releasing", namespace=team.name
     )
 
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tests.soak.processes import WHO
 
+from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
 from parley.control import restoring
@@ -35,6 +36,7 @@ from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejections import Rejections
 from parley.scheduler.native import door
+from parley.sdk import claim_conditions
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate import admission
 
@@ -208,6 +210,10 @@ BUGS: Mapping[str, Bug] = {
         trouble=True,
         extender=True,
         lost_bindings=True,
+    ),
+    "a claim is ready whatever stands in the way": Bug(
+        ((claim_conditions, "_not_ready", lambda *_: ConditionUpdate("Ready", True, "Ready", "")),),
+        ("conditions disagree",),
     ),
     "mirrors are written blindly": Bug(
         ((MirrorWrites, "patch", _patch_blindly),),

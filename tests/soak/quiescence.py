@@ -135,7 +135,7 @@ class Judge:
 
     def judge(self) -> None:
         """Raises Broken for pods that wait although they could run, are bound and don't run, or run and have not
-        reserved what they use."""
+        reserved what they use, and for claims whose conditions contradict the rest of their status."""
         faults = []
         for pod in self._pods:
             if _done(pod) or pod.metadata.deletion_timestamp:
@@ -147,6 +147,7 @@ class Judge:
                     f"waits in vain: pod {pod.metadata.name} is bound to {pod.spec.node_name}, not running"
                 )
             faults += [f"not reserved: claim {name} for pod {pod.metadata.name}" for name in self._unreserved(pod)]
+        faults += [f"conditions disagree: {what}" for body in self._claims.values() for what in _disagreeing(body)]
         if faults:
             raise Broken("\n".join(faults))
 
@@ -221,6 +222,23 @@ class Judge:
         count, shared = self._held.get(device, (0, True))
         count -= mine.get(device, 0)
         return count <= 0 or (want.shared and shared and count < shares)
+
+
+def _disagreeing(body: Json) -> Iterator[str]:
+    """Conditions of the claim that are not what its fields say, or are about an older state of it."""
+    meta, status = body["metadata"], body.get("status") or {}
+    if meta["name"] not in CLAIM_KINDS:
+        return  # a tenant's, which may be anything
+    found = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    true = {type_ for type_, condition in found.items() if condition["status"] == "True"}
+    allocated = bool(status.get("allocation"))
+    ends = bool(meta.get("deletionTimestamp") or status.get("deallocationRequested") or "Releasing" in true)
+    expected = {"Allocated": allocated, "Ready": allocated and "Accepted" in true and not ends}
+    for type_, holds in expected.items():
+        if (type_ in true) != holds or type_ not in found:
+            yield f"claim {meta['name']} is {found.get(type_)}, with status {status} and metadata {meta}"
+        elif found[type_].get("observedGeneration") != meta["generation"]:
+            yield f"claim {meta['name']}: {found[type_]} is not about generation {meta['generation']}"
 
 
 def _want(parameters: Json) -> Want:

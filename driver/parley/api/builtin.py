@@ -42,6 +42,12 @@ class ObjectMeta(Struct, frozen=True):
     owner_references: list[OwnerReference] = []
 
 
+class Namespace(Struct, frozen=True):
+    """Nothing but its metadata is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class NodeSelectorRequirement(Struct, frozen=True):
     key: str
     operator: str

@@ -1,4 +1,4 @@
-"""Conditions of claims: the list to write when some of them change. Pure."""
+"""Conditions of our kinds: the list to write when some of them change. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,18 +21,21 @@ class ConditionUpdate:
 
 
 def updated_conditions(
-    conditions: Sequence[Condition], now: str, *updates: ConditionUpdate
+    conditions: Sequence[Condition], generation: int, now: str, *updates: ConditionUpdate
 ) -> list[dict[str, Any]] | None:
-    """All conditions with these updates applied; None if nothing changes. `now` is RFC 3339."""
+    """All conditions with these updates applied; None if nothing changes. `now` is RFC 3339.
+
+    `generation` is the object's, which the updates were decided on; 0 if it has none.
+    """
     known = {condition.type: condition for condition in conditions}
-    wanted = [_condition(one, known.get(one.type), now) for one in updates]
+    wanted = [_condition(one, known.get(one.type), generation, now) for one in updates]
     if all(one.type in known and known[one.type].wire() == new for one, new in zip(updates, wanted, strict=True)):
         return None
     types = {one.type for one in updates}
     return [*(condition.wire() for condition in conditions if condition.type not in types), *wanted]
 
 
-def _condition(update: ConditionUpdate, known: Condition | None, now: str) -> dict[str, Any]:
+def _condition(update: ConditionUpdate, known: Condition | None, generation: int, now: str) -> dict[str, Any]:
     status = "True" if update.holds else "False"
     return {
         "type": update.type,
@@ -40,4 +43,5 @@ def _condition(update: ConditionUpdate, known: Condition | None, now: str) -> di
         "reason": update.reason,
         "message": update.message[:_LONGEST],
         "lastTransitionTime": known.last_transition_time if known is not None and known.status == status else now,
+        **({"observedGeneration": generation} if generation else {}),
     }

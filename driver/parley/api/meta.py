@@ -4,6 +4,7 @@ Field names are snake_case here and camelCase on the wire. Models are frozen: a 
 patch. Unknown fields are ignored when reading, because a newer server may send more than we know.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,6 +66,64 @@ class Condition(Model):
     message: Annotated[str, Field(max_length=32768)]
     last_transition_time: Annotated[str, Moment()]
     observed_generation: Annotated[int, Field(ge=0)] | None = None
+
+
+class LabelSelectorRequirement(Model):
+    """One requirement on a label."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "(self.operator in ['Exists', 'DoesNotExist']) != (has(self.values) && size(self.values) > 0)",
+                "values are required for the operators In and NotIn, and must be left out for Exists and "
+                "DoesNotExist.",
+                "values",
+            )
+        )
+    )
+
+    key: Annotated[str, Field(min_length=1, max_length=317)]
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_length=64)] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet it. Those without the label do, if it is `NotIn` or `DoesNotExist`."""
+        among = self.key in labels if self.operator in ("Exists", "DoesNotExist") else self._has_value(labels)
+        return among if self.operator in ("In", "Exists") else not among
+
+    def _has_value(self, labels: Mapping[str, str]) -> bool:
+        return labels.get(self.key) in self.values
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        listed = f"({', '.join(self.values)})"
+        return {
+            "In": f"{self.key} in {listed}",
+            "NotIn": f"{self.key} notin {listed}",
+            "Exists": self.key,
+            "DoesNotExist": f"!{self.key}",
+        }[self.operator]
+
+
+class LabelSelector(Model):
+    """All must hold; the empty one selects everything. As metav1.LabelSelector."""
+
+    match_labels: Annotated[
+        dict[str, Annotated[str, Field(max_length=63)]],
+        Field(max_length=16),
+        Rule("self.all(name, size(name) <= 317)", "the name of a label has at most 317 characters."),
+    ] = {}
+    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Field(max_length=16)] = ()
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
+        plain = all(labels.get(name) == value for name, value in self.match_labels.items())
+        return plain and all(requirement.holds(labels) for requirement in self.match_expressions)
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        plain = (f"{name}={value}" for name, value in sorted(self.match_labels.items()))
+        return ",".join((*plain, *map(str, self.match_expressions)))
 
 
 class NodeSelectorRequirement(Model):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from parley.api.markers import ListMap, Rule, rules
-from parley.api.meta import Condition, Model, NodeSelector, ObjectMeta
+from parley.api.meta import Condition, LabelSelector, Model, NodeSelector, ObjectMeta
 from parley.api.names import API_VERSION
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -37,14 +37,38 @@ ShortText = Annotated[str, Field(max_length=253)]
 class Limit(Model):
     """The most that one namespace may hold of a class at a time."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!has(self.namespaceSelector) || !has(self.namespaces) || size(self.namespaces) == 0",
+                "namespaces and namespaceSelector exclude each other: leave one of them out, or make two limits.",
+                "namespaceSelector",
+            )
+        )
+    )
+
     namespaces: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
-        Field(max_length=256, description="For each of these namespaces; for every other one if left out."),
+        Field(max_length=256, description="For each of these namespaces."),
     ] = ()
+    namespace_selector: Annotated[
+        LabelSelector | None, Field(description="For each namespace with such labels, also one that comes later.")
+    ] = None
     claims: Annotated[int | None, Field(ge=0, description="At most so many allocated claims.")] = None
     units: Annotated[
         int | None, Field(ge=0, description="At most so many of what the driver counts: devices, tokens.")
     ] = None
+
+
+class ClassStatus(Model):
+    """Whether the class can be used, and how much there is of it. Written by the controller, seconds late."""
+
+    conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
+    total: Annotated[
+        int | None,
+        Field(ge=0, description="How much there is on its nodes, in what the driver counts: devices, tokens."),
+    ] = None
+    free: Annotated[int | None, Field(ge=0, description="How much of it nobody holds.")] = None
 
 
 class ResourceClass(Model):
@@ -95,9 +119,20 @@ class ResourceClass(Model):
         tuple[Limit, ...],
         Field(
             max_length=64,
-            description="The first that names a claim's namespace holds, or else the first that names none.",
+            description="The first that names or selects a claim's namespace holds, or else the first for all.",
         ),
     ] = ()
+    status: ClassStatus = ClassStatus()
+
+    @property
+    def selects_namespaces(self) -> bool:
+        """Whether one of its limits goes by the labels of namespaces."""
+        return any(limit.namespace_selector is not None for limit in self.limits)
+
+    @property
+    def revision(self) -> tuple[str, int]:
+        """Changes with what the class says, and not with its status."""
+        return self.metadata.uid, self.metadata.generation
 
 
 class ClaimSpec(Model):
@@ -196,10 +231,6 @@ class ClaimStatus(Model):
 
     model_config = ConfigDict(json_schema_extra=_STATUS_RULES)
 
-    state: Annotated[
-        Literal["pending", "allocated", "allocated,reserved", "deallocating", "releasing"] | None,
-        Field(description="Summary of the other fields, for people."),
-    ] = None
     driver_name: DriverName | None = None
     allocation: Annotated[
         Allocation | None,

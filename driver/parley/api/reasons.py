@@ -72,7 +72,19 @@ BINDING: Final = "Binding"
 """Everything is allocated; the scheduler has yet to bind the pod."""
 
 ALLOCATED: Final = "Allocated"
-"""The claim was allocated without a pod."""
+"""The claim is allocated."""
+
+READY: Final = "Ready"
+"""A pod may use the claim: it is accepted and allocated, and not on its way out. Or: the class can be used."""
+
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+"""The claim is allocated for the first pod that uses it, and none does yet."""
+
+DEALLOCATING: Final = "Deallocating"
+"""A standalone driver was asked to take back what it allocated for the claim."""
+
+DRIVER_MISSING: Final = "DriverMissing"
+"""The driver of the class runs nowhere, as far as the controller knows."""
 
 ACCEPTED: Final = "Accepted"
 """The claim can be negotiated: class, driver and parameters are known."""

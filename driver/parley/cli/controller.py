@@ -87,6 +87,7 @@ def controller(
         scheduler_names=tuple(scheduler_name or (extender.PARLEY,)) if entry is not None else (),
         managed_resources=tuple(managed_resource or ()) if entry is not None else (),
         pod_schedulings=pod_schedulings,
+        namespace=namespace,
     )
     made: list[Controller] = []
 

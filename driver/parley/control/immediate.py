@@ -31,7 +31,6 @@ from parley.control.state import State
 from parley.kube.backoff import Backoff
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
-from parley.negotiation.nowhere import where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.negotiation.selection import select
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, WaitingLines
@@ -190,9 +189,8 @@ class ImmediateClaims:
         """
         if claim.status.allocation is not None or self._cluster.own_writes.unseen(claim.metadata):
             return
-        condition = ConditionUpdate(reasons.ALLOCATED, True, reasons.ALLOCATED, where(holding.nodes))
         try:
-            await self._records.record(claim, holding, condition)
+            await self._records.record(claim, holding)
         except Conflict:
             self._queue.retry(_key(claim))  # the cache is behind
         except (BadRequest, Forbidden, Invalid) as error:

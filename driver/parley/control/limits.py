@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from parley.api.models import Limit, ResourceClass
 
 Topic = tuple[str, ...]
+Labels = Mapping[str, str]
 
 
 def topic(class_name: str, namespace: str) -> Topic:
@@ -21,11 +22,22 @@ def _unheard(_: Topic) -> None:
     """Nobody waits."""
 
 
-class Limits:
-    """Units by claim, for each class and namespace. `less` is called when a namespace holds less of a class."""
+def _unlabelled(_: str) -> Labels | None:
+    """No namespace has labels."""
+    return {}
 
-    def __init__(self, less: Callable[[Topic], None] = _unheard) -> None:
+
+class Limits:
+    """Units by claim, for each class and namespace. `less` is called when a namespace holds less of a class,
+    `labels` gives a namespace's labels, None as long as they are unknown."""
+
+    def __init__(
+        self,
+        less: Callable[[Topic], None] = _unheard,
+        labels: Callable[[str], Labels | None] = _unlabelled,
+    ) -> None:
         self._less = less
+        self._labels = labels
         self._held: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         self._place: dict[str, tuple[str, str]] = {}
 
@@ -54,9 +66,16 @@ class Limits:
 
         `wanted` has the units by the claims' UIDs.
         """
-        limit = limit_for(class_, namespace)
-        if limit is None:
+        labels = self._labels(namespace) if class_.selects_namespaces else {}
+        if labels is None:
+            return (
+                f"the labels of namespace {namespace} are not known, and class {class_.metadata.name} has limits "
+                "with a namespaceSelector: let the controller list and watch namespaces"
+            )
+        applies = limit_for(class_, namespace, labels)
+        if applies is None:
             return ""
+        index, limit = applies
         all_held = self._held.get((class_.metadata.name, namespace), {})
         held = [units for uid, units in all_held.items() if uid not in wanted]
         counts = (
@@ -67,12 +86,28 @@ class Limits:
             if most is not None and used + more > most:
                 return (
                     f"namespace {namespace} holds {used} of {most} {what} that class {class_.metadata.name} "
-                    f"allows it, {more} more wanted: end pods that hold some, or raise the class's limits[].{what}"
+                    f"allows {_whom(limit)}, {more} more wanted: end pods that hold some, or raise the class's "
+                    f"limits[{index}].{what}"
                 )
         return ""
 
 
-def limit_for(class_: ResourceClass, namespace: str) -> Limit | None:
-    """The limit that holds for the namespace: the first that names it, or else the first that names none."""
-    named = (limit for limit in class_.limits if namespace in limit.namespaces)
-    return next(named, None) or next((limit for limit in class_.limits if not limit.namespaces), None)
+def limit_for(class_: ResourceClass, namespace: str, labels: Labels) -> tuple[int, Limit] | None:
+    """The limit that holds for the namespace, with its index: the first that names or selects it, or else the
+    first that does neither."""
+    others: tuple[int, Limit] | None = None
+    for index, limit in enumerate(class_.limits):
+        selector = limit.namespace_selector
+        if namespace in limit.namespaces or (selector is not None and selector.selects(labels)):
+            return index, limit
+        if others is None and selector is None and not limit.namespaces:
+            others = index, limit
+    return others
+
+
+def _whom(limit: Limit) -> str:
+    if limit.namespace_selector is None:
+        return "it"
+    return (
+        f"each namespace with the labels {limit.namespace_selector}" if str(limit.namespace_selector) else "each"
+    )

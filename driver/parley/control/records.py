@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.conditions import ConditionUpdate, updated_conditions
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
@@ -24,6 +24,7 @@ from parley.control.writes import ClaimWrites, MirrorWrites
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
 from parley.sdk import PodReference
+from parley.sdk.claim_conditions import with_conditions
 from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record
 
 T = TypeVar("T")
@@ -73,30 +74,33 @@ class Records:
         return body
 
     async def _write_claim(self, holding: Holding) -> None:
-        used = {"reservedFor": _users(holding), "state": _state(holding)}
-        await self._claims.write(holding, used if holding.standalone else {**allocation_status(holding), **used})
+        status = {"reservedFor": _users(holding)}
+        await self._write_record(
+            holding, status if holding.standalone else {**allocation_status(holding), **status}
+        )
 
-    async def record(self, claim: ResourceClaim, holding: Holding, said: ConditionUpdate) -> None:
-        """Record what a named claim holds, with a condition.
+    async def _write_record(self, holding: Holding, status: Mapping[str, Any], *, without: str = "") -> None:
+        """Write a claim's own record, with the conditions that follow from it in the same write."""
+        claim = self._claims.own(holding)
+        if claim is not None:
+            status = with_conditions(claim, status, rfc3339(self._clock()), without=without)
+        await self._claims.write(holding, status)
 
-        Raises Conflict if the claim is not as given any more.
-        """
+    async def record(self, claim: ResourceClaim, holding: Holding) -> None:
+        """Record what a named claim holds. Raises Conflict if the claim is not as given any more."""
         async with holding.lock:
-            used = {"reservedFor": _users(holding), "state": _state(holding)}
-            conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), said)
-            status = {**allocation_status(holding), **used}
-            await self._claims.patch(claim, {**status, "conditions": conditions} if conditions else status)
+            status = {**allocation_status(holding), "reservedFor": _users(holding)}
+            await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
 
     async def tell(self, claim: ResourceClaim, *said: ConditionUpdate) -> bool:
         """Keep conditions of a named claim up to date; returns whether anything had to be written.
 
         Raises Conflict if the claim is not as given any more: its driver may write conditions, too.
         """
-        conditions = updated_conditions(claim.status.conditions, rfc3339(self._clock()), *said)
-        if conditions is None:
+        status = with_conditions(claim, {}, rfc3339(self._clock()), *said)
+        if not status:
             return False
-        state = {} if claim.status.state else {"state": "pending"}
-        await self._claims.patch(claim, {"conditions": conditions, **state})
+        await self._claims.patch(claim, status)
         return True
 
     async def clear_unknown(self, claim: ResourceClaim) -> None:
@@ -104,7 +108,7 @@ class Records:
 
         Raises Conflict if the claim is not as given any more.
         """
-        await self._claims.patch(claim, _NOTHING)
+        await self._claims.patch(claim, with_conditions(claim, _NOTHING, rfc3339(self._clock())))
 
     async def offer(
         self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
@@ -165,9 +169,9 @@ class Records:
                 await self.clear_mirror(holding)
                 holding.written = Written.NO
             if holding.named:
-                state = "allocated,reserved" if users else "allocated"
-                shown = {"reservedFor": users, "state": state} if self._shows_allocation(holding) else {}
-                await self._claims.write(holding, shown)
+                await self._claims.write(
+                    holding, {"reservedFor": users} if self._shows_allocation(holding) else {}
+                )
         except NotFound:
             pass  # the claim was forced away
 
@@ -228,11 +232,11 @@ class Records:
 
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
-        await self._patch_if_there(holding, {**_NOTHING, **self._released(holding)})
+        await self._released(holding, _NOTHING)
 
     async def keep_without_users(self, holding: Holding) -> None:
         """An immediate claim is free for the next pod: its nodes have said that it is not prepared there."""
-        await self._patch_if_there(holding, {"state": "allocated", **self._released(holding)})
+        await self._released(holding, {})
 
     async def tell_releasing(self, holding: Holding) -> None:
         """A named claim shows that it is in nobody's use and not free yet, what it waits for and since when."""
@@ -242,35 +246,25 @@ class Records:
         try:
             if self._cluster.own_writes.unseen(claim.metadata):
                 claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
-            conditions = updated_conditions(
-                claim.status.conditions, rfc3339(self._clock()), releasing_condition(holding)
-            )
-            if conditions is not None or claim.status.state != "releasing":
-                shown = {"conditions": conditions} if conditions is not None else {}
-                await self._claims.patch(claim, {"reservedFor": None, "state": "releasing", **shown})
+            freed = {"reservedFor": None} if claim.status.reserved_for else {}
+            status = with_conditions(claim, freed, rfc3339(self._clock()), releasing_condition(holding))
+            if status:
+                await self._claims.patch(claim, status)
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
-    async def _patch_if_there(self, holding: Holding, status: Mapping[str, Any]) -> None:
+    async def _released(self, holding: Holding, status: Mapping[str, Any]) -> None:
+        """Write the claim's record: no node has it prepared any more."""
         if self._claims.own(holding) is None:
             return  # forced away; another may have its name
         try:
-            await self._claims.write(holding, status)
+            await self._write_record(holding, status, without=CONDITION_RELEASING)
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
-    def _released(self, holding: Holding) -> dict[str, Any]:
-        """The claim's conditions, as far as they change when no node has it prepared any more."""
-        claim = self._claims.own(holding)
-        known = claim.status.conditions if claim is not None else ()
-        if not any(condition.type == CONDITION_RELEASING for condition in known):
-            return {}
-        return {"conditions": [c.wire() for c in known if c.type != CONDITION_RELEASING]}
-
     async def ask_back(self, holding: Holding) -> None:
         """Ask the standalone driver to take its allocation back. Raises NotFound if the claim is gone."""
-        status = {"reservedFor": None, "deallocationRequested": True, "state": "deallocating"}
-        await self._claims.write(holding, status)
+        await self._write_record(holding, {"reservedFor": None, "deallocationRequested": True})
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -288,10 +282,6 @@ def allocation_status(holding: Holding) -> dict[str, Any]:
     """The record of what an embedded driver allocated."""
     allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
     return {"driverName": holding.driver, "allocation": allocation}
-
-
-def _state(holding: Holding) -> str:
-    return "allocated,reserved" if holding.pods else "allocated"
 
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
-from parley.api.names import GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
+from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
 from parley.control.caches.cluster import Cluster, done, reference
 from parley.control.ledger import Holding, Phase, Prepared, Written
 from parley.control.objects.mirror import (
@@ -175,10 +175,15 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         written=written,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
     )
-    if not holding.standalone and not users and claim.status.state == "releasing":
+    if not holding.standalone and not users and _releasing(claim):
         holding.phase = Phase.RELEASING
     _take_over(state, holding)
     return holding
+
+
+def _releasing(claim: ResourceClaim) -> bool:
+    """Whether nodes may still have the claim prepared for pods that are gone, by its condition."""
+    return any(c.type == CONDITION_RELEASING and c.status == "True" for c in claim.status.conditions)
 
 
 def _adopt_release(state: State, release: ClaimRelease) -> None:

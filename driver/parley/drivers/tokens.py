@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from parley.api.wording import counted
-from parley.sdk import Allocation, Answer, ClaimRequest, Driver, Held, Parameters, Request
+from parley.sdk import Allocation, Answer, Capacity, ClaimRequest, ClassOnNodes, Driver, Held, Parameters, Request
 
 EVERYWHERE = "*"  # in place of a node's name, as is the next
 UNTOUCHED = ""
@@ -88,6 +88,12 @@ class TokensDriver(Driver[Wanted, Pool]):
     def units(self, claim: ClaimRequest[Wanted, Pool]) -> int:
         """The limits of a class are numbers of tokens."""
         return claim.parameters.count
+
+    def capacity(self, of: ClassOnNodes[Pool]) -> Capacity:
+        """The tokens of the pool; of one on each node those of all these nodes."""
+        pool = of.parameters.pool
+        places = of.nodes if of.parameters.scope == "Node" else (EVERYWHERE,)
+        return Capacity(pool * len(places), sum(max(0, pool - self._used[of.name, place]) for place in places))
 
     def _lacking(self, request: Request[Wanted, Pool], node: str) -> str:
         """The reason why a pool has too few tokens on the node; empty if each has enough."""

@@ -6,11 +6,12 @@ Changes are heard from the moment when everything is restored; what the caches h
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import Cluster, Key, done, priority
 from parley.control.claims.podclaims import NODES
 from parley.control.ledger import Holding
+from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
@@ -37,13 +38,14 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
 @dataclass(frozen=True)
 class Queues:
     """What is to be looked at: pods, by priority; named claims and templates by name, holdings that nodes owe
-    something for by UID, pods whose PodScheduling is behind."""
+    something for by UID, pods whose PodScheduling is behind, classes whose status may be behind by name."""
 
     pods: WorkQueue[Key]
     claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
     templates: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("template")))
     releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
     publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
+    classes: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda name: {"class": name}))
 
     @staticmethod
     def empty(cluster: Cluster) -> "Queues":
@@ -182,12 +184,23 @@ class Changes:
     def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if (class_ := new or old) is None:
             return
+        if old is not None and new is not None and old.revision == new.revision:
+            return  # its status, which decides nothing
         if old is None:
             count_again(self._state, class_.metadata.name)
         self._wakeups.wake(("class", class_.metadata.name))
         for claim in self._cluster.claims():
             if claim.spec.resource_class_name == class_.metadata.name:
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
+
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        """Another limit may hold for a namespace that has other labels."""
+        namespace = new or old
+        if namespace is None or (old is not None and new is not None and _labels(old) == _labels(new)):
+            return
+        for class_ in self._cluster.classes():
+            if class_.selects_namespaces:
+                self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:
@@ -212,6 +225,10 @@ class Changes:
             key = (template.metadata.namespace, template.metadata.name)
             self._queues.templates.add(key)
             self._wakeups.wake(("template", *key))
+
+
+def _labels(namespace: Namespace) -> Mapping[str, str]:
+    return namespace.metadata.labels
 
 
 def _differs(old: Node, new: Node) -> bool:

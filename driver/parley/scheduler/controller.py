@@ -55,7 +55,8 @@ class Controller:
         embedded: dict[str, EmbeddedDriver] = {
             driver.name: MeasuredDriver(driver, self.metrics) for driver in drivers if not driver.asynchronous
         }
-        self._base = base(client, embedded, settings, clock, self.metrics)
+        apart = {one.driver.name: one.embedded for one in self._asynchronous}
+        self._base = base(client, embedded, apart, settings, clock, self.metrics)
         self._parts = parts(self._base)
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
@@ -82,6 +83,7 @@ class Controller:
                 "templates": queues.templates,
                 "releases": queues.releases,
                 "podschedulings": queues.publications,
+                "classes": queues.classes,
             }
         )
 
@@ -117,6 +119,8 @@ class Controller:
         ):
             tasks.create_task(run_workers(queue, handler, count))
         tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
+        tasks.create_task(run_workers(queues.classes, parts_.classes.sync, 1))
+        tasks.create_task(parts_.classes.run())
         publish = self._parts.publisher.publish
         tasks.create_task(run_workers(queues.publications, publish, settings.publish_workers))
 

@@ -14,6 +14,7 @@ class Settings:
     are reconciled at once, `instance` the name in events. Pods that name one of `scheduler_names`, or request one
     of `managed_resources`, are negotiated for by the extender door, which is there if any are given.
     `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
+    `namespace` is where standalone drivers have their Leases.
     """
 
     candidates: int = DEFAULT_CANDIDATES
@@ -24,6 +25,7 @@ class Settings:
     scheduler_names: tuple[str, ...] = ()
     managed_resources: tuple[str, ...] = ()
     pod_schedulings: PodSchedulings = "Always"
+    namespace: str = "parley-system"
 
 
 DEFAULTS = Settings()

@@ -17,6 +17,7 @@ from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.decision.demand import Demand
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.objects.standin import is_stand_in
+from parley.control.presence import DriverPresence
 from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.control.records import Records
 from parley.control.state import State
@@ -54,11 +55,14 @@ class Failure:
 class StandaloneSessions:
     """All sessions. They are kept in the pods' attempts, so that they end with them."""
 
-    def __init__(self, state: State, records: Records, pods: Pods, candidates: int) -> None:
+    def __init__(
+        self, state: State, records: Records, pods: Pods, presence: DriverPresence, candidates: int
+    ) -> None:
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._records = records
         self._pods = pods
+        self._presence = presence
         self._candidates = candidates
 
     async def hear(
@@ -199,6 +203,7 @@ class StandaloneSessions:
             if entry is None or entry.driver_name != driver or entry.round != outcome.round:
                 missing.append(driver)
                 continue
+            self._presence.answered(driver)
             answers[claim.entry] = _answer(entry, outcome.candidates, excluded)
         return answers, sorted(set(missing))
 
@@ -216,6 +221,8 @@ class StandaloneSessions:
                 f"no answer within {ANSWER_SECONDS:g} s from standalone driver {', '.join(missing)}: "
                 f"start it, or correct driverName of class {', '.join(classes)}"
             )
+            for driver in missing:
+                self._presence.silent(driver)
             await self._pods.reporter.warn(pod, code, message)
         self._pods.reporter.asks(pod, self._pods.attempt(pod), code, message)
         topics = [("class", name) for name in classes]

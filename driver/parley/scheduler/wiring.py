@@ -11,9 +11,11 @@ from parley.control.caches.cluster import Cluster
 from parley.control.caches.tombstones import Tombstones
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.templates import TemplateReconciler
+from parley.control.class_statuses import ClassStatuses
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
+from parley.control.presence import DriverPresence
 from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.records import Records
@@ -52,6 +54,9 @@ class Base:
     tombstones: Tombstones
     recorder: Recorder
     queues: Queues
+    presence: DriverPresence
+    apart: Mapping[str, EmbeddedDriver]
+    """Drivers in this process that are asked through the API."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Parts:
     reconciler: Reconciler
     extender: ExtenderDoor | None
     changes: Changes
+    classes: ClassStatuses
 
 
 @dataclass(frozen=True)
@@ -78,14 +84,21 @@ class _Control:
 
 
 def base(
-    client: Client, drivers: Mapping[str, EmbeddedDriver], settings: Settings, clock: Clock, metrics: Metrics
+    client: Client,
+    drivers: Mapping[str, EmbeddedDriver],
+    apart: Mapping[str, EmbeddedDriver],
+    settings: Settings,
+    clock: Clock,
+    metrics: Metrics,
 ) -> Base:
     """The state, empty."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
-    state = State(Cluster(client, tombstones.heard), Ledger(Limits(wakeups.wake)), drivers)
-    queues = Queues.empty(state.cluster)
-    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues)
+    cluster = Cluster(client, tombstones.heard)
+    state = State(cluster, Ledger(Limits(wakeups.wake, cluster.namespace_labels)), drivers)
+    presence = DriverPresence(client, settings.namespace, [*drivers, *apart])
+    queues = Queues.empty(cluster)
+    return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues, presence, apart)
 
 
 def parts(base: Base) -> Parts:
@@ -110,6 +123,9 @@ def parts(base: Base) -> Parts:
         state, control.allocator, control.records, control.giving_back, queues.claims, settings.candidates
     )
     base.wakeups.subscribe(immediate.wake)
+    in_process = {**state.drivers, **base.apart}
+    classes = ClassStatuses(client, state.cluster, in_process, base.presence, queues.classes, base.clock)
+    base.wakeups.subscribe(classes.wake)
     return Parts(
         ClaimReconciler(client, state, control.giving_back, control.records, immediate),
         TemplateReconciler(client, state.cluster, base.recorder),
@@ -118,6 +134,7 @@ def parts(base: Base) -> Parts:
         reconciler,
         extender,
         Changes(queues, state, base.wakeups, reconciler, control.giving_back, control.releases, publisher),
+        classes,
     )
 
 
@@ -133,7 +150,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:
     client, state, settings = base.client, base.state, base.settings
     allocator, records = control.allocator, control.records
-    sessions = StandaloneSessions(state, records, pods, settings.candidates)
+    sessions = StandaloneSessions(state, records, pods, base.presence, settings.candidates)
     placement = Placement(client, state, allocator, records, control.giving_back, pods, sessions)
     negotiator = Negotiator(state, pods, sessions, placement, settings.candidates)
     native = NativeDoor(state, allocator, records, pods, sessions, placement, negotiator)

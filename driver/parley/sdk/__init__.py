@@ -6,7 +6,9 @@ A driver is a subclass of `Driver`; `parley.sdk.testing` checks one. `embedded` 
 from parley.negotiation.answers import Answer
 from parley.sdk.driver import (
     Allocation,
+    Capacity,
     ClaimRequest,
+    ClassOnNodes,
     Device,
     Driver,
     Held,
@@ -20,7 +22,9 @@ from parley.sdk.driver import (
 __all__ = [
     "Allocation",
     "Answer",
+    "Capacity",
     "ClaimRequest",
+    "ClassOnNodes",
     "Device",
     "Driver",
     "Held",

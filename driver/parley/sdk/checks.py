@@ -25,6 +25,7 @@ MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
+MOST_CAPACITY = 2**63 - 1
 
 _MAX_FAULTS = 8
 _MAX_SHOWN = 100
@@ -128,6 +129,15 @@ def check_units(driver: str, claim: str, units: object) -> None:
     """Raises DriverFault unless it is a number that limits can count."""
     if not isinstance(units, int) or units < 0:
         raise DriverFault(f"driver {driver} counts {units!r} units for claim {claim!r}; it must be a whole number")
+
+
+def check_capacity(driver: str, capacity: object) -> None:
+    """Raises DriverFault unless it is None, or numbers of which no more are free than there are."""
+    if capacity is None:
+        return
+    free, total = getattr(capacity, "free", None), getattr(capacity, "total", None)
+    if not isinstance(free, int) or not isinstance(total, int) or not 0 <= free <= total <= MOST_CAPACITY:
+        raise DriverFault(f"driver {driver} says {capacity!r}; it must be None, or 0 <= free <= total")
 
 
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:

@@ -95,6 +95,23 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassOnNodes(Generic[C]):
+    """A class by name, with its typed parameters, and the nodes where it can be had: its `suitableNodes`."""
+
+    name: str
+    parameters: C
+    nodes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much of a class there is, and how much of that nobody holds, in what the driver counts."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """What was allocated for one claim: at most 32 devices, and `data` for the node part (10 KiB as JSON).
 
@@ -183,6 +200,13 @@ class Driver(Generic[P, C]):
     def units(self, claim: ClaimRequest[P, C]) -> int:
         """How much of a class's `limits[].units` the claim takes up."""
         return 1
+
+    def capacity(self, of: ClassOnNodes[C]) -> Capacity | None:
+        """What the class has on its nodes; None if that can't be told.
+
+        Users read it in the class's status. Asked every few seconds while something changes.
+        """
+        return None
 
     def score(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
         """Preference among viable nodes, 0 (worst) to 1; a node not named counts 0."""

@@ -22,12 +22,23 @@ from parley.sdk.checks import (
     DriverFault,
     check_allocations,
     check_answers,
+    check_capacity,
     check_scores,
     check_units,
     fault_text,
     parse_parameters,
 )
-from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, PodReference, Request
+from parley.sdk.driver import (
+    Allocation,
+    Capacity,
+    ClaimRequest,
+    ClassOnNodes,
+    Device,
+    Driver,
+    Held,
+    PodReference,
+    Request,
+)
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
@@ -69,6 +80,8 @@ class EmbeddedDriver:
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
         self._to_undo: set[str] = set()
+        self.revision = 0
+        """Rises with all that may change what the driver has, or what of it is free."""
 
     @property
     def has_preferences(self) -> bool:
@@ -150,6 +163,19 @@ class EmbeddedDriver:
             check_units(self.name, claim.name, units)
         return units
 
+    def capacity(
+        self, class_name: str, parameters: Mapping[str, Any] | None, nodes: Sequence[str]
+    ) -> Capacity | None:
+        """What the class has on these nodes, if the driver can tell.
+
+        Raises BadParameters if it does not understand the class's own parameters, and DriverFault.
+        """
+        with self._contained("capacity"):
+            typed = parse_parameters(self.driver.class_parameters, parameters, f"class {class_name}")
+            found = self.driver.capacity(ClassOnNodes(class_name, typed, nodes))
+            check_capacity(self.name, found)
+        return found
+
     @contextmanager
     def _contained(self, call: str) -> Iterator[None]:
         try:
@@ -171,11 +197,13 @@ class EmbeddedDriver:
         """Allocate all claims of the request. Raises what the driver raises, or DriverFault, with nothing held."""
         if barred := self._barred([node]):
             raise DriverFault(barred[node])
+        self.revision += 1
         for claim in request.claims:
             if claim.uid in self._to_undo:
                 await self.driver.deallocate(claim.uid)
                 self._to_undo.discard(claim.uid)
         allocations = await self.driver.allocate(request, node)
+        self.revision += 1
         try:
             check_allocations(self.name, request, allocations)
             self._check_devices(allocations)
@@ -197,6 +225,7 @@ class EmbeddedDriver:
         allocated again."""
         for uid in uids:
             self._to_undo.add(uid)
+            self.revision += 1
             try:
                 await self.driver.deallocate(uid)
             except Exception as error:
@@ -207,11 +236,13 @@ class EmbeddedDriver:
     async def deallocate(self, uid: str) -> None:
         """Give back what the claim holds. Raises what the driver does; the claim may hold it still."""
         await self.driver.deallocate(uid)
+        self.revision += 1
         self._to_undo.discard(uid)
         self.not_restored.pop(uid, None)
 
     def restore(self, held: Held, claim: str = "") -> None:
         """Have the driver count an allocation in the API, that of `claim` (namespace/name)."""
+        self.revision += 1
         try:
             self.driver.restore(held)
         except Exception as error:
@@ -227,6 +258,7 @@ class EmbeddedDriver:
     def forget(self, uid: str) -> None:
         """Have the driver count a foreign allocation no more. If it fails, the devices stay in use for it."""
         self.not_restored.pop(uid, None)
+        self.revision += 1
         try:
             self.driver.forget(uid)
         except Exception as error:
@@ -234,6 +266,7 @@ class EmbeddedDriver:
 
     def observe(self, old: Any | None, new: Any | None) -> bool:
         """Hand the driver a change of what it watches; whether waiting pods may succeed. If it fails, they may."""
+        self.revision += 1
         try:
             return self.driver.observe(old, new)
         except Exception as error:
@@ -243,9 +276,14 @@ class EmbeddedDriver:
     async def follow(self, changed: Callable[[], None]) -> None:
         """Let the driver watch what is not in the API, again after a pause if it fails."""
         failures = 0
+
+        def followed() -> None:
+            self.revision += 1
+            changed()
+
         while True:
             try:
-                await self.driver.follow(changed)
+                await self.driver.follow(followed)
             except Exception as error:
                 failures += 1
                 self._failed("follow", error)

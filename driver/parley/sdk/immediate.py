@@ -59,19 +59,19 @@ class FailedNodes:
     """
 
     uid: str
-    class_version: str
+    class_revision: tuple[str, int] | None
     failed: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def none(cls, claim: ResourceClaim, class_: ResourceClass | None) -> "FailedNodes":
         """Nothing failed yet. `class_` is None if there is none of that name now."""
-        return cls(claim.metadata.uid, class_.metadata.resource_version if class_ is not None else "")
+        return cls(claim.metadata.uid, class_.revision if class_ is not None else None)
 
     def are_about(self, claim: ResourceClaim, class_: ResourceClass | None) -> bool:
         """Whether they still count: another claim of that name, or a change of the class, begins anew."""
         now = FailedNodes.none(claim, class_)
-        return (self.uid, self.class_version) == (now.uid, now.class_version)
+        return (self.uid, self.class_revision) == (now.uid, now.class_revision)
 
     def add(self, node: str, message: str, *, permanent: bool) -> None:
         """The driver could not allocate there."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parley.api import models
-from parley.api.builtin import Node, NodeSelector
+from parley.api.builtin import Node
+from parley.api.meta import NodeSelector
 from parley.api.models import ResourceClaim
 from parley.api.selectors import node_selector, selector_of
 from parley.negotiation.fit import matches
@@ -18,7 +19,6 @@ NOTHING_ALLOCATED: Mapping[str, Any] = {
     "driverName": None,
     "allocation": None,
     "deallocationRequested": None,
-    "state": "pending",
 }
 """What a merge patch of the status has to hold when the driver has deallocated: all of it in one write."""
 
@@ -66,8 +66,10 @@ def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tup
     data = (handle.data if handle is not None else None) or {}
     if allocation.available_on_nodes is None:
         return "", Allocation(devices, data, None)
-    selector = selector_of(allocation.available_on_nodes)
-    on = _named(selector) or tuple(node.metadata.name for node in nodes if matches(selector, node))
+    on = named_nodes(allocation.available_on_nodes)
+    if not on:
+        selector = selector_of(allocation.available_on_nodes)
+        on = tuple(node.metadata.name for node in nodes if matches(selector, node))
     return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else ())
 
 
@@ -76,7 +78,7 @@ def held_as_recorded(uid: str, node: str, allocation: Allocation) -> Held:
     return Held(uid, node or None, allocation.devices, allocation.data)
 
 
-def _named(selector: NodeSelector) -> tuple[str, ...]:
+def named_nodes(selector: NodeSelector) -> tuple[str, ...]:
     """The nodes that the selector names; none if it selects in any other way."""
     names: list[str] = []
     for term in selector.node_selector_terms:

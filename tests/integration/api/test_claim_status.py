@@ -30,15 +30,14 @@ ALLOCATION = {
     "shareable": False,
 }
 SHAREABLE = {**ALLOCATION, "shareable": True}
-ALLOCATED: Status = {"driverName": DRIVER, "allocation": ALLOCATION, "state": "allocated"}
-RESERVED: Status = {**ALLOCATED, "reservedFor": [POD_A], "state": "allocated,reserved"}
-DEALLOCATING: Status = {**ALLOCATED, "deallocationRequested": True, "state": "deallocating"}
+ALLOCATED: Status = {"driverName": DRIVER, "allocation": ALLOCATION}
+RESERVED: Status = {**ALLOCATED, "reservedFor": [POD_A]}
+DEALLOCATING: Status = {**ALLOCATED, "deallocationRequested": True}
 CLEARED: Status = {
     "driverName": None,
     "allocation": None,
     "reservedFor": None,
     "deallocationRequested": None,
-    "state": "pending",
 }
 NOT_ALLOCATED = (
     "status.reservedFor: Invalid value: reservedFor must be empty while nothing is allocated: "
@@ -170,12 +169,6 @@ def test_allowed(write: Step, steps: list[Status]) -> None:
             },
             'status.allocation.handles[0].devices[0].device: Invalid value: "GPU-0_1"',
         ),
-        (
-            {},
-            {"state": "lost"},
-            'status.state: Unsupported value: "lost": supported values: "pending", "allocated", '
-            '"allocated,reserved", "deallocating"',
-        ),
     ],
     ids=[
         "an allocation without its driver",
@@ -193,7 +186,6 @@ def test_allowed(write: Step, steps: list[Status]) -> None:
         "one pod reserved twice",
         "a handle of a driver that cannot be",
         "a device whose name the built-in claim would refuse",
-        "an unknown state",
     ],
 )
 def test_refused(write: Step, before: Status, step: Status, message: str) -> None:

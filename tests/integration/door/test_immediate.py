@@ -4,6 +4,7 @@ import pytest
 from tests.cluster.manifests import Manifest, apart_from, claim, pod, template
 from tests.cluster.namespace import Namespace, devices_of
 from tests.integration.door.conftest import Devices, Parley
+from tests.support.conditions import ready
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
@@ -28,7 +29,7 @@ def holds_node_0(claim: ResourceClaim) -> bool:
 
 
 def allocated(claim: ResourceClaim) -> bool:
-    return holds_node_0(claim) and claim.status.state == "allocated" and not claim.status.reserved_for
+    return holds_node_0(claim) and ready(claim) == "Ready" and not claim.status.reserved_for
 
 
 async def is_free(team: Namespace) -> None:
@@ -40,7 +41,9 @@ async def test_pods_use_a_claim_one_after_the_other_and_it_stays_until_it_is_del
     team: Namespace, devices: Devices, parley: Parley
 ) -> None:
     await team.create(immediate("mine"))
-    told = await team.parley_claim("mine", lambda c: len(c.status.conditions) == 2, "says why it waits")
+    told = await team.parley_claim(
+        "mine", lambda c: ready(c) not in ("", reasons.CLAIM_PENDING), "says why it waits"
+    )
     (condition,) = [c for c in told.status.conditions if c.type == reasons.ALLOCATED]
     assert (condition.status, condition.reason) == ("False", reasons.NOTHING_VIABLE)
 
@@ -90,4 +93,4 @@ async def test_the_claim_stays_while_the_scheduler_refuses_the_pod_on_its_node(
     await team.delete(PODS, "loud")
 
     assert (await team.bound("quiet")).spec.node_name == "node-0"
-    await team.parley_claim("mine", lambda c: c.status.state == "allocated,reserved", "is reserved for the pod")
+    await team.parley_claim("mine", lambda c: bool(c.status.reserved_for), "is reserved for the pod")

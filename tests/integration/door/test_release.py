@@ -8,6 +8,7 @@ from tests.cluster.manifests import claim, pod, resource_class, template
 from tests.cluster.namespace import NAMESPACES, Namespace
 from tests.cluster.watching import until
 from tests.integration.door.conftest import Devices, Parley
+from tests.support.conditions import ready
 
 from parley.api import reasons
 from parley.api.builtin import Pod
@@ -46,7 +47,7 @@ async def answer(team: Namespace, release: ClaimRelease) -> None:
 def is_releasing(claim: ResourceClaim) -> bool:
     """Whether people can read what is waited for."""
     told = [condition.type for condition in claim.status.conditions]
-    return claim.status.state == "releasing" and CONDITION_RELEASING in told
+    return ready(claim) == "Releasing" and CONDITION_RELEASING in told
 
 
 async def deleted_by_force(team: Namespace, name: str) -> None:
@@ -117,7 +118,7 @@ async def test_a_named_claim_is_given_to_the_next_pod_when_the_node_has_answered
     assert "node node-0" in await team.waits("next", reasons.RELEASING)
     assert release.spec.claim.uid == mirror.metadata.uid
     assert release.spec.holding_uid == mine.metadata.uid
-    assert (mine.status.state, mine.status.reserved_for) == ("releasing", ())
+    assert (ready(mine), mine.status.reserved_for) == ("Releasing", ())
     assert (await team.client.get(BUILTIN_CLAIMS, "mine", team.name)).status.allocation is None
     await answer(team, release)
     await team.bound("next")

@@ -12,6 +12,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.proxy import FAIR, Fate, Proxy
 from tests.cluster.replicas import Replicas
 from tests.cluster.watching import LIMIT, collections, until
+from tests.support.conditions import condition, ready
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
@@ -103,8 +104,9 @@ async def test_pods_wait_for_a_driver_that_does_not_run_and_go_on_when_it_does_o
     await assert_told(team, "misled", STRANGER, "strange")
     await bindings.all_of(["plain"])
     mine = await team.parley_claim("mine", lambda found: bool(found.status.conditions), "was looked at")
-    told = [(c.type, c.status, c.message) for c in mine.status.conditions]
-    assert told == [(reasons.ACCEPTED, "True", f"class is known; driver {STRANGER} will judge the parameters")]
+    told = condition(mine, reasons.ACCEPTED)
+    assert (told.status, told.message) == ("True", f"class is known; driver {STRANGER} will judge the parameters")
+    assert ready(mine) == reasons.WAIT_FOR_FIRST_CONSUMER
 
     await admin.patch(CLASSES, "strange", {"driverName": "device.parley.dev"})
     await bindings.all_of(["misled"])

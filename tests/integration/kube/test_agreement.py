@@ -151,7 +151,6 @@ our_statuses = st.fixed_dictionaries(
         ),
         "reservedFor": users,
         "deallocationRequested": st.sampled_from([None, True, False]),
-        "state": st.sampled_from([None, "pending", "allocated"]),
     },
 )
 Statuses = list[dict[str, Any]]

@@ -183,6 +183,7 @@ USED: Status = {**ALLOCATED, "reservedFor": [consumer("web", "uid-1")]}
 REQUESTED: Status = {**ALLOCATED, "deallocationRequested": True}
 OTHER = {**parley_allocation(), "shareable": True}
 
+AT_SOME_TIME = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
 OURS_REFUSED: dict[str, tuple[Status, Status, str]] = {
     "an allocation of no driver": (
         {},
@@ -224,7 +225,11 @@ OURS_REFUSED: dict[str, tuple[Status, Status, str]] = {
         {"deallocationRequested": None},
         r"status\.deallocationRequested: Invalid value: .*can be cleared only together with allocation",
     ),
-    "an unknown state": ({}, {"state": "lost"}, r"status\.state: (Unsupported|Invalid) value"),
+    "a condition that is neither true nor false nor unknown": (
+        {},
+        {"conditions": [{"type": "Ready", "status": "Maybe", "reason": "R", "message": "", **AT_SOME_TIME}]},
+        r"status\.conditions\[0\]\.status: (Unsupported|Invalid) value",
+    ),
 }
 
 

@@ -299,9 +299,11 @@ async def test_generation_counts_changes_but_those_of_metadata(
 
 async def test_generation_does_not_count_a_status_of_its_own(client: Client, namespace: str) -> None:
     await client.create(CLAIM, parley_claim("a"), namespace)
-    changed = await client.patch(CLAIM, "a", {"status": {"state": "pending"}}, namespace, subresource="status")
+    changed = await client.patch(
+        CLAIM, "a", {"status": {"driverName": "disks.example.com"}}, namespace, subresource="status"
+    )
 
-    assert changed["status"] == {"state": "pending"}
+    assert changed["status"] == {"driverName": "disks.example.com"}
     assert changed["metadata"]["generation"] == 1
 
 

@@ -76,7 +76,7 @@ async def test_an_object_keeps_its_name(client: Client, namespace: str) -> None:
 
 WITH_STATUS: list[tuple[Resource[Any], dict[str, Any], dict[str, Any]]] = [
     (PODS, pod("a"), {"message": "hello"}),
-    (CLAIMS, parley_claim("a"), {"state": "pending"}),
+    (CLAIMS, parley_claim("a"), {"driverName": "disks.example.com"}),
     (BUILTIN_CLAIMS, builtin_claim("a"), {"reservedFor": [{"resource": "pods", "name": "b", "uid": "u"}]}),
 ]
 
@@ -93,7 +93,7 @@ async def test_a_status_is_not_created_with_its_object(
 async def test_a_status_and_the_rest_are_written_separately(client: Client, namespace: str) -> None:
     claims = CLAIMS.untyped()
     await client.create(claims, parley_claim("a"), namespace)
-    patch = {"metadata": {"labels": {"app": "web"}}, "status": {"state": "pending"}}
+    patch = {"metadata": {"labels": {"app": "web"}}, "status": {"driverName": "disks.example.com"}}
 
     through_main = await client.patch(claims, "a", patch, namespace)
     through_status = await client.patch(
@@ -103,7 +103,7 @@ async def test_a_status_and_the_rest_are_written_separately(client: Client, name
     assert through_main["metadata"]["labels"] == {"app": "web"}
     assert "status" not in through_main
     assert through_status["metadata"]["labels"] == {"app": "web"}
-    assert through_status["status"] == {"state": "pending"}
+    assert through_status["status"] == {"driverName": "disks.example.com"}
 
 
 async def test_a_status_patch_leaves_the_spec_alone(client: Client, namespace: str) -> None:
@@ -136,7 +136,10 @@ async def test_a_status_patch_has_preconditions_too(client: Client, namespace: s
     made = await client.create(CLAIMS, parley_claim("a"), namespace)
     await client.patch(CLAIMS, "a", {"metadata": {"labels": {"app": "web"}}}, namespace)
 
-    stale = {"metadata": {"resourceVersion": made.metadata.resource_version}, "status": {"state": "pending"}}
+    stale = {
+        "metadata": {"resourceVersion": made.metadata.resource_version},
+        "status": {"driverName": "disks.example.com"},
+    }
     with pytest.raises(Conflict, match="the object has been modified"):
         await client.patch(CLAIMS, "a", stale, namespace, subresource="status")
 
@@ -144,10 +147,10 @@ async def test_a_status_patch_has_preconditions_too(client: Client, namespace: s
 async def test_the_uid_protects_no_status_of_a_custom_resource(client: Client, namespace: str) -> None:
     await client.create(CLAIMS, parley_claim("a"), namespace)
 
-    merged = {"metadata": {"uid": "another"}, "status": {"state": "pending"}}
+    merged = {"metadata": {"uid": "another"}, "status": {"driverName": "disks.example.com"}}
     changed = await client.patch(CLAIMS, "a", merged, namespace, subresource="status")
 
-    assert changed.status.state == "pending"
+    assert changed.status.driver_name == "disks.example.com"
 
 
 async def test_the_uid_protects_the_status_of_a_built_in_kind(client: Client, namespace: str) -> None:

@@ -1,5 +1,6 @@
 """The CRDs: what is in `crds/` is what the models say, and kubectl shows the kinds as documented."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,34 +56,47 @@ def test_the_command_without_a_directory_says_how_to_use_it(capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("plural", "short_names", "scope", "columns"),
     [
-        ("resourceclasses", ["prclass", "prclasses"], "Cluster", ["Driver", "Shareable", "Age"]),
-        ("resourceclaims", ["prclaim", "prclaims"], "Namespaced", ["Class", "State", "Driver", "Age"]),
-        ("resourceclaimtemplates", ["prtemplate", "prtemplates"], "Namespaced", ["Class", "Age"]),
+        (
+            "resourceclasses",
+            ["prclass", "prclasses"],
+            "Cluster",
+            "Driver Ready Total Free Age Shareable* Placement* Node-Part* Reason*",
+        ),
+        (
+            "resourceclaims",
+            ["prclaim", "prclaims"],
+            "Namespaced",
+            "Class Allocated Ready Driver Age Mode* Reserved-For* Reason*",
+        ),
+        ("resourceclaimtemplates", ["prtemplate", "prtemplates"], "Namespaced", "Class Age Mode*"),
         (
             "podschedulings",
             ["psched", "pscheds"],
             "Namespaced",
-            ["Candidates", "Viable", "Selected", "Waiting-For", "Age"],
+            "Candidates Viable Selected Waiting-For Age Round* Message*",
         ),
         (
             "claimreleases",
             ["prrelease", "prreleases"],
             "Cluster",
-            ["Namespace", "Claim", "Node", "Driver", "Age"],
+            "Namespace Claim Node Driver Age Class* Asked*",
         ),
     ],
 )
-def test_names_and_columns(plural: str, short_names: list[str], scope: str, columns: list[str]) -> None:
+def test_names_and_columns(plural: str, short_names: list[str], scope: str, columns: str) -> None:
+    """Those with a star are shown with `-o wide` only."""
     spec = by_plural[plural]["spec"]
 
     assert spec["names"]["shortNames"] == short_names
     assert spec["names"]["categories"] == ["parley"]
     assert spec["scope"] == scope
-    assert [column["name"] for column in version(plural)["additionalPrinterColumns"]] == columns
+    shown = version(plural)["additionalPrinterColumns"]
+    assert [f"{one['name']}{'*' * one.get('priority', 0)}" for one in shown] == columns.split()
 
 
-def test_only_a_claims_status_is_written_apart() -> None:
-    assert [plural for plural in by_plural if "subresources" in version(plural)] == ["resourceclaims"]
+def test_the_statuses_of_claims_and_classes_are_written_apart() -> None:
+    apart = [plural for plural in by_plural if "subresources" in version(plural)]
+    assert apart == ["resourceclasses", "resourceclaims"]
 
 
 def test_a_node_can_select_its_own_releases() -> None:
@@ -102,7 +116,8 @@ def test_every_selectable_field_exists() -> None:
 def test_every_column_shows_a_field_that_exists() -> None:
     for kind in KINDS:
         for column in kind.columns:
-            path = column.path.removeprefix(".").split(".")
+            plain = re.sub(r"\[[^]]*\]", ".[]", column.path)
+            path = plain.removeprefix(".").split(".")
             assert path[0] == "metadata" or schema_of(kind.resource.plural, *path)
 
 

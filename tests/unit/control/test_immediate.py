@@ -7,9 +7,10 @@ from tests.support.faults import NumberedCall
 from tests.unit.control.builders import NAMESPACE, TOKENS, Acting, World, a_class, played
 
 from parley.api import reasons
+from parley.api.conditions import ConditionUpdate
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
-from parley.api.resources import CLAIMS, CLASSES
+from parley.api.resources import CLASSES
 from parley.control.caches.cluster import Key
 from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
@@ -58,8 +59,9 @@ async def cluster(world: World, *nodes: str) -> Acting:
     await world.class_(parameters={"pool": 1, "scope": "Node"})
     for node in nodes:
         await world.node(node)
-    await world.claim(mode="Immediate")
-    await world.patch_status(CLAIMS, "c", {"state": "pending"})
+    claim = await world.claim(mode="Immediate")
+    await world.records.tell(claim, ConditionUpdate(reasons.ACCEPTED, True, reasons.ACCEPTED, "all is known"))
+    await world.seen()
     return Acting(world)
 
 
@@ -67,7 +69,7 @@ def test_the_claim_shows_its_allocation_and_where_it_is() -> None:
     async def story(world: World) -> None:
         claim = await reconcile(world, await cluster(world, "node-1"))
         assert claim.status.allocation is not None
-        assert (claim.status.driver_name, claim.status.state) == (TOKENS, "allocated")
+        assert claim.status.driver_name == TOKENS
         assert (allocated(claim).status, allocated(claim).message) == ("True", "allocated on node node-1")
         (holding,) = world.ledger
         assert (holding.immediate, holding.node, holding.pods) == (True, "node-1", {})

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.control.builders import a_class
 
-from parley.api.models import Limit, ResourceClass
+from parley.api.models import ResourceClass
 from parley.control.limits import Limits, Topic, limit_for, topic
 
 
@@ -32,7 +32,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"a": 5},
             {"b": 5},
             "namespace team holds 1 of 1 claims that class licence allows it, 1 more wanted: "
-            "end pods that hold some, or raise the class's limits[].claims",
+            "end pods that hold some, or raise the class's limits[0].claims",
         ),
         ("the last units", {"units": 10}, {"a": 5}, {"b": 5}, ""),
         (
@@ -41,7 +41,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"a": 5},
             {"b": 3, "c": 3},
             "namespace team holds 5 of 10 units that class licence allows it, 6 more wanted: "
-            "end pods that hold some, or raise the class's limits[].units",
+            "end pods that hold some, or raise the class's limits[0].units",
         ),
         ("a claim that is counted already", {"units": 5, "claims": 1}, {"a": 5}, {"a": 5}, ""),
         (
@@ -50,7 +50,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {"a": 1, "b": 1},
             {"c": 0},
             "namespace team holds 2 of 1 claims that class licence allows it, 1 more wanted: "
-            "end pods that hold some, or raise the class's limits[].claims",
+            "end pods that hold some, or raise the class's limits[0].claims",
         ),
         (
             "nothing allowed",
@@ -58,7 +58,7 @@ def test_without_a_limit_there_is_always_room() -> None:
             {},
             {"a": 1},
             "namespace team holds 0 of 0 claims that class licence allows it, 1 more wanted: "
-            "end pods that hold some, or raise the class's limits[].claims",
+            "end pods that hold some, or raise the class's limits[0].claims",
         ),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and len(value) < 50 else "",
@@ -91,13 +91,75 @@ def test_the_first_limit_that_names_the_namespace_holds_before_one_that_names_no
         {"namespaces": ["named-twice"], "claims": 2},
         {"namespaces": ["named-twice"], "claims": 3},
     )
-    found = limit_for(class_, namespace)
-    assert isinstance(found, Limit)
-    assert found.claims == claims
+    found = limit_for(class_, namespace, {})
+    assert found is not None
+    assert found[1].claims == claims
+    assert class_.limits[found[0]] is found[1]
 
 
 def test_a_namespace_that_no_limit_is_for_has_none() -> None:
-    assert limit_for(limited({"namespaces": ["named"], "claims": 0}), "any-other") is None
+    assert limit_for(limited({"namespaces": ["named"], "claims": 0}), "any-other", {}) is None
+
+
+BY_LABELS = limited(
+    {"claims": 9},
+    {"namespaceSelector": {"matchLabels": {"tier": "gold"}}, "claims": 5},
+    {"namespaces": ["team"], "claims": 4},
+    {
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["silver", "bronze"]},
+                {"key": "suspended", "operator": "DoesNotExist"},
+            ]
+        },
+        "claims": 3,
+    },
+    {"namespaceSelector": {"matchExpressions": [{"key": "suspended", "operator": "Exists"}]}, "claims": 0},
+)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "index"),
+    [
+        ("any", {}, 0),
+        ("any", {"tier": "gold"}, 1),
+        ("team", {"tier": "gold"}, 1),
+        ("team", {"tier": "silver"}, 2),
+        ("any", {"tier": "silver"}, 3),
+        ("any", {"tier": "silver", "suspended": ""}, 4),
+        ("any", {"tier": "copper"}, 0),
+    ],
+)
+def test_the_first_limit_that_names_or_selects_the_namespace_holds(
+    namespace: str, labels: dict[str, str], index: int
+) -> None:
+    found = limit_for(BY_LABELS, namespace, labels)
+    assert found == (index, BY_LABELS.limits[index])
+
+
+def test_the_empty_selector_is_for_every_namespace_and_notin_for_those_without_the_label() -> None:
+    assert limit_for(limited({"claims": 9}, {"namespaceSelector": {}, "claims": 1}), "any", {}) is not None
+    apart = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]}
+    class_ = limited({"namespaceSelector": apart, "claims": 1})
+    assert limit_for(class_, "any", {}) is not None
+    assert limit_for(class_, "any", {"tier": "gold"}) is None
+
+
+def test_the_message_names_the_limit_that_holds() -> None:
+    limits = Limits(labels=lambda namespace: {"tier": "silver"} if namespace == "team" else None)
+    for uid in "abc":
+        limits.count(uid, "licence", "team", 1)
+    assert limits.excess(BY_LABELS, "team2", {"d": 1}) == (
+        "the labels of namespace team2 are not known, and class licence has limits with a namespaceSelector: "
+        "let the controller list and watch namespaces"
+    )
+    assert limits.excess(a_class(limits=[{"claims": 0}]), "team2", {}) == "", "no labels are needed"
+    class_ = limited(*(limit.wire() for limit in BY_LABELS.limits[3:4]))
+    assert limits.excess(class_, "team", {"d": 1}) == (
+        "namespace team holds 3 of 3 claims that class licence allows each namespace with the labels "
+        "tier in (silver, bronze),!suspended, 1 more wanted: end pods that hold some, or raise the class's "
+        "limits[0].claims"
+    )
 
 
 def test_whoever_waits_hears_once_when_a_namespace_holds_less() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.conditions import condition
 from tests.unit.control.allocated import fresh, generated, named
 from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played
 
@@ -31,7 +32,7 @@ def test_a_named_claim_and_its_mirror_show_allocation_and_users() -> None:
         assert shown.allocation is not None
         assert nodes_of(shown.allocation) == ("node-1",)
         assert record.allocation is not None
-        assert (record.driver_name, record.state) == (TOKENS, "allocated,reserved")
+        assert (record.driver_name, condition(await world.the_claim(), "Allocated").status) == (TOKENS, "True")
         assert users(shown) == users(record) == ["p"]
         assert holding.written is Written.YES
 
@@ -106,7 +107,7 @@ def test_a_pod_that_leaves_is_taken_out_and_the_last_one_takes_the_mirrors_alloc
         record = (await world.the_claim()).status
         assert (await world.the_mirror()).status.allocation is None
         assert record.allocation is not None
-        assert (users(record), record.state) == ([], "allocated")
+        assert (users(record), condition(await world.the_claim(), "Allocated").status) == ([], "True")
 
     played(story)
 
@@ -119,7 +120,7 @@ def test_a_named_claims_record_is_cleared_whole() -> None:
         await world.records.clear_claim(holding)
         status = (await world.the_claim()).status
         assert (status.allocation, status.driver_name, status.reserved_for) == (None, None, ())
-        assert status.state == "pending"
+        assert condition(await world.the_claim(), "Allocated").reason == "WaitForFirstConsumer"
 
     played(story)
 
@@ -140,10 +141,11 @@ def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
         claim, said = await world.claim(), ConditionUpdate("Accepted", True, "Accepted", "all is known")
         assert await world.records.tell(claim, said)
         now = await world.the_claim()
-        assert [(c.type, c.status, c.message) for c in now.status.conditions] == [
-            ("Accepted", "True", "all is known")
+        assert [(c.type, c.status, c.reason) for c in now.status.conditions] == [
+            ("Accepted", "True", "Accepted"),
+            ("Allocated", "False", "WaitForFirstConsumer"),
+            ("Ready", "False", "WaitForFirstConsumer"),
         ]
-        assert now.status.state == "pending"
         assert not await world.records.tell(now, said)
         with pytest.raises(Conflict):
             await world.records.tell(claim, ConditionUpdate("Accepted", False, "ClassNotFound", "older"))

@@ -51,6 +51,7 @@ def test_every_field_of_a_class_is_there() -> None:
         "apiVersion",
         "kind",
         "metadata",
+        "status",
     } <= named
 
 

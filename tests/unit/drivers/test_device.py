@@ -18,7 +18,7 @@ from parley.api.builtin import (
 )
 from parley.drivers.device import DeviceDriver, DeviceParameters
 from parley.drivers.device.driver import NotEnough
-from parley.sdk import Device, Held
+from parley.sdk import Capacity, ClassOnNodes, Device, Held, NoParameters
 from parley.sdk.checks import BadParameters, parse_parameters
 from parley.sdk.testing import Scenario, check_driver, request
 
@@ -282,3 +282,13 @@ def assert_never_more_than_there_is(held: dict[str, tuple[bool, tuple[Device, ..
         assert whole[one] <= 1
         assert parts[one] <= (0 if whole[one] else count)
     assert set(whole) | set(parts) <= set(shares)
+
+
+async def test_what_is_free_are_the_devices_of_which_nobody_holds_a_share() -> None:
+    driver = stocked()
+    of = ClassOnNodes("gpu", NoParameters(), ("a", "b", "without"))
+    assert driver.capacity(of) == Capacity(3, 3)
+    await driver.allocate(request(driver, "p", {}), "a")
+    await driver.allocate(request(driver, "q", {"model": "h100", "shared": True}), "b")
+    assert driver.capacity(of) == Capacity(3, 1)
+    assert driver.capacity(ClassOnNodes("gpu", NoParameters(), ("a",))) == Capacity(1, 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parley.drivers import tokens
 from parley.drivers.tokens import NotEnoughTokens, Pool, TokensDriver, Wanted
-from parley.sdk import Allocation, Answer, ClaimRequest, Held, PodReference, Request
+from parley.sdk import Allocation, Answer, Capacity, ClaimRequest, ClassOnNodes, Held, PodReference, Request
 from parley.sdk.checks import BadParameters, parse_parameters
 from parley.sdk.testing import Scenario, check_driver
 from parley.simulate.manifests import read
@@ -231,3 +231,12 @@ def test_what_the_tutorial_quotes_is_in_the_code() -> None:
     code = Path(tokens.__file__).read_text() + Path(__file__).read_text()
     assert len(quotes) == 6
     assert [quote for quote in quotes if quote not in code] == []
+
+
+async def test_what_a_pool_has_and_what_of_it_is_free() -> None:
+    driver = TokensDriver()
+    await driver.allocate(asked("p", BOTH, ("licences", 7), ("slots", 2)), "a")
+    assert driver.capacity(ClassOnNodes("licences", LICENCES["licences"], NODES)) == Capacity(10, 3)
+    assert driver.capacity(ClassOnNodes("slots", SLOTS["slots"], NODES)) == Capacity(9, 7)
+    assert driver.capacity(ClassOnNodes("slots", SLOTS["slots"], ("b",))) == Capacity(3, 3)
+    assert driver.capacity(ClassOnNodes("licences", SHRUNK["licences"], NODES)) == Capacity(4, 0), "never below"

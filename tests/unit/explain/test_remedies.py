@@ -12,14 +12,21 @@ from parley.drivers import built_in
 from parley.explain.remedies import ADVICE
 
 ABOUT_NODES = {reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE}
-OF_CLAIMS_ALONE = {reasons.ACCEPTED, reasons.ALLOCATED}
+OF_CLAIMS_ALONE = {
+    reasons.ACCEPTED,
+    reasons.ALLOCATED,
+    reasons.READY,
+    reasons.WAIT_FOR_FIRST_CONSUMER,
+    reasons.DEALLOCATING,
+}
+OF_CLASSES_ALONE = {reasons.DRIVER_MISSING}
 OF_EVENTS_ALONE = {reasons.UNREADABLE}
 
 
 def test_every_code_that_is_not_about_nodes_has_its_advice() -> None:
     codes = {value for name, value in vars(reasons).items() if name.isupper()}
 
-    assert set(ADVICE) == codes - ABOUT_NODES - OF_CLAIMS_ALONE - OF_EVENTS_ALONE
+    assert set(ADVICE) == codes - ABOUT_NODES - OF_CLAIMS_ALONE - OF_CLASSES_ALONE - OF_EVENTS_ALONE
 
 
 async def two_small_ones_on(world: World, node: str) -> None:

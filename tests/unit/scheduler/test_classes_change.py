@@ -206,3 +206,34 @@ def test_a_class_becomes_exclusive(play: Any) -> None:
         assert await world.node_of("s") != ""
 
     play(scenario)
+
+
+def test_a_write_of_a_classs_status_wakes_nobody(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        asked: list[str] = []
+
+        class Asked(ShelfDriver):
+            def viable(self, request: Any, nodes: Any) -> Any:
+                asked.append(request.pod.name)
+                return super().viable(request, nodes)
+
+        for node in ("a", "b"):
+            await world.add_node(node)
+        await add_shelf_class(world)
+        world.start_parley(drivers=[Asked(Behaviour(other=0))])
+        await world.add_claim("now", "shelf", mode="Immediate")
+        for name in ("p", "q", "r"):
+            await world.add_pod(name, "shelf")
+        await world.settle()
+        before, waits = len(asked), await world.scheduling("p")
+        for free in range(3):
+            status = {"status": {"total": 9, "free": free}}
+            await world.client.patch(CLASSES, "shelf", status, subresource="status")
+            await asyncio.sleep(1)
+        assert asked[before:] == []
+        await world.client.patch(CLASSES, "shelf", {"scoreWeight": 2})
+        await asyncio.sleep(1)
+        assert asked[before:] != [], "what the class says counts"
+        assert waits.status.waiting_for == "NothingViable"
+
+    play(scenario)

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.conditions import condition, ready
 from tests.support.faults import FaultClient
 
 from parley.api.opaque import read
@@ -160,7 +161,7 @@ def test_a_named_claim_serves_one_pod_after_the_other(play: Any) -> None:
         await world.add_pod("q", claims=["disk"])
         await world.settle()
         claim = await world.claim("disk")
-        assert claim.status.state == "allocated,reserved"
+        assert ready(claim) == "Ready"
         assert [user.name for user in claim.status.reserved_for] == ["p"]
         assert (await world.scheduling("q")).status.waiting_for == "ClaimInUse"
         assert (await world.scheduling("q")).status.message == (
@@ -173,7 +174,7 @@ def test_a_named_claim_serves_one_pod_after_the_other(play: Any) -> None:
         await world.delete_pod("q")
         await world.settle()
         claim = await world.claim("disk")
-        assert (claim.status.state, claim.status.allocation) == ("pending", None)
+        assert (ready(claim), claim.status.allocation) == ("WaitForFirstConsumer", None)
         await world.client.delete(CLAIMS, "disk", NAMESPACE)
         await world.settle()
         assert not (await world.client.list(CLAIMS)).items
@@ -357,8 +358,8 @@ def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(pl
             "delete it, or give the parley.dev ResourceClaim another name"
         )
         assert await world.events_on("p") == [("NameTaken", note)]
-        (condition,) = (await world.claim("disk")).status.conditions
-        assert (condition.type, condition.status, condition.reason, condition.message) == (
+        accepted = condition(await world.claim("disk"), "Accepted")
+        assert (accepted.type, accepted.status, accepted.reason, accepted.message) == (
             "Accepted",
             "False",
             "NameTaken",
@@ -367,8 +368,8 @@ def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(pl
         await world.client.delete(BUILTIN_CLAIMS, "disk", NAMESPACE)
         await world.settle()
         assert await world.node_of("p") in ("a", "b")
-        (condition,) = (await world.claim("disk")).status.conditions
-        assert (condition.status, condition.reason) == ("True", "Accepted")
+        accepted = condition(await world.claim("disk"), "Accepted")
+        assert (accepted.status, accepted.reason) == ("True", "Accepted")
 
     play(scenario)
 

@@ -186,7 +186,7 @@ def test_a_false_record_does_not_end_the_controller(play: Any) -> None:
         await world.settle()
         await world.crash()
         handle = {"driverName": Failing.name, "data": {"x": 1}}
-        record = {"driverName": Failing.name, "allocation": {"handles": [handle]}, "state": "allocated"}
+        record = {"driverName": Failing.name, "allocation": {"handles": [handle]}}
         await world.client.patch(CLAIMS, "false", {"status": record}, NAMESPACE, subresource="status")
 
         world.start_parley(drivers=[DeviceDriver(), TokensDriver()])

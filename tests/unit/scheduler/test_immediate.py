@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.conditions import ready
 from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import (
     Behaviour,
@@ -61,7 +62,8 @@ async def says(world: World, claim: str = "now") -> tuple[str, str, str]:
 async def is_free(world: World, claim: str = "now") -> None:
     """Allocated, and nobody's: the mirror has no allocation, so that nobody but Parley says who is next."""
     status = (await world.claim(claim)).status
-    assert (status.state, status.reserved_for) == ("allocated", ())
+    assert ready(await world.claim(claim)) == "Ready"
+    assert status.reserved_for == ()
     assert status.allocation is not None
     mirror = await world.mirror(claim)
     assert mirror is not None
@@ -70,7 +72,7 @@ async def is_free(world: World, claim: str = "now") -> None:
 
 async def is_used_by(world: World, *pods: str, claim: str = "now") -> None:
     status = (await world.claim(claim)).status
-    assert status.state == "allocated,reserved"
+    assert (await condition(world, claim)).status == "True"
     assert sorted(user.name for user in status.reserved_for) == sorted(pods)
     mirror = await world.mirror(claim)
     assert mirror is not None
@@ -206,7 +208,7 @@ def test_a_claim_for_which_nothing_is_left_says_so_and_gets_what_comes_free(play
             "To help: free devices or add nodes that have what is asked for"
         )
         assert await says(world) == ("False", "NothingViable", words)
-        assert (await world.claim("now")).status.state == "pending"
+        assert ready(await world.claim("now")) == "NothingViable"
         waits = (await world.scheduling("p")).status
         assert waits.waiting_for == "ClaimPending"
         assert waits.message == f"claim default/now is not allocated yet: {words}"
@@ -288,7 +290,7 @@ def test_a_claim_over_the_limit_waits_until_there_is_room(play: Any) -> None:
         await world.settle()
         words = (
             "namespace default holds 4 of 5 units that class shelf allows it, 2 more wanted: "
-            "end pods that hold some, or raise the class's limits[].units"
+            "end pods that hold some, or raise the class's limits[0].units"
         )
         assert await says(world) == await says(world, "later") == ("False", "LimitReached", words)
         await world.delete_pod("p")
@@ -686,7 +688,7 @@ def test_a_record_that_somebody_clears_is_written_again(play: Any) -> None:
         await world.add_claim("now", mode="Immediate")
         await world.settle()
         before = (await world.claim("now")).status.allocation
-        nothing = {"status": {"allocation": None, "driverName": None, "state": "pending"}}
+        nothing = {"status": {"allocation": None, "driverName": None}}
         await world.client.patch(CLAIMS, "now", nothing, NAMESPACE, subresource="status")
         await world.settle()
         await is_free(world)

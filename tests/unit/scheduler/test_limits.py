@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
 
-from parley.api.resources import CLASSES, PODS, TEMPLATES
+from parley.api.resources import CLASSES, NAMESPACES, PODS, TEMPLATES
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -51,7 +51,7 @@ def test_the_pod_over_the_limit_waits_and_its_words_say_what_to_do(play: Any) ->
         assert await running(world) == ["p", "q"]
         message = (
             "namespace default holds 2 of 2 claims that class shelf allows it, 1 more wanted: "
-            "end pods that hold some, or raise the class's limits[].claims"
+            "end pods that hold some, or raise the class's limits[0].claims"
         )
         assert await waiting_for(world, "r") == ("LimitReached", message)
         assert await world.events_on("r") == [("LimitReached", message)]
@@ -255,5 +255,77 @@ def test_units_count_also_if_the_class_was_away_during_the_restart(play: Any) ->
         await world.add_pod("q", "two")
         await world.settle()
         assert (await waiting_for(world, "q"))[0] == "LimitReached"
+
+    play(scenario)
+
+
+GOLD = {"namespaceSelector": {"matchLabels": {"tier": "gold"}}, "claims": 2}
+ALL = {"claims": 1}
+
+
+async def label(world: World, **labels: str | None) -> None:
+    await world.client.patch(NAMESPACES, "default", {"metadata": {"labels": labels}})
+    await world.settle()
+
+
+def test_a_namespace_whose_labels_change_is_judged_by_another_limit(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await begin(world, [ALL, GOLD])
+        for name in ("p", "q", "r"):
+            await world.add_pod(name, "shelf")
+            await world.settle()
+        assert await running(world) == ["p"]
+        assert "raise the class's limits[0].claims" in (await waiting_for(world, "q"))[1]
+        await label(world, tier="gold")
+        assert await running(world) == ["p", "q"]
+        message = (
+            "namespace default holds 2 of 2 claims that class shelf allows each namespace with the labels "
+            "tier=gold, 1 more wanted: end pods that hold some, or raise the class's limits[1].claims"
+        )
+        assert await waiting_for(world, "r") == ("LimitReached", message)
+        await label(world, tier=None)
+        await world.delete_pod("p")
+        await world.settle()
+        assert await running(world) == ["q"], "what was allocated stays, and nothing new is"
+
+    play(scenario)
+
+
+def test_namespaces_are_read_only_where_a_class_goes_by_their_labels(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await begin(world, [ALL])
+        await world.settle()
+        assert world.controller is not None
+        assert NAMESPACES not in [cache.resource for cache in world.controller.caches]
+        await world.add_pod("p", "shelf")
+        await world.add_pod("q", "shelf")
+        await world.settle()
+        await set_limits(world, ALL, {"namespaceSelector": {}, "claims": 3})
+        await world.settle()
+        assert await running(world) == ["p", "q"]
+        assert NAMESPACES in [cache.resource for cache in world.controller.caches]
+
+    play(scenario)
+
+
+def test_without_the_namespaces_labels_a_class_that_goes_by_them_gives_nothing_and_others_do(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, [ALL, GOLD])
+        await add_shelf_class(world, "other")
+        await world.add_pod("p", "shelf")
+        await world.add_pod("q", "other")
+        await world.settle()
+        assert await running(world) == ["q"]
+        code, words = await waiting_for(world, "p")
+        assert (code, words) == (
+            "LimitReached",
+            "the labels of namespace default are not known, and class shelf has limits with a namespaceSelector: "
+            "let the controller list and watch namespaces",
+        )
+        await world.client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await world.settle()
+        assert await running(world) == ["p", "q"]
 
     play(scenario)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.conditions import ready
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.resources import CLAIMS, EVENTS, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
@@ -67,7 +68,7 @@ def test_a_pod_with_the_longest_names_runs(play: Any, class_: dict[str, Any]) ->
         await world.client.delete(PODS, POD, NAMESPACE)
         await world.settle()
         claim = await world.client.get(CLAIMS, CLAIM, NAMESPACE)
-        assert (claim.status.state, claim.status.allocation) == ("pending", None)
+        assert (ready(claim), claim.status.allocation) == ("WaitForFirstConsumer", None)
 
     play(scenario)
 

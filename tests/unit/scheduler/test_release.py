@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from tests.support.conditions import ready
 
 from parley.api import reasons
 from parley.api.models import ClaimRelease
@@ -178,7 +179,7 @@ def test_a_node_that_is_out_of_service_owes_nothing(
         assert len(world.ledger) == 0
         assert await records(world) == []
         for claim in (await world.client.list(CLAIMS)).items:
-            assert claim.status.state == "pending"
+            assert ready(claim) == "WaitForFirstConsumer"
             assert claim.status.allocation is None
 
     play(scenario)
@@ -190,7 +191,7 @@ def test_a_named_claim_shows_that_it_is_releasing_from_where_and_since_when(play
         await world.add_claim("disk")
         await lost(world, claims=("disk",))
         claim, mirror = await world.claim("disk"), await world.mirror("disk")
-        assert claim.status.state == "releasing"
+        assert ready(claim) == "Releasing"
         assert claim.status.reserved_for == ()
         assert claim.status.allocation is not None
         assert mirror is not None
@@ -209,8 +210,8 @@ def test_a_named_claim_shows_that_it_is_releasing_from_where_and_since_when(play
         await world.settle()
         await handed_on(world)
         claim = await world.claim("disk")
-        assert claim.status.state == "allocated,reserved"
-        assert [c.type for c in claim.status.conditions] == [reasons.ACCEPTED]
+        assert ready(claim) == "Ready"
+        assert [c.type for c in claim.status.conditions] == [reasons.ACCEPTED, reasons.ALLOCATED, reasons.READY]
 
     play(scenario)
 
@@ -275,7 +276,7 @@ def test_a_forced_deletion_of_a_named_claims_user_while_nobody_leads_is_seen(pla
         world.start_parley()
         await world.settle()
         assert await world.node_of("new") == ""
-        assert (await world.claim("disk")).status.state == "releasing"
+        assert ready(await world.claim("disk")) == "Releasing"
         world.kubelets.start("a")
         await world.settle()
         await handed_on(world)
@@ -316,9 +317,9 @@ def test_an_immediate_claim_keeps_its_allocation_and_waits(play: Play) -> None:
         await world.add_claim("disk", mode="Immediate")
         await lost(world, claims=("disk",))
         assert await world.node_of("new") == ""
-        assert (await world.claim("disk")).status.state == "releasing"
+        assert ready(await world.claim("disk")) == "Releasing"
         await restart(world)
-        assert (await world.claim("disk")).status.state == "releasing"
+        assert ready(await world.claim("disk")) == "Releasing"
         world.kubelets.start("a")
         await world.settle()
         await handed_on(world)
@@ -338,7 +339,7 @@ def test_an_immediate_claim_nobody_waits_for_is_shown_as_free_again(play: Play) 
         world.start_parley()
         await world.settle()
         claim = await world.claim("disk")
-        assert claim.status.state == "allocated"
+        assert ready(claim) == "Ready"
         assert [c.type for c in claim.status.conditions if c.type == CONDITION_RELEASING] == []
 
     play(scenario)
@@ -360,7 +361,7 @@ def test_a_shared_claim_stays_with_its_other_pods(play: Play) -> None:
         for name in ("other", "third"):
             await world.delete_pod(name)
         await world.settle()
-        assert (await world.claim("disk")).status.state == "pending"
+        assert ready(await world.claim("disk")) == "WaitForFirstConsumer"
         assert await records(world) == []
         assert len(world.ledger) == 0
 
@@ -379,10 +380,10 @@ def test_the_last_pod_of_a_shared_claim_waits_for_what_an_earlier_one_left(play:
         await world.settle()
         await world.finish_pod("other")
         await world.settle()
-        assert (await world.claim("disk")).status.state == "releasing"
+        assert ready(await world.claim("disk")) == "Releasing"
         world.kubelets.start("a")
         await world.settle()
-        assert (await world.claim("disk")).status.state == "pending"
+        assert ready(await world.claim("disk")) == "WaitForFirstConsumer"
 
     play(scenario)
 
@@ -403,10 +404,10 @@ def test_no_node_answers_for_a_claim_that_others_use(play: Play) -> None:
         (record,) = await records(world)
         assert record.metadata.uid == first.metadata.uid
         assert record.status.allocation_cleared
-        assert (await world.claim("disk")).status.state == "releasing"
+        assert ready(await world.claim("disk")) == "Releasing"
         world.kubelets.start("a")
         await world.settle()
-        assert (await world.claim("disk")).status.state == "pending"
+        assert ready(await world.claim("disk")) == "WaitForFirstConsumer"
         assert len(world.ledger) == 0
 
     play(scenario)
@@ -455,12 +456,12 @@ def test_all_nodes_of_a_shared_claim_are_asked_at_once_and_waited_for(
         await restart_if_need_be(world)
         claim = await world.claim("seat")
         (condition,) = [c for c in claim.status.conditions if c.type == CONDITION_RELEASING]
-        assert claim.status.state == "releasing"
+        assert ready(claim) == "Releasing"
         assert condition.message.startswith(f"a pod that used it on node {last} was deleted by force")
         assert [record.spec.node_name for record in await records(world)] == [last]
         world.kubelets.start(last)
         await world.settle()
-        assert (await world.claim("seat")).status.state == "pending"
+        assert ready(await world.claim("seat")) == "WaitForFirstConsumer"
         assert await records(world) == []
 
     play(scenario)
@@ -521,7 +522,7 @@ def test_a_named_claim_goes_when_it_is_deleted_and_the_receipt_is_there(play: Pl
         await lost(world, claims=("disk",))
         await world.client.delete(CLAIMS, "disk", "default")
         await world.settle()
-        assert (await world.claim("disk")).status.state == "releasing"
+        assert ready(await world.claim("disk")) == "ClaimBeingDeleted"
         world.kubelets.start("a")
         await world.settle()
         with pytest.raises(NotFound):

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tests.support.conditions import ready
+
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, PODS
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
@@ -257,7 +259,7 @@ def test_named_claims_of_a_driver_outside_serve_one_pod_after_the_other(play: An
             await world.settle()
         assert disks.held == {}
         claim = await world.claim("mine")
-        assert (claim.status.allocation, claim.status.state) == (None, "pending")
+        assert (claim.status.allocation, ready(claim)) == (None, "WaitForFirstConsumer")
         await world.client.delete(CLAIMS, "mine", "default")
         await world.settle()
         await nothing_is_left(world, disks)
@@ -372,7 +374,10 @@ def test_an_allocation_without_progress_leaves_the_conditions_of_the_one_before(
             await world.settle()
             assert await world.node_of(name) == "a"
             conditions = {c.type: c.reason for c in (await world.claim("mine")).status.conditions}
-            assert conditions == {"Accepted": "Accepted", "Allocating": "Done"}
+            assert conditions == {
+                **{type_: type_ for type_ in ("Accepted", "Allocated", "Ready")},
+                "Allocating": "Done",
+            }
             await world.delete_pod(name)
             await world.settle()
 

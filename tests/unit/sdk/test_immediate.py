@@ -13,8 +13,8 @@ from parley.sdk.immediate import FailedNodes, NodeRule, is_pending, no_pod
 ALLOCATION = {"driverName": "disks.example.com", "allocation": {}}
 
 
-def a_class(version: str = "1", **more: Any) -> ResourceClass:
-    metadata = {"name": "disk", "resourceVersion": version}
+def a_class(generation: int = 1, **more: Any) -> ResourceClass:
+    metadata = {"name": "disk", "uid": "uid-disk", "generation": generation}
     return ResourceClass.model_validate({"metadata": metadata, "driverName": "disks.example.com", **more})
 
 
@@ -83,10 +83,11 @@ def test_a_node_that_failed_for_good_is_excluded_any_other_is_tried_last() -> No
     [
         (a_claim(), a_class(), True),
         (a_claim(uid="uid-2"), a_class(), False),
-        (a_claim(), a_class("2"), False),
+        (a_claim(), a_class(2), False),
+        (a_claim(), a_class(status={"total": 4, "free": 3}), True),
         (a_claim(), None, False),
     ],
-    ids=["unchanged", "another-claim-of-that-name", "a-changed-class", "no-class"],
+    ids=["unchanged", "another-claim-of-that-name", "a-changed-class", "a-status-of-its-class", "no-class"],
 )
 def test_a_new_claim_and_a_changed_class_begin_anew(
     claim: ResourceClaim, class_: ResourceClass | None, same: bool

@@ -19,13 +19,25 @@ _WIDTH = 115
 
 @dataclass(frozen=True)
 class Column:
-    """One column of `kubectl get`, after NAME."""
+    """One column of `kubectl get`, after NAME; a `wide` one is shown with `-o wide` only."""
 
     name: str
     path: str
     type: str = "string"
+    wide: bool = False
+
+    def entry(self) -> dict[str, Any]:
+        """As a version's `additionalPrinterColumns` have it."""
+        priority = {"priority": 1} if self.wide else {}
+        return {"name": self.name, "type": self.type, "jsonPath": self.path, **priority}
 
 
+def _condition(type_: str) -> Column:
+    """Whether a condition is True. kubectl's columns know JSONPath and nothing else."""
+    return Column(type_, f'.status.conditions[?(@.type=="{type_}")].status')
+
+
+_READY_REASON = Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', wide=True)
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
@@ -45,20 +57,43 @@ KINDS = (
     Kind(
         CLASSES,
         ("prclass", "prclasses"),
-        (Column("Driver", ".driverName"), Column("Shareable", ".shareable", "boolean"), _AGE),
+        (
+            Column("Driver", ".driverName"),
+            _condition("Ready"),
+            Column("Total", ".status.total", "integer"),
+            Column("Free", ".status.free", "integer"),
+            _AGE,
+            Column("Shareable", ".shareable", "boolean", wide=True),
+            Column("Placement", ".placement", wide=True),
+            Column("Node-Part", ".nodePart", wide=True),
+            _READY_REASON,
+        ),
+        status=True,
     ),
     Kind(
         CLAIMS,
         ("prclaim", "prclaims"),
         (
             Column("Class", ".spec.resourceClassName"),
-            Column("State", ".status.state"),
+            _condition("Allocated"),
+            _condition("Ready"),
             Column("Driver", ".status.driverName"),
             _AGE,
+            Column("Mode", ".spec.allocationMode", wide=True),
+            Column("Reserved-For", ".status.reservedFor[*].name", wide=True),
+            _READY_REASON,
         ),
         status=True,
     ),
-    Kind(TEMPLATES, ("prtemplate", "prtemplates"), (Column("Class", ".spec.spec.resourceClassName"), _AGE)),
+    Kind(
+        TEMPLATES,
+        ("prtemplate", "prtemplates"),
+        (
+            Column("Class", ".spec.spec.resourceClassName"),
+            _AGE,
+            Column("Mode", ".spec.spec.allocationMode", wide=True),
+        ),
+    ),
     Kind(
         POD_SCHEDULINGS,
         ("psched", "pscheds"),
@@ -68,6 +103,8 @@ KINDS = (
             Column("Selected", ".spec.selectedNode"),
             Column("Waiting-For", ".status.waitingFor"),
             _AGE,
+            Column("Round", ".spec.round", "integer", wide=True),
+            Column("Message", ".status.message", wide=True),
         ),
     ),
     Kind(
@@ -79,6 +116,8 @@ KINDS = (
             Column("Node", ".spec.nodeName"),
             Column("Driver", ".spec.driverName"),
             _AGE,
+            Column("Class", ".spec.resourceClassName", wide=True),
+            Column("Asked", ".status.allocationCleared", "boolean", wide=True),
         ),
         selectable=("spec.nodeName",),
     ),
@@ -109,7 +148,6 @@ def definition(kind: Kind) -> dict[str, Any]:
 
 
 def _version(kind: Kind) -> dict[str, Any]:
-    columns = [{"name": column.name, "type": column.type, "jsonPath": column.path} for column in kind.columns]
     selectable = [{"jsonPath": f".{field}"} for field in kind.selectable]
     return {
         "name": kind.resource.version,
@@ -117,7 +155,7 @@ def _version(kind: Kind) -> dict[str, Any]:
         "storage": True,
         **({"subresources": {"status": {}}} if kind.status else {}),
         **({"selectableFields": selectable} if selectable else {}),
-        "additionalPrinterColumns": columns,
+        "additionalPrinterColumns": [column.entry() for column in kind.columns],
         "schema": {"openAPIV3Schema": structural_schema(kind.resource.type)},
     }
 

@@ -61,7 +61,7 @@ class _Rewriting:
         _say_bounds_apart(flat)
         if "format" in flat:
             flat["format"] = self._format(flat["format"], path)
-        if not _worth_showing(flat.get("default"), path):
+        if not _is_filled_in(flat.get("default"), path):
             flat.pop("default", None)
         kind = flat.get("type")
         if kind == "array":
@@ -135,7 +135,13 @@ def _say_bounds_apart(flat: Schema) -> None:
             flat[keyword], flat[excluded] = bound, True
 
 
-def _worth_showing(default: object, path: str) -> bool:
-    """Whether the API server should write a default into the object: what a user could have written, and did
-    not."""
-    return isinstance(default, str | bool) and default != "" and not path.startswith(".status")
+def _is_filled_in(default: object, path: str) -> bool:
+    """Whether the API server writes a default into the objects: every one that says something.
+
+    Not those that say "nothing", which an absent field does as well: an empty list, object or text, 0. They would
+    cost bytes in every object, rules with `has` would find them, and by server-side apply who sent an object
+    without them would come to own a list that others fill. And nothing in a status: whoever removes a field of it
+    in a merge patch would have it back.
+    """
+    says_something = isinstance(default, bool) or (isinstance(default, str | int) and bool(default))
+    return says_something and not path.startswith(".status")

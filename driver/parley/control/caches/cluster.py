@@ -6,10 +6,11 @@ sees the new state everywhere. Nothing here decides or writes.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Node, Pod, ResourceSlice
+from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
 from parley.api.resources import (
@@ -18,6 +19,7 @@ from parley.api.resources import (
     CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
+    NAMESPACES,
     NODES,
     POD_SCHEDULINGS,
     PODS,
@@ -38,6 +40,9 @@ from parley.negotiation.requests import Amounts, amounts, requested
 from parley.sdk import PodReference
 
 T = TypeVar("T")
+
+NAMESPACES_SECONDS = 10.0
+"""So long the first list of namespaces is waited for, where a class goes by their labels."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -92,6 +97,7 @@ class Listener(Protocol):
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
     def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None: ...
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None: ...
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None: ...
 
 
 class Cluster:
@@ -113,7 +119,11 @@ class Cluster:
         self._template_mirrors = self._informer(
             BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
         )
-        self._classes = self._informer(CLASSES, self._telling(lambda to: to.class_changed))
+        self._classes = self._informer(CLASSES, self._class)
+        self._namespaces = self._informer(
+            NAMESPACES, self._telling(lambda to: to.namespace_changed), kept.namespace
+        )
+        self._namespaces_wanted = asyncio.Event()
         self._claims = self._informer(CLAIMS, self._claim)
         self._templates = self._informer(TEMPLATES, self._telling(lambda to: to.template_changed))
         self._schedulings = self._informer(
@@ -170,8 +180,8 @@ class Cluster:
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
-        """One for each kind, those of drivers included."""
-        return self._all
+        """One for each kind that is read, those of drivers included."""
+        return [*self._all, self._namespaces] if self._namespaces_wanted.is_set() else self._all
 
     def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
         """Hear of one more kind, after those who asked before. Call before `run`."""
@@ -192,11 +202,21 @@ class Cluster:
         async with asyncio.TaskGroup() as tasks:
             for informer in self._all:
                 tasks.create_task(informer.run())
+            tasks.create_task(self._run_namespaces())
+
+    async def _run_namespaces(self) -> None:
+        """Namespaces are read from when a class first goes by their labels."""
+        await self._namespaces_wanted.wait()
+        await self._namespaces.run()
 
     async def synced(self) -> None:
-        """Return when every kind was listed once."""
+        """Return when every kind was listed once. Namespaces are waited for a moment only: without the right to
+        read them everything else goes on."""
         for informer in self._all:
             await informer.synced.wait()
+        if self._namespaces_wanted.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._namespaces.synced.wait(), NAMESPACES_SECONDS)
 
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
@@ -261,6 +281,14 @@ class Cluster:
 
     def class_(self, name: str) -> ResourceClass | None:
         return self._classes.get("", name)
+
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """The namespace's labels; None as long as they are not known."""
+        found = self._namespaces.get("", name)
+        return None if found is None else found.metadata.labels
+
+    def classes(self) -> Iterable[ResourceClass]:
+        return self._classes.values()
 
     def claim(self, key: Key) -> ResourceClaim | None:
         return self._claims.get(*key)
@@ -340,6 +368,12 @@ class Cluster:
             self._node_names = tuple(self._allocatable)
         if self._listener is not None:
             self._listener.node_changed(old, new)
+
+    def _class(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
+        if new is not None and new.selects_namespaces:
+            self._namespaces_wanted.set()
+        if self._listener is not None:
+            self._listener.class_changed(old, new)
 
     def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if old is not None and new is None:

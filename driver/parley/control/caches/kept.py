@@ -27,6 +27,7 @@ from parley.api.builtin import (
     DeviceConfig,
     DeviceRequest,
     ExactRequest,
+    Namespace,
     ObjectMeta,
     OpaqueConfig,
     OwnerReference,
@@ -236,6 +237,14 @@ def template_mirror(whole: BuiltinTemplate) -> BuiltinTemplate:
     ours = is_mirror(BuiltinClaim(spec=whole.spec.spec))
     spec = BuiltinTemplateSpec(spec=_asked(whole.spec.spec) if ours else _NO_SPEC)
     return BuiltinTemplate(metadata=_claim_metadata(whole.metadata), spec=spec)
+
+
+def namespace(whole: Namespace) -> Namespace:
+    """The same, with nothing but its labels."""
+    meta = whole.metadata
+    return Namespace(
+        ObjectMeta(meta.name, uid=meta.uid, resource_version=meta.resource_version, labels=meta.labels)
+    )
 
 
 def resource_slice(whole: ResourceSlice) -> ResourceSlice:

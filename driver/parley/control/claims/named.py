@@ -204,7 +204,9 @@ def not_allocated(facts: NamedClaim) -> Problem | None:
     if claim.spec.allocation_mode != "Immediate" or facts.is_users or (holding and claim.status.allocation):
         return None
     types = (reasons.ALLOCATED, CONDITION_ALLOCATING)
-    shown = [c for c in claim.status.conditions if c.type in types and c.message]
+    says_nothing = (reasons.CLAIM_PENDING, reasons.ALLOCATED)
+    conditions = [c for c in claim.status.conditions if c.type in types and c.reason not in says_nothing]
+    shown = [c for c in conditions if c.message]
     driver = facts.class_.driver_name if facts.class_ is not None else ""
     why = shown[0].message if shown else f"driver {driver} has yet to allocate it, without a pod"
     message = f"claim {facts.path} is not allocated yet: {why}"

@@ -97,7 +97,8 @@ class ClaimReconciler:
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
-        if await self._records.tell(claim, *self._said(claim, class_, code, message)):
+        due = self._is_written_next(claim)
+        if not due and await self._records.tell(claim, *self._said(claim, class_, code, message)):
             return  # the change comes back and calls again
         if mirror is None and class_ is not None and has_mirror(claim, class_):
             await self._create(claim, shareable=class_.shareable)
@@ -111,6 +112,12 @@ class ClaimReconciler:
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.sync(claim, class_ if ready else None)
+
+    def _is_written_next(self, claim: ResourceClaim) -> bool:
+        """Whether a standalone driver has just allocated it for a pod: reserving it writes the conditions, too."""
+        meta = claim.metadata
+        allocated = claim.status.allocation is not None and not claim.status.reserved_for
+        return allocated and self._ledger.expected_for(meta.namespace, meta.name) is not None
 
     def _unused(self, claim: ResourceClaim) -> bool:
         meta = claim.metadata
@@ -184,6 +191,8 @@ class ClaimReconciler:
 
     async def _delete(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         if self._ledger.get(claim.metadata.uid) is not None or claim.status.allocation is not None:
+            if not self._cluster.own_writes.unseen(claim.metadata):
+                await self._records.tell(claim)  # that it is not ready any more
             return
         if mirror is not None and mirrors(claim, mirror):
             await self._delete_mirror(mirror)

@@ -13,7 +13,18 @@ from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Findi
 from parley.drivers.device.flow import OutOfSteps, Steps
 from parley.drivers.device.inventory import Inventory
 from parley.drivers.device.packing import ClaimDemand, exact
-from parley.sdk import Allocation, Answer, Device, Driver, Held, NoParameters, Parameters, Request
+from parley.sdk import (
+    Allocation,
+    Answer,
+    Capacity,
+    ClassOnNodes,
+    Device,
+    Driver,
+    Held,
+    NoParameters,
+    Parameters,
+    Request,
+)
 from parley.sdk.checks import MAX_ALTERNATIVES, MAX_DEVICES
 
 _QUICK = 500
@@ -112,6 +123,14 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
             for demand in dict.fromkeys(demands)
         }
         return {claim.name: answers[demand] for claim, demand in zip(request.claims, demands, strict=True)}
+
+    def capacity(self, of: ClassOnNodes[NoParameters]) -> Capacity:
+        """The devices of the nodes; one of which a share is held is not free."""
+        free = 0
+        for node in of.nodes:
+            stock = self._inventory.stock(node)
+            free += sum(len(names) for (kind, shares), names in stock.items() if shares == kind.slices)
+        return Capacity(sum(len(self._inventory.kinds(node)) for node in of.nodes), free)
 
     def has_room(self, request: DeviceRequest, node: str) -> bool:
         """Whether the node has devices for all claims of the request, as far as that is found out at once."""

@@ -147,7 +147,7 @@ _KINDS: Mapping[tuple[str, str], Traits] = {
     ("resource.k8s.io", "resourceslices"): Traits(generation=Generation.SPEC),
 }
 _OURS: Mapping[str, Callable[[], Traits]] = {
-    "resourceclasses": lambda: _ours(models.ResourceClass),
+    "resourceclasses": lambda: _ours(models.ResourceClass, status=True),
     "resourceclaimtemplates": lambda: _ours(models.ResourceClaimTemplate),
     "claimreleases": lambda: _ours(models.ClaimRelease),
     "podschedulings": lambda: _ours(models.PodScheduling),

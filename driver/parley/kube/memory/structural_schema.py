@@ -176,6 +176,9 @@ RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
     "!has(self.nodeSelector) || !has(self.nodes) || size(self.nodes) == 0": (
         lambda _, alternatives: "nodeSelector" not in alternatives or not alternatives.get("nodes")
     ),
+    "!has(self.namespaceSelector) || !has(self.namespaces) || size(self.namespaces) == 0": (
+        lambda _, limit: "namespaceSelector" not in limit or not limit.get("namespaces")
+    ),
     "(self.operator in ['Exists', 'DoesNotExist']) != (has(self.values) && size(self.values) > 0)": (
         lambda _, requirement: (
             (requirement["operator"] in ("Exists", "DoesNotExist")) != bool(requirement.get("values"))

@@ -159,7 +159,7 @@ class ImmediateAllocations:
                 return
         (ref,), message = operation.refs, by_reason(failures)
         self._leave_line(ref.key)
-        await self._set_condition(ref, reasons.ALLOCATION_FAILED, message)
+        await self._set_refusal(ref, reasons.ALLOCATION_FAILED, message)
         raise Retry(message)
 
     async def _wait(self, ref: ClaimRef, line: Hashable, changes: int, code: str, message: str) -> None:
@@ -169,10 +169,10 @@ class ImmediateAllocations:
             self._requeue(following)
         if changes != self._changes:
             self._requeue(ref.key)
-        await self._set_condition(ref, code, message)
+        await self._set_refusal(ref, code, message)
 
-    async def _set_condition(self, ref: ClaimRef, code: str, message: str) -> None:
+    async def _set_refusal(self, ref: ClaimRef, code: str, message: str) -> None:
         try:
-            await self._deps.records.set_condition(ref, code, message)
+            await self._deps.records.set_refusal(ref, code, message)
         except Gone:
             pass  # as is its condition

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import structlog
 
 from parley.kube.client import ApiError, OutcomeUnknown
-from parley.sdk.standalone import conditions
 from parley.sdk.standalone.operations import ClaimRef
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 
@@ -41,7 +40,7 @@ class Progress:
 
     async def _write(self, ref: ClaimRef, text: str) -> None:
         try:
-            await self._records.set_condition(ref, conditions.IN_PROGRESS, text, in_progress=True)
+            await self._records.set_progress(ref, text)
         except Gone:
             pass  # whoever allocates finds out as well
         except (ApiError, OutcomeUnknown) as error:

@@ -96,7 +96,7 @@ class Question:
     def state(self) -> Hashable:
         """Changes when the question does, or what it is about."""
         claims = tuple((e.name, e.claim.metadata.uid, e.claim.status.allocation is None) for e in self.entries)
-        classes = tuple(e.class_.metadata.resource_version for e in self.entries)
+        classes = tuple(e.class_.revision for e in self.entries)
         return (self.pod, self.round, self.candidates, claims, classes)
 
     def suitable(self, nodes: Iterable[Node]) -> list[str]:

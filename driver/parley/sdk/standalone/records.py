@@ -4,16 +4,17 @@ Every write carries the claim's resourceVersion: it never undoes what others wro
 way can't happen any more once a later one did.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from parley.api.conditions import ConditionUpdate, updated_conditions
-from parley.api.meta import Condition
+from parley.api import reasons
+from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.names import CONDITION_ALLOCATING, driver_finalizer
 from parley.api.resources import CLAIMS
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339
+from parley.sdk.claim_conditions import with_conditions
 from parley.sdk.recorded import NOTHING_ALLOCATED
 from parley.sdk.standalone import conditions
 from parley.sdk.standalone.informers import Informers
@@ -86,12 +87,9 @@ class StandaloneRecords:
                 return None
             if claim.metadata.deletion_timestamp:
                 raise Gone
-            status: Body = {"driverName": self._informers.driver, "allocation": allocation, "state": "allocated"}
-            known = claim.status.conditions
-            done = (
-                self._conditions(known, conditions.DONE, "") if conditions.allocating(known) is not None else None
-            )
-            return {"status": {**status, "conditions": done} if done else status}
+            status: Body = {"driverName": self._informers.driver, "allocation": allocation}
+            reported = conditions.allocating(claim.status.conditions) is not None
+            return {"status": self._with_conditions(claim, status, *([_allocating(conditions.DONE)] * reported))}
 
         return await self._write(ref, change, live=live, subresource="status")
 
@@ -113,20 +111,26 @@ class StandaloneRecords:
             before, status = claim.status, dict[str, Any]()
             if before.allocation is not None or before.deallocation_requested:
                 status = dict(NOTHING_ALLOCATED)
-            if conditions.in_progress(before.conditions):
-                status["conditions"] = self._conditions(before.conditions, conditions.ENDED, "")
-            return {"status": status} if status else None
+            ended = [_allocating(conditions.ENDED)] * conditions.in_progress(before.conditions)
+            return {"status": self._with_conditions(claim, status, *ended)} if status or ended else None
 
         await self._write(ref, change, subresource="status")
 
-    async def set_condition(self, ref: ClaimRef, reason: str, message: str, *, in_progress: bool = False) -> None:
+    async def set_progress(self, ref: ClaimRef, message: str) -> None:
         """Set the condition Allocating, while there is no allocation. Raises Gone."""
+        await self._set_conditions(ref, _allocating(conditions.IN_PROGRESS, message, in_progress=True))
 
+    async def set_refusal(self, ref: ClaimRef, reason: str, message: str) -> None:
+        """Why nothing is allocated for a claim that waits without a pod. Raises Gone."""
+        why = ConditionUpdate(reasons.ALLOCATED, False, reason, message)
+        await self._set_conditions(ref, _allocating(reason, message), why)
+
+    async def _set_conditions(self, ref: ClaimRef, *updates: ConditionUpdate) -> None:
         def change(claim: ResourceClaim) -> Body | None:
             if claim.status.allocation is not None:
                 return None
-            written = self._conditions(claim.status.conditions, reason, message, in_progress=in_progress)
-            return {"status": {"conditions": written}} if written else None
+            status = self._with_conditions(claim, {}, *updates)
+            return {"status": status} if status else None
 
         await self._write(ref, change, subresource="status")
 
@@ -134,13 +138,10 @@ class StandaloneRecords:
         """Nothing is in progress any more, if the condition says that something is. Raises Gone."""
         claim = self._known(ref)
         if conditions.in_progress(claim.status.conditions):
-            await self.set_condition(ref, conditions.ENDED, message)
+            await self._set_conditions(ref, _allocating(conditions.ENDED, message))
 
-    def _conditions(
-        self, known: Sequence[Condition], reason: str, message: str, *, in_progress: bool = False
-    ) -> list[Body] | None:
-        now = rfc3339(self._clock())
-        return updated_conditions(known, now, ConditionUpdate(CONDITION_ALLOCATING, in_progress, reason, message))
+    def _with_conditions(self, claim: ResourceClaim, status: Body, *updates: ConditionUpdate) -> Body:
+        return with_conditions(claim, status, rfc3339(self._clock()), *updates)
 
     async def _write(
         self,
@@ -194,3 +195,7 @@ class StandaloneRecords:
     def _lost(self, ref: ClaimRef) -> Gone:
         self._informers.lost(CLAIMS, ref.key, ref.uid)
         return Gone()
+
+
+def _allocating(reason: str, message: str = "", *, in_progress: bool = False) -> ConditionUpdate:
+    return ConditionUpdate(CONDITION_ALLOCATING, in_progress, reason, message)

@@ -85,6 +85,11 @@ class StandaloneDriver:
         return Informer(client, resource, on_change=changed)
 
     @property
+    def embedded(self) -> EmbeddedDriver:
+        """The driver as this process calls it."""
+        return self._embedded
+
+    @property
     def caches(self) -> Sequence[Informer[Any]]:
         """One for each kind, those that the driver watches included."""
         return [*self._informers.all, *self._watched]
@@ -184,6 +189,8 @@ class StandaloneDriver:
         """Parameters or suitable nodes may be others, or a class may be there at last."""
         if not self._running or (class_ := new or old) is None:
             return
+        if old is not None and new is not None and old.revision == new.revision:
+            return  # its status
         for claim in self._informers.claims_of_class(class_.metadata.name):
             key = identity(claim).key
             self._claims.add(key)

@@ -125,8 +125,8 @@ async def question(admin: Client, driver: Client, namespace: str) -> Question:
 
 
 HANDLE = {"driverName": DISKS, "data": {"iqn": "a"}}
-ALLOCATED: Body = {"driverName": DISKS, "state": "allocated", "allocation": {"handles": [HANDLE]}}
-CLEARED: Body = {"driverName": None, "allocation": None, "deallocationRequested": None, "state": "pending"}
+ALLOCATED: Body = {"driverName": DISKS, "allocation": {"handles": [HANDLE]}}
+CLEARED: Body = {"driverName": None, "allocation": None, "deallocationRequested": None}
 MARKS: Body = {"finalizers": [driver_finalizer(DISKS)], "annotations": {f"{DISKS}/allocating-on": "n1"}}
 PROGRESS: Body = {
     "type": "Allocating",

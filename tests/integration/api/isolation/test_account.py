@@ -122,7 +122,8 @@ async def test_of_a_question_a_driver_changes_nothing(question: Question, body: 
 async def test_a_driver_allocates_and_takes_back(own: Claim) -> None:
     await own.mark({**MARKS, "finalizers": ["parley.dev/in-use", *MARKS["finalizers"]]})
     await own.write({"conditions": [ACCEPTED, PROGRESS]})
-    await own.write({**ALLOCATED, "conditions": [ACCEPTED, {**PROGRESS, "status": "False"}]})
+    follow = [{**PROGRESS, "type": type_} for type_ in ("Allocated", "Ready")]
+    await own.write({**ALLOCATED, "conditions": [ACCEPTED, {**PROGRESS, "status": "False"}, *follow]})
     await own.is_({"reservedFor": [{"name": "pod", "uid": "u1"}]})
     await own.is_({"reservedFor": None, "deallocationRequested": True})
     await own.write(CLEARED)

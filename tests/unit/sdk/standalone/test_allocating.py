@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.support.conditions import condition
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.sdk.standalone.world import (
     DRIVER,
@@ -41,7 +42,7 @@ def test_all_claims_are_allocated_and_recorded(play: Play) -> None:
         for name in ("one", "two"):
             claim = await world.claim(name)
             assert claim.metadata.finalizers == (driver_finalizer(DRIVER),)
-            assert (claim.status.driver_name, claim.status.state) == (DRIVER, "allocated")
+            assert (claim.status.driver_name, condition(claim, "Allocated").status) == (DRIVER, "True")
             assert claim.status.allocation is not None
             assert claim.status.allocation.shareable
             (handle,) = claim.status.allocation.handles
@@ -143,7 +144,7 @@ def test_other_conditions_stay(play: Play, array: Array) -> None:
         await world.settle()
 
         types = {c.type: c.reason for c in (await world.claim("disk")).status.conditions}
-        assert types == {"Accepted": "Accepted", "Allocating": "Done"}
+        assert types == {"Accepted": "Accepted", "Allocating": "Done", "Allocated": "Allocated", "Ready": "Ready"}
 
     play(scenario)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.conditions import condition
 from tests.unit.sdk.standalone.world import (
     DRIVER,
     NAMESPACE,
@@ -54,7 +55,7 @@ def test_a_request_takes_the_allocation_back_and_lets_the_claim_go(play: Play) -
         assert claim.metadata.finalizers == ()
         assert claim.metadata.annotations == {}
         assert (claim.status.driver_name, claim.status.allocation) == (None, None)
-        assert (claim.status.deallocation_requested, claim.status.state) == (False, "pending")
+        assert (claim.status.deallocation_requested, condition(claim, "Allocated").status) == (False, "False")
         assert driver.held == {}
 
     play(scenario)
@@ -286,7 +287,9 @@ def test_what_nobody_selects_any_more_after_a_restart_is_given_back(play: Play, 
         claim = await world.claim("disk")
         assert array.volumes == {}
         assert claim.metadata.finalizers == ()
-        assert [c.status for c in claim.status.conditions] == ["False"]
+        assert {c.type: c.status for c in claim.status.conditions} == dict.fromkeys(
+            ("Allocating", "Allocated", "Ready"), "False"
+        )
 
     play(scenario)
 

@@ -16,7 +16,11 @@ Play = Callable[[Callable[[World], Any]], None]
 
 
 async def condition(world: World, claim: str) -> Condition:
-    (found,) = (await world.claim(claim)).status.conditions
+    """Why it is not allocated, which both conditions show."""
+    shown = (await world.claim(claim)).status
+    (found,) = [one for one in shown.conditions if one.type == "Allocating"]
+    (also,) = [one for one in shown.conditions if one.type == "Allocated"]
+    assert shown.allocation is not None or (also.reason, also.message) == (found.reason, found.message)
     return found
 
 

@@ -15,7 +15,7 @@ NODES = [Node(ObjectMeta(name=name)) for name in ("a", "b", "c")]
 
 
 def a_class(**more: Any) -> ResourceClass:
-    metadata = {"name": "disk", "resourceVersion": "1"}
+    metadata = {"name": "disk", "uid": "uid-disk", "generation": 1}
     return ResourceClass.model_validate({"metadata": metadata, "driverName": DRIVER, **more})
 
 
@@ -50,7 +50,8 @@ def test_pods_that_want_the_same_are_alike_whatever_their_claims_and_candidates_
 
 def test_the_state_changes_with_the_question_and_with_what_it_is_about() -> None:
     question = asked(a_claim())
-    other_class = ResourceClass.model_validate({**a_class().wire(), "metadata": {"name": "disk"}})
+    metadata = {"name": "disk", "uid": "uid-disk", "generation": 2}
+    other_class = ResourceClass.model_validate({**a_class().wire(), "metadata": metadata})
     changed = [
         replace(question, round=2),
         replace(question, candidates=("a",)),
@@ -59,6 +60,7 @@ def test_the_state_changes_with_the_question_and_with_what_it_is_about() -> None
         asked(a_claim(), class_=other_class),
     ]
     assert asked(a_claim()).state == question.state
+    assert asked(a_claim(), class_=a_class(status={"free": 3})).state == question.state
     assert all(other.state != question.state for other in changed)
 
 

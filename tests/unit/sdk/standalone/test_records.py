@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.support.conditions import condition
 from tests.unit.sdk.standalone.world import DRIVER, NAMESPACE, LaggingClient, World, informed
 
 from parley.api.names import driver_finalizer
@@ -81,7 +82,7 @@ def test_a_claim_that_changed_meanwhile_is_read_and_written_again() -> None:
 def test_an_allocation_that_is_recorded_already_stays() -> None:
     async def scenario(world: World, records: StandaloneRecords, ref: ClaimRef) -> None:
         first = await records.allocated(ref, ON_A, live=False)
-        assert (first.status.driver_name, first.status.state) == (DRIVER, "allocated")
+        assert (first.status.driver_name, condition(first, "Allocated").status) == (DRIVER, "True")
         again = await records.allocated(ref, ON_B, live=True)
         assert again.status.allocation == first.status.allocation
 
@@ -107,7 +108,7 @@ def test_cleared_is_everything_in_one_write() -> None:
         await records.cleared(ref)
         status = (await world.claim("disk")).status
         assert (status.driver_name, status.allocation, status.deallocation_requested) == (None, None, False)
-        assert status.state == "pending"
+        assert condition(await world.claim("disk"), "Allocated").reason == "WaitForFirstConsumer"
         assert world.server.resource_version == before + 1
         await records.cleared(ref)
         assert world.server.resource_version == before + 1, "there is nothing left to clear"
@@ -120,14 +121,13 @@ def test_progress_ends_where_there_was_any_and_never_beside_an_allocation() -> N
         before = world.server.resource_version
         await records.end_progress(ref, "not wanted any more")
         assert world.server.resource_version == before
-        await records.set_condition(ref, "InProgress", "10 %", in_progress=True)
+        await records.set_progress(ref, "10 %")
         await records.end_progress(ref, "not wanted any more")
-        (condition,) = (await world.claim("disk")).status.conditions
-        assert (condition.status, condition.reason, condition.message) == ("False", "Ended", "not wanted any more")
+        ended = condition(await world.claim("disk"), "Allocating")
+        assert (ended.status, ended.reason, ended.message) == ("False", "Ended", "not wanted any more")
         await records.allocated(ref, ON_A, live=False)
-        await records.set_condition(ref, "InProgress", "20 %", in_progress=True)
-        (condition,) = (await world.claim("disk")).status.conditions
-        assert condition.reason == "Done"
+        await records.set_progress(ref, "20 %")
+        assert condition(await world.claim("disk"), "Allocating").reason == "Done"
 
     recording(scenario)
 
@@ -140,7 +140,7 @@ def test_another_claim_of_the_name_is_left_alone() -> None:
         for write in (
             records.add_finalizer(ref, "a"),
             records.allocated(ref, ON_A, live=False),
-            records.set_condition(ref, "InProgress", "10 %", in_progress=True),
+            records.set_progress(ref, "10 %"),
         ):
             with pytest.raises(Gone):
                 await write

@@ -1,0 +1,136 @@
+"""The status of each ResourceClass: whether it can be used, and how much there is of it.
+
+Looked at every SECONDS, and when a class changes; written when something differs, and no class more often than
+that: an allocation costs no write, and a thousand within a moment cost one. Nothing is decided by it.
+"""
+
+import asyncio
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from parley.api import reasons
+from parley.api.conditions import ConditionUpdate, updated_conditions
+from parley.api.models import ResourceClass
+from parley.api.resources import CLASSES
+from parley.api.selectors import suitable_nodes
+from parley.control.caches.cluster import Cluster
+from parley.control.claims.podclaims import NODES, Topic
+from parley.control.presence import DriverPresence
+from parley.kube.client import Client, NotFound
+from parley.kube.clock import Clock, rfc3339
+from parley.kube.queue import WorkQueue
+from parley.negotiation.fit import matches
+from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.driver import Capacity
+from parley.sdk.embedded import EmbeddedDriver
+
+SECONDS = 10.0
+"""Between two looks at everything, and between two writes of a class."""
+
+
+class ClassStatuses:
+    """Keeps the statuses up to date. `queue` has names of classes; its worker calls `sync` for each.
+
+    `drivers` are those in this process, by name: only they can be asked what a class has.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        drivers: Mapping[str, EmbeddedDriver],
+        presence: DriverPresence,
+        queue: WorkQueue[str],
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._drivers = drivers
+        self._presence = presence
+        self._queue = queue
+        self._clock = clock
+        self._nodes = 0
+        self._written: dict[str, float] = {}
+        self._capacities: dict[str, tuple[Hashable, Capacity | None]] = {}
+
+    def wake(self, topic: Topic, _nodes: object = None) -> None:
+        """Something changed: a class, or nodes on which its capacity depends."""
+        if topic == NODES:
+            self._nodes += 1
+        elif topic[0] == "class":
+            self._queue.add(topic[1])
+
+    async def run(self) -> None:
+        """Look at all classes again and again, until cancelled."""
+        while True:
+            for class_ in self._cluster.classes():
+                self._queue.add(class_.metadata.name)
+            await asyncio.sleep(SECONDS)
+
+    async def sync(self, name: str) -> None:
+        """Write the status of the class of that name, if it is not as it should be."""
+        class_ = self._cluster.class_(name)
+        if class_ is None:
+            self._written.pop(name, None)
+            self._capacities.pop(name, None)
+            return
+        status = await self._changes(class_)
+        pause = self._written.get(name, -SECONDS) + SECONDS - _now()
+        if status and pause > 0:
+            self._queue.add_after(name, pause)
+        elif status:
+            self._written[name] = _now()
+            await self._write(class_, status)
+
+    async def _write(self, class_: ResourceClass, status: Mapping[str, Any]) -> None:
+        meta = class_.metadata
+        body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
+        try:
+            await self._client.patch(CLASSES, meta.name, body, subresource="status")
+        except NotFound:
+            pass  # deleted meanwhile, which is as good
+
+    async def _changes(self, class_: ResourceClass) -> dict[str, Any]:
+        """What differs from the status as the cache has it, as a merge patch."""
+        ready, capacity = await self._judge(class_)
+        known, generation = class_.status, class_.metadata.generation
+        conditions = updated_conditions(known.conditions, generation, rfc3339(self._clock()), ready)
+        changes: dict[str, Any] = {} if conditions is None else {"conditions": conditions}
+        found = (None, None) if capacity is None else (capacity.total, capacity.free)
+        if found != (known.total, known.free):
+            changes |= {"total": found[0], "free": found[1]}
+        return changes
+
+    async def _judge(self, class_: ResourceClass) -> tuple[ConditionUpdate, Capacity | None]:
+        presence = await self._presence.of(class_.driver_name)
+        if not presence.there:
+            return ConditionUpdate(reasons.READY, False, reasons.DRIVER_MISSING, presence.message), None
+        try:
+            capacity = self._capacity(class_)
+        except BadParameters as error:
+            return ConditionUpdate(reasons.READY, False, reasons.PARAMETERS_INVALID, str(error)), None
+        except DriverFault as fault:
+            return ConditionUpdate(reasons.READY, False, reasons.DRIVER_FAILED, str(fault)), None
+        return ConditionUpdate(reasons.READY, True, reasons.READY, presence.message), capacity
+
+    def _capacity(self, class_: ResourceClass) -> Capacity | None:
+        """Asked again only where something changed. Raises BadParameters or DriverFault."""
+        driver = self._drivers.get(class_.driver_name)
+        if driver is None:
+            return None
+        name, depends_on = class_.metadata.name, (class_.revision, driver.revision, self._nodes)
+        known = self._capacities.get(name)
+        if known is None or known[0] != depends_on:
+            found = driver.capacity(name, class_.parameters, self._suitable(class_))
+            known = self._capacities[name] = (depends_on, found)
+        return known[1]
+
+    def _suitable(self, class_: ResourceClass) -> Sequence[str]:
+        selector = suitable_nodes(class_)
+        if selector is None:
+            return self._cluster.node_names()
+        return [node.metadata.name for node in self._cluster.nodes() if matches(selector, node)]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,90 @@
+"""Conditions of a claim that follow from the rest of its status, `Allocated` and `Ready`. Pure.
+
+    Accepted     the controller's verdict: class, driver and parameters are known
+    Allocated    the status has an allocation
+    Ready        a pod may use the claim: it is accepted and allocated, and not on its way out (nobody asked for
+                 deallocation, no node may still have it prepared, it is not being deleted). Whether a pod uses it
+                 already does not count.
+
+Whoever writes what they follow from writes them in the same write: the controller, and a standalone driver for
+what it allocates. What a driver in another language leaves out the controller adds with its next write of the
+claim. A claim that stands for one that Kubernetes generated is never judged by itself: it counts as accepted.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from parley.api import reasons
+from parley.api.conditions import ConditionUpdate, updated_conditions
+from parley.api.models import Allocation, ResourceClaim
+from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL
+from parley.negotiation.nowhere import where
+from parley.sdk.recorded import named_nodes
+
+Status = Mapping[str, Any]
+"""A merge patch of a claim's status: what it does not have stays as it is."""
+
+
+def with_conditions(
+    claim: ResourceClaim, status: Status, now: str, *updates: ConditionUpdate, without: str = ""
+) -> dict[str, Any]:
+    """The patch together with the conditions that the claim has after it, if any of them changes.
+
+    `updates` are conditions that do not follow from the status, and why nothing is allocated; `without` is the
+    type of a condition that goes. `now` is RFC 3339.
+    """
+    known = [condition for condition in claim.status.conditions if condition.type != without]
+    held = {c.type: ConditionUpdate(c.type, c.status == "True", c.reason, c.message) for c in known}
+    held.update({update.type: update for update in updates})
+    held[reasons.ALLOCATED] = _allocated(claim, status, held.get(reasons.ALLOCATED))
+    set_now = [*(u for u in updates if u.type != reasons.ALLOCATED), held[reasons.ALLOCATED]]
+    set_now.append(_ready(claim, status, held))
+    conditions = updated_conditions(known, claim.metadata.generation, now, *set_now)
+    if conditions is None and len(known) < len(claim.status.conditions):
+        conditions = [condition.wire() for condition in known]
+    return dict(status) if conditions is None else {**status, "conditions": conditions}
+
+
+def _allocated(claim: ResourceClaim, status: Status, why: ConditionUpdate | None) -> ConditionUpdate:
+    """`why` is the condition as it is, or as somebody wants it: it counts only where nothing is allocated."""
+    allocation = claim.status.allocation
+    if "allocation" in status:
+        written = status["allocation"]
+        allocation = Allocation.model_validate(written) if written is not None else None
+    if allocation is not None:
+        return ConditionUpdate(reasons.ALLOCATED, True, reasons.ALLOCATED, _whereabouts(allocation))
+    if why is not None and not why.holds:
+        return why
+    if claim.spec.allocation_mode == "Immediate":
+        message = "to be allocated at once, on any suitable node"
+        return ConditionUpdate(reasons.ALLOCATED, False, reasons.CLAIM_PENDING, message)
+    message = "to be allocated for the first pod that uses the claim"
+    return ConditionUpdate(reasons.ALLOCATED, False, reasons.WAIT_FOR_FIRST_CONSUMER, message)
+
+
+def _whereabouts(allocation: Allocation) -> str:
+    if allocation.available_on_nodes is None:
+        return where(None)
+    nodes = named_nodes(allocation.available_on_nodes)
+    return where(nodes) if nodes else "allocated on the nodes that status.allocation.availableOnNodes selects"
+
+
+def _ready(claim: ResourceClaim, status: Status, held: Mapping[str, ConditionUpdate]) -> ConditionUpdate:
+    if claim.metadata.deletion_timestamp:
+        return _not_ready(reasons.CLAIM_BEING_DELETED, "the claim is being deleted")
+    if status.get("deallocationRequested", claim.status.deallocation_requested):
+        return _not_ready(reasons.DEALLOCATING, "its driver was asked to deallocate it")
+    releasing = held.get(CONDITION_RELEASING)
+    if releasing is not None and releasing.holds:
+        return _not_ready(reasons.RELEASING, releasing.message)
+    accepted = held.get(reasons.ACCEPTED)
+    if accepted is None and GENERATED_LABEL not in claim.metadata.labels:
+        return _not_ready(reasons.CLAIM_PENDING, "the controller has yet to look at its class and parameters")
+    for condition in (accepted, held[reasons.ALLOCATED]):
+        if condition is not None and not condition.holds:
+            return _not_ready(condition.reason, condition.message)
+    return ConditionUpdate(reasons.READY, True, reasons.READY, "accepted and allocated: a pod may use the claim")
+
+
+def _not_ready(reason: str, message: str) -> ConditionUpdate:
+    return ConditionUpdate(reasons.READY, False, reason, message)
