@@ -62,14 +62,16 @@ class StandaloneAttempt:
 class Attempt:
     """One pod's way so far.
 
-    `arrived` is its place among all pods, by the first look at each. `refused` are nodes that the scheduler
-    refused or that a driver declined lately; `excluded` those where a driver will never allocate, with its
-    message; `left` those that the pod had to leave, to be avoided. `offered` are the nodes that the scheduler may
-    choose from now; with `exact` it gets one only. Since `complete_since` the pod has all its claims; `unplaced`
-    is how often they were taken back because it was not bound. Times are on the event loop's clock.
+    `arrived` is its place among all pods, by the first look at each, which was at the time `begun`. `refused` are
+    nodes that the scheduler refused or that a driver declined lately; `excluded` those where a driver will never
+    allocate, with its message; `left` those that the pod had to leave, to be avoided. `offered` are the nodes that
+    the scheduler may choose from now; with `exact` it gets one only. Since `complete_since` the pod has all its
+    claims; `unplaced` is how often they were taken back because it was not bound. Times are on the event loop's
+    clock.
     """
 
     arrived: int = 0
+    begun: float = 0.0
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
     standalone: StandaloneAttempt = field(default_factory=StandaloneAttempt)

@@ -29,6 +29,7 @@ from parley.scheduler.settings import DEFAULTS, Settings
 from parley.scheduler.wiring import base, parts
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.reference_reader import ReferenceReader
 from parley.sdk.standalone import StandaloneDriver
 
 log = structlog.get_logger(__name__)
@@ -52,15 +53,20 @@ class Controller:
         self._client = client
         self._settings = settings
         self._asynchronous = [StandaloneDriver(client, driver, clock) for driver in drivers if driver.asynchronous]
+        self.references = ReferenceReader(client)
         embedded: dict[str, EmbeddedDriver] = {
-            driver.name: MeasuredDriver(driver, self.metrics) for driver in drivers if not driver.asynchronous
+            driver.name: MeasuredDriver(driver, self.metrics, self.references)
+            for driver in drivers
+            if not driver.asynchronous
         }
         self._base = base(client, embedded, settings, clock, self.metrics)
+        self.references.subscribe(self._base.wakeups.wake)
         self._parts = parts(self._base)
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
         self.cluster, self.ledger = self._base.state.cluster, self._base.state.ledger
         self.extender = self._parts.extender
+        self.references.subscribe(self._parts.changes.parameters_read)
         self._expose()
         for driver in embedded.values():
             for resource in driver.driver.watches:
@@ -116,6 +122,7 @@ class Controller:
             (queues.templates, parts_.templates.sync, settings.claim_workers),
         ):
             tasks.create_task(run_workers(queue, handler, count))
+        tasks.create_task(self.references.run())
         tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
         publish = self._parts.publisher.publish
         tasks.create_task(run_workers(queues.publications, publish, settings.publish_workers))

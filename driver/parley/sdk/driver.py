@@ -136,6 +136,8 @@ class Driver(Generic[P, C]):
 
     parameters: type[P]
     class_parameters: type[C]
+    parameter_kinds: ClassVar[tuple[Resource[Any], ...]] = ()
+    """Kinds of objects whose `spec` may hold parameters, for `parametersRef` to name; ConfigMaps always may."""
     asynchronous: ClassVar[bool] = False
     """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
     node_local: ClassVar[bool] = False

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from parley.api.models import ParametersReference
 from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
 from parley.sdk.checks import (
@@ -27,7 +28,8 @@ from parley.sdk.checks import (
     fault_text,
     parse_parameters,
 )
-from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, PodReference, Request
+from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, Parameters, PodReference, Request
+from parley.sdk.referenced import NOTHING_READ, NotRead, References, Unfit, object_of
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
@@ -36,7 +38,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RawClaim:
-    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim."""
+    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim.
+
+    A `reference` names the object that has the claim's parameters, `class_reference` that of its class.
+    """
 
     name: str
     uid: str
@@ -46,6 +51,8 @@ class RawClaim:
     parameters: Mapping[str, Any] | None
     class_parameters: Mapping[str, Any] | None
     subject: str = ""
+    reference: ParametersReference | None = None
+    class_reference: ParametersReference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,11 @@ class NotRestored:
 
 
 class EmbeddedDriver:
-    """One driver in this process."""
+    """One driver in this process. `references` is what objects hold that `parametersRef` names."""
 
-    def __init__(self, driver: Driver[Any, Any]) -> None:
+    def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
         self.driver = driver
+        self._references = references
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
@@ -80,17 +88,45 @@ class EmbeddedDriver:
         """Whether what is given back on a node changes the answers about that node alone."""
         return self.driver.node_local
 
-    def request(self, pod: PodReference, claims: Sequence[RawClaim]) -> Request[Any, Any]:
-        """The typed request. Raises BadParameters, with claim or class, field and value."""
-        with self._contained("parameters"):
-            return Request(pod, tuple(self._typed(claim) for claim in claims))
+    def request(self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0) -> Request[Any, Any]:
+        """The typed request. Objects that hold parameters count as they were at the time `since` (the event loop's
+        clock) or later.
 
-    def _typed(self, raw: RawClaim) -> ClaimRequest[Any, Any]:
-        driver = self.driver
-        of_class = parse_parameters(driver.class_parameters, raw.class_parameters, f"class {raw.class_name}")
+        Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read.
+        """
+        with self._contained("parameters"):
+            return Request(pod, tuple(self._typed(claim, since) for claim in claims))
+
+    def _typed(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
+        driver, class_ = self.driver, f"class {raw.class_name}"
+        if raw.class_reference is None:
+            of_class = parse_parameters(driver.class_parameters, raw.class_parameters, class_)
+        else:
+            of_class = self._referenced(driver.class_parameters, raw.class_reference, "", class_, since)
         subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
-        of_claim = parse_parameters(driver.parameters, raw.parameters, subject)
+        if raw.reference is None:
+            of_claim = parse_parameters(driver.parameters, raw.parameters, subject)
+        else:
+            of_claim = self._referenced(driver.parameters, raw.reference, raw.namespace, subject, since)
         return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class)
+
+    def _referenced(
+        self, schema: type[Parameters], reference: ParametersReference, payer: str, whose: str, since: float
+    ) -> Any:
+        """The typed parameters in the object that a class, or a claim of namespace `payer`, names."""
+        try:
+            wanted = object_of(reference, payer, self.driver.parameter_kinds)
+        except Unfit as error:
+            raise BadParameters(f"parametersRef of {whose}: {error}") from None
+        try:
+            raw = self._references.get(wanted, since)
+        except NotRead as error:
+            raise error.about(whose) from None
+        try:
+            return parse_parameters(schema, raw, f"{whose}, in {wanted}", private=True)
+        except BadParameters as error:
+            self._references.doubt(wanted)
+            raise BadParameters(str(error), wanted.topic) from None
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
@@ -154,7 +190,7 @@ class EmbeddedDriver:
     def _contained(self, call: str) -> Iterator[None]:
         try:
             yield
-        except BadParameters:
+        except (BadParameters, NotRead):
             raise
         except DriverFault as fault:
             self._failed(call, fault)

@@ -1,9 +1,9 @@
 """What a driver may answer and allocate; what it is told when it breaks its contract."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters
@@ -156,3 +156,26 @@ def test_of_many_bad_parameters_the_first_are_told() -> None:
 )
 def test_what_a_driver_raised_reads_as_one_line(error: Exception, fault: str, failure: str) -> None:
     assert (fault_text(error), failure_text(error)) == (fault, failure)
+
+
+class Careful(Parameters):
+    """Repeats what it was given."""
+
+    name: Annotated[str, AfterValidator(lambda text: _refuse(text))] = ""
+    size: Annotated[int, Field(le=3)] = 1
+    kind: Literal["a", "b"] = "a"
+
+
+def _refuse(text: str) -> str:
+    raise ValueError(f"{text} is not known")
+
+
+def test_a_message_about_what_not_everybody_may_read_has_no_values() -> None:
+    raw = {"name": "s3cret", "size": 4711, "kind": "s3cret", "other": "s3cret"}
+    with pytest.raises(BadParameters) as told:
+        parse_parameters(Careful, raw, "class c, in ConfigMap admins/c", private=True)
+    assert str(told.value) == (
+        "parameters of class c, in ConfigMap admins/c: name: is not valid; size: input should be less than or "
+        "equal to 3; kind: input should be 'a' or 'b'; other is not a parameter of this driver "
+        "(known parameters: kind, name, size)"
+    )
