@@ -34,7 +34,7 @@ ADVICE: Mapping[str, str] = {
     reasons.LIMIT_REACHED: "delete pods that hold some, or raise `limits` of the class",
     reasons.PARAMETERS_INVALID: "correct the class or what parametersRef names, or recreate the claim or template",
     reasons.PARAMETERS_NOT_FOUND: "create the object that parametersRef names: it is found within a minute",
-    reasons.PARAMETERS_FORBIDDEN: "bind a Role with the rule that the message names to that account",
+    reasons.PARAMETERS_FORBIDDEN: "grant what the message names: value `parameters` of the chart, or a Role",
     reasons.PARAMETERS_NOT_READ: "nothing to do: it is tried again, after pauses of up to a minute",
     reasons.CLAIM_NOT_FOUND: "create the claim or template; its namespace has to be the pod's",
     reasons.NAME_TAKEN: "delete the built-in object of that name, or give yours another name",
