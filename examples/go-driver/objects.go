@@ -11,14 +11,14 @@ type object struct {
 		Name, Namespace, UID, ResourceVersion, CreationTimestamp, DeletionTimestamp string
 		Finalizers                                                                  []string
 	}
-	Parameters json.RawMessage // of a class
-	Spec       struct {
-		ResourceClassName string // of a claim, as are the next
-		Parameters        json.RawMessage
-		Round             int // of a PodScheduling, as are the next
-		CandidateNodes    []string
-		SelectedNode      string
-		Claims            []struct{ Name, DriverName, ResourceClaimName string }
+	Parameters, ParametersRef json.RawMessage // of a class
+	Spec                      struct {
+		ResourceClassName         string // of a claim, as are the next
+		Parameters, ParametersRef json.RawMessage
+		Round                     int // of a PodScheduling, as are the next
+		CandidateNodes            []string
+		SelectedNode              string
+		Claims                    []struct{ Name, DriverName, ResourceClaimName string }
 	}
 	Status struct {
 		Allocation *struct { // of a claim, as are the next
