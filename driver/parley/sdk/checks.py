@@ -6,6 +6,7 @@ API. A driver that breaks one is at fault, not the user: the error names the dri
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import orjson
@@ -86,6 +87,32 @@ def parse_parameters(
             faults += f"; and {len(found) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterModels:
+    """What a driver takes as parameters: the model, or, if they have versions, those of all, the oldest first."""
+
+    model: type[Parameters]
+    versions: Mapping[str, type[Parameters]]
+
+    def parse(self, raw: Mapping[str, Any] | None, whose: str, *, private: bool = False) -> Any:
+        """As `parse_parameters`, by the version that the parameters say, in the form of the newest."""
+        if not self.versions or not isinstance(raw, Mapping | None):
+            return parse_parameters(self.model, raw, whose, private=private)
+        given = raw or {}
+        version = given.get("apiVersion", next(iter(self.versions)))
+        model = self.versions.get(version) if isinstance(version, str) else None
+        if model is None:
+            named = "apiVersion" if private else f"apiVersion={_shortened(repr(version))}"
+            known = " or ".join(self.versions)
+            raise BadParameters(f"parameters of {whose}: {named} is not supported: write {known}")
+        if given.get("kind", model.__name__) != model.__name__:
+            named = "kind" if private else f"kind={_shortened(repr(given['kind']))}"
+            raise BadParameters(f"parameters of {whose}: {named} is not that of {version}: write {model.__name__}")
+        rest = {name: value for name, value in given.items() if name not in ("apiVersion", "kind")}
+        parsed: Parameters = parse_parameters(model, rest, whose, private=private)
+        return parsed.newest()
 
 
 def check_count(driver: str, pod: str, claims: int) -> None:

@@ -21,14 +21,14 @@ from parley.negotiation.answers import Answer
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
+    ParameterModels,
     check_allocations,
     check_answers,
     check_scores,
     check_units,
     fault_text,
-    parse_parameters,
 )
-from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, Parameters, PodReference, Request
+from parley.sdk.driver import Allocation, ClaimRequest, Device, Driver, Held, PodReference, Request
 from parley.sdk.referenced import NOTHING_READ, NotRead, References, Unfit, object_of
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
@@ -73,6 +73,8 @@ class EmbeddedDriver:
     def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
         self.driver = driver
         self._references = references
+        self._of_claim = ParameterModels(driver.parameters, driver.parameter_versions)
+        self._of_class = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
@@ -98,20 +100,20 @@ class EmbeddedDriver:
             return Request(pod, tuple(self._typed(claim, since) for claim in claims))
 
     def _typed(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
-        driver, class_ = self.driver, f"class {raw.class_name}"
+        class_ = f"class {raw.class_name}"
         if raw.class_reference is None:
-            of_class = parse_parameters(driver.class_parameters, raw.class_parameters, class_)
+            of_class = self._of_class.parse(raw.class_parameters, class_)
         else:
-            of_class = self._referenced(driver.class_parameters, raw.class_reference, "", class_, since)
+            of_class = self._referenced(self._of_class, raw.class_reference, "", class_, since)
         subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
         if raw.reference is None:
-            of_claim = parse_parameters(driver.parameters, raw.parameters, subject)
+            of_claim = self._of_claim.parse(raw.parameters, subject)
         else:
-            of_claim = self._referenced(driver.parameters, raw.reference, raw.namespace, subject, since)
+            of_claim = self._referenced(self._of_claim, raw.reference, raw.namespace, subject, since)
         return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class)
 
     def _referenced(
-        self, schema: type[Parameters], reference: ParametersReference, payer: str, whose: str, since: float
+        self, models: ParameterModels, reference: ParametersReference, payer: str, whose: str, since: float
     ) -> Any:
         """The typed parameters in the object that a class, or a claim of namespace `payer`, names."""
         try:
@@ -123,7 +125,7 @@ class EmbeddedDriver:
         except NotRead as error:
             raise error.about(whose) from None
         try:
-            return parse_parameters(schema, raw, f"{whose}, in {wanted}", private=True)
+            return models.parse(raw, f"{whose}, in {wanted}", private=True)
         except BadParameters as error:
             self._references.doubt(wanted)
             raise BadParameters(str(error), wanted.topic) from None
