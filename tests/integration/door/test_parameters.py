@@ -67,4 +67,4 @@ async def test_refused_then_missing_then_misunderstood_then_allocated_for_good(
     await parley.start()
     await shop.create(pod("second", templates={"gpu": "one"}))
     await shop.bound("second")
-    assert (await shop.client.get(CONFIG_MAPS, "size", shop.name))["data"]["parameters"] == "count: 1"
+    assert (await shop.client.get(CONFIG_MAPS, "size", shop.name)).data == {"parameters": "count: 1"}
