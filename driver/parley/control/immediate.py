@@ -154,7 +154,9 @@ class ImmediateClaims:
         following = self._lines.wait(_key(claim), blocked.line, problem.topics, helps=blocked.helps)
         if following is not None:
             self._queue.add(following)
-        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message))
+        if not problem.transient:
+            told = ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message)
+            await self._records.tell(claim, told)
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str

@@ -303,6 +303,8 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
 
 def _recorded_units(cluster: Cluster, holding: Holding) -> int | None:
     """Those of an allocation whose parameters were in an object that may be gone or another by now."""
+    if holding.standalone:
+        return None
     key = (holding.namespace, holding.claim)
     claim, mirror = cluster.claim(key), cluster.mirror(key)
     if holding.named and claim is not None and claim.status.allocation is not None:

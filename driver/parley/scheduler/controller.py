@@ -54,6 +54,7 @@ class Controller:
         self._settings = settings
         self._asynchronous = [StandaloneDriver(client, driver, clock) for driver in drivers if driver.asynchronous]
         self.references = ReferenceReader(client)
+        """What the objects hold that `parametersRef` names."""
         embedded: dict[str, EmbeddedDriver] = {
             driver.name: MeasuredDriver(driver, self.metrics, self.references)
             for driver in drivers

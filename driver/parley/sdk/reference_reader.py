@@ -193,7 +193,7 @@ class ReferenceReader:
         except Unfit as error:
             failure = _Failure(reasons.PARAMETERS_INVALID, f"{wanted} {error}")
         except (ApiError, OutcomeUnknown) as error:
-            failure = _refusal(wanted, error)
+            failure = _Failure(*why_not_read(wanted, error))
         if (version, _code(failure)) != (entry.version, _code(entry.failure)):
             entry.failures = 0
         entry.version, entry.content, entry.failure = version, content, failure
@@ -211,14 +211,14 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _refusal(wanted: ParametersObject, error: ApiError | OutcomeUnknown) -> _Failure:
-    """What the API server's answer means for who named the object: what to do, and whose it is to do."""
+def why_not_read(wanted: ParametersObject, error: ApiError | OutcomeUnknown) -> tuple[str, str]:
+    """The reason code and the message for the API server's answer: what to do, for whoever named the object."""
     resource = wanted.resource
     if isinstance(error, NotFound) and "could not find the requested resource" in error.message:
         message = f"the API server knows no {resource.plural} of {resource.api_version}: install its CRD"
-        return _Failure(reasons.PARAMETERS_NOT_FOUND, message)
+        return reasons.PARAMETERS_NOT_FOUND, message
     if isinstance(error, NotFound):
-        return _Failure(reasons.PARAMETERS_NOT_FOUND, f"{wanted} does not exist: create it")
+        return reasons.PARAMETERS_NOT_FOUND, f"{wanted} does not exist: create it"
     if isinstance(error, Forbidden):
         named = _ACCOUNT.search(error.message)
         account = named[1] if named else "of Parley"
@@ -227,6 +227,6 @@ def _refusal(wanted: ParametersObject, error: ApiError | OutcomeUnknown) -> _Fai
             f"account {account} may not read {wanted}: grant it the verb get on the resource {resource.plural} of "
             f"the apiGroup {resource.group!r}{where}"
         )
-        return _Failure(reasons.PARAMETERS_FORBIDDEN, message)
+        return reasons.PARAMETERS_FORBIDDEN, message
     text = error.message if isinstance(error, ApiError) else str(error)
-    return _Failure(reasons.PARAMETERS_NOT_READ, f"{wanted} could not be read: {text}; it is tried again")
+    return reasons.PARAMETERS_NOT_READ, f"{wanted} could not be read: {text}; it is tried again"
