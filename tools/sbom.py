@@ -83,7 +83,7 @@ def _pinned_component(part: Pinned) -> Component:
     made.external_references.add(
         ExternalReference(
             type=ExternalReferenceType.DISTRIBUTION,
-            url=XsUri(f"https://pypi.org/project/{part.name}/{part.version}/#files"),
+            url=XsUri(made.purl.to_string()),
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in part.hashes],
         )
     )

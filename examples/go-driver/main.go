@@ -133,8 +133,8 @@ func (d *driver) pod(s *object) pod {
 }
 
 func (p *pod) add(c, class *object) {
-	there, wrong := parse(class.Parameters, "class "+class.Metadata.Name, true)
-	seats, wrongToo := parse(c.Spec.Parameters, "claim "+c.key(), false)
+	there, wrong := parse(class.Parameters, class.ParametersRef, "class "+class.Metadata.Name, true)
+	seats, wrongToo := parse(c.Spec.Parameters, c.Spec.ParametersRef, "claim "+c.key(), false)
 	p.pending = append(p.pending, c)
 	p.handles = append(p.handles, handle{Class: class.Metadata.Name, Seats: seats})
 	p.there[class.Metadata.Name] = there

@@ -12,21 +12,21 @@ type object struct {
 		Finalizers                                                                  []string
 		Labels                                                                      map[string]string
 	}
-	DriverName    string // of a class, as are the next
-	Parameters    json.RawMessage
-	Shareable     bool
-	SuitableNodes *selector
-	Spec          struct {
-		ResourceClassName string // of a claim, as are the next
-		Parameters        json.RawMessage
-		AllocationMode    string
-		Round             int // of a PodScheduling, as are the next
-		Priority          int
-		CandidateNodes    []string
-		SelectedNode      string
-		Claims            []struct{ Name, DriverName, ResourceClaimName string }
-		Unschedulable     bool // of a Node, as is the next
-		Taints            []taint
+	DriverName                string // of a class, as are the next
+	Parameters, ParametersRef json.RawMessage
+	Shareable                 bool
+	SuitableNodes             *selector
+	Spec                      struct {
+		ResourceClassName         string // of a claim, as are the next
+		Parameters, ParametersRef json.RawMessage
+		AllocationMode            string
+		Round                     int // of a PodScheduling, as are the next
+		Priority                  int
+		CandidateNodes            []string
+		SelectedNode              string
+		Claims                    []struct{ Name, DriverName, ResourceClaimName string }
+		Unschedulable             bool // of a Node, as is the next
+		Taints                    []taint
 	}
 	Status struct {
 		Allocation *struct { // of a claim, as are the next

@@ -8,7 +8,11 @@ import (
 )
 
 // parse reads the parameters of a class (seats on each node) or of a claim (seats wanted, one if it does not say).
-func parse(raw json.RawMessage, whose string, required bool) (int, error) {
+// A driver that reads no objects has to refuse parametersRef: without a word it would allocate by what nobody wrote.
+func parse(raw, reference json.RawMessage, whose string, required bool) (int, error) {
+	if len(reference) > 0 {
+		return 0, fmt.Errorf("parametersRef of %s: this driver reads no objects: use parameters", whose)
+	}
 	var found struct{ Seats *int }
 	if len(raw) > 0 {
 		decoder := json.NewDecoder(bytes.NewReader(raw))

@@ -20,7 +20,7 @@ func TestParametersAreUnderstoodOrNamed(t *testing.T) {
 		{`{"seats": 0}`, false, 0, "parameters of class desks: seats=0: must be 1 or more"},
 		{`{"chairs": 2}`, true, 0, `parameters of class desks: {"chairs": 2}: json: unknown field "chairs" (known parameters: seats)`},
 	} {
-		seats, err := parse(json.RawMessage(c.raw), "class desks", c.required)
+		seats, err := parse(json.RawMessage(c.raw), nil, "class desks", c.required)
 		words := ""
 		if err != nil {
 			words = err.Error()
@@ -28,6 +28,12 @@ func TestParametersAreUnderstoodOrNamed(t *testing.T) {
 		if seats != c.seats || words != c.wrong {
 			t.Errorf("parse(%s): %d, %q, not %d, %q", c.raw, seats, words, c.seats, c.wrong)
 		}
+	}
+}
+
+func TestAReferenceIsRefusedRatherThanIgnored(t *testing.T) {
+	if _, err := parse(nil, json.RawMessage(`{"kind": "ConfigMap", "name": "size"}`), "claim a/b", false); err == nil {
+		t.Error("a claim was understood whose parameters are elsewhere")
 	}
 }
 

@@ -326,6 +326,13 @@ class Event(Struct, frozen=True):
     regarding: Any = None
 
 
+class ConfigMap(Struct, frozen=True):
+    """A ConfigMap, whose values are texts."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
 class DeviceClassSpec(Struct, frozen=True):
     extended_resource_name: str = ""
 

@@ -33,6 +33,45 @@ Parameters = Annotated[
 ]
 ShortText = Annotated[str, Field(max_length=253)]
 
+_EITHER = rules(
+    Rule(
+        "!has(self.parametersRef) || !has(self.parameters)",
+        "parameters and parametersRef exclude each other: leave one of them out.",
+        "parametersRef",
+    )
+)
+
+
+class ParametersReference(Model):
+    """An object that holds parameters: a ConfigMap under its data key `parameters`, as YAML or JSON; an object of
+    a kind that the driver names in its `spec`."""
+
+    api_group: Annotated[
+        str, Field(max_length=253, pattern=f"^({_SUBDOMAIN})?$", description="Empty for a ConfigMap.")
+    ] = ""
+    kind: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=f"^{_SUBDOMAIN}$")]
+
+
+class ClassParametersReference(ParametersReference):
+    """As in a claim, in any namespace."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "self.kind != 'ConfigMap' || (has(self.apiGroup) && self.apiGroup != '') || "
+                "(has(self.namespace) && self.namespace != '')",
+                "namespace is missing: name the one that the ConfigMap is in.",
+                "namespace",
+            )
+        )
+    )
+
+    namespace: Annotated[
+        str,
+        Field(max_length=63, pattern=f"^({_LABEL})?$", description="Empty for a kind that is in no namespace."),
+    ] = ""
+
 
 class Limit(Model):
     """The most that one namespace may hold of a class at a time."""
@@ -74,11 +113,16 @@ class ClassStatus(Model):
 class ResourceClass(Model):
     """A kind of resource that one driver provides."""
 
+    model_config = ConfigDict(json_schema_extra=_EITHER)
+
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ResourceClass"] = "ResourceClass"
     metadata: ObjectMeta = ObjectMeta()
     driver_name: DriverName
     parameters: Parameters | None = None
+    parameters_ref: Annotated[
+        ClassParametersReference | None, Field(description="An object that has the parameters, instead of them.")
+    ] = None
     suitable_nodes: Annotated[
         NodeSelector | None, Field(description="Only these nodes come into question; all nodes if absent.")
     ] = None
@@ -138,10 +182,16 @@ class ResourceClass(Model):
 class ClaimSpec(Model):
     """What is asked for. Immutable."""
 
+    model_config = ConfigDict(json_schema_extra=_EITHER)
+
     resource_class_name: Annotated[
         str, Field(min_length=1, max_length=253, description="The ResourceClass to allocate from.")
     ]
     parameters: Parameters | None = None
+    parameters_ref: Annotated[
+        ParametersReference | None,
+        Field(description="An object in the claim's namespace that has the parameters, instead of them."),
+    ] = None
     allocation_mode: Annotated[
         Literal["WaitForFirstConsumer", "Immediate"],
         Field(
@@ -174,6 +224,14 @@ class Allocation(Model):
         NodeSelector | None, Field(description="Where the claim can be used; everywhere if absent.")
     ] = None
     shareable: Annotated[bool, Field(description="Whether several pods may use it at the same time.")] = False
+    units: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            description="What it counts for in the limits of its class, where the parameters came from an object "
+            "that `parametersRef` names.",
+        ),
+    ] = None
 
 
 class Consumer(Model):

@@ -23,6 +23,15 @@ LIMIT_REACHED: Final = "LimitReached"
 PARAMETERS_INVALID: Final = "ParametersInvalid"
 """Parameters of the claim or class fail the driver's schema."""
 
+PARAMETERS_NOT_FOUND: Final = "ParametersNotFound"
+"""The object that `parametersRef` of the claim or class names does not exist."""
+
+PARAMETERS_FORBIDDEN: Final = "ParametersForbidden"
+"""Parley's account lacks the right to read the object that `parametersRef` names."""
+
+PARAMETERS_NOT_READ: Final = "ParametersNotRead"
+"""The object that `parametersRef` names has yet to be read, or the API server did not answer."""
+
 CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 """The pod names a claim or template that exists neither in parley.dev nor in resource.k8s.io."""
 

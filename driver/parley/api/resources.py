@@ -151,6 +151,7 @@ class Resource(Generic[T]):
 PODS = Resource("", "v1", "pods", "Pod", True, builtin.Pod)
 NODES = Resource("", "v1", "nodes", "Node", False, builtin.Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, builtin.Namespace)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, builtin.ConfigMap)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, builtin.Event)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, builtin.Lease)
 

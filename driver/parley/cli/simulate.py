@@ -63,8 +63,8 @@ def simulate(
     Pods that are bound keep their nodes and what they hold. Of a live cluster take
     `kubectl get
     nodes,resourceslices,prclasses,prtemplates,prclaims,prreleases,pods,resourceclaims,resourceclaimtemplates
-    -A -o json`: all of it plays a part, other kinds are left out. Deployments, StatefulSets, DaemonSets and Jobs
-    stand for the pods that they lack.
+    -A -o json`, and the ConfigMaps that `parametersRef` names: all of it plays a part, other kinds are left out.
+    Deployments, StatefulSets, DaemonSets and Jobs stand for the pods that they lack.
     """
     logs.silence()
     try:

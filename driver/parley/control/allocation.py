@@ -118,6 +118,7 @@ class Allocator:
             pods={},
             class_name=class_.metadata.name,
             units=taken,
+            records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
             shareable=class_.shareable,
             immediate=True,
             node_part=class_.node_part == "Required",
@@ -195,6 +196,7 @@ def _holding(
         allocation=allocation,
         pods={user.uid: user},
         class_name=claim.class_.metadata.name if claim.class_ is not None else "",
+        records_units=claim.refers,
         node_part=claim.class_ is None or claim.class_.node_part == "Required",
         offered=offered,
     )

@@ -23,6 +23,7 @@ from parley.negotiation.fit import matches
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.driver import Capacity
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.referenced import NotRead
 
 SECONDS = 10.0
 """Between two looks at everything, and between two writes of a class."""
@@ -59,6 +60,9 @@ class ClassStatuses:
             self._nodes += 1
         elif topic[0] == "class":
             self._queue.add(topic[1])
+        elif topic[0] == "parameters":
+            for name in self._cluster.classes_referring(topic):
+                self._queue.add(name)
 
     async def run(self) -> None:
         """Look at all classes again and again, until cancelled."""
@@ -109,6 +113,10 @@ class ClassStatuses:
             capacity = self._capacity(class_)
         except BadParameters as error:
             return ConditionUpdate(reasons.READY, False, reasons.PARAMETERS_INVALID, str(error)), None
+        except NotRead as error:
+            if not error.transient:
+                return ConditionUpdate(reasons.READY, False, error.code, str(error)), None
+            capacity = None
         except DriverFault as fault:
             return ConditionUpdate(reasons.READY, False, reasons.DRIVER_FAILED, str(fault)), None
         return ConditionUpdate(reasons.READY, True, reasons.READY, presence.message), capacity
@@ -120,8 +128,8 @@ class ClassStatuses:
             return None
         name, depends_on = class_.metadata.name, (class_.revision, driver.revision, self._nodes)
         known = self._capacities.get(name)
-        if known is None or known[0] != depends_on:
-            found = driver.capacity(name, class_.parameters, self._suitable(class_))
+        if known is None or known[0] != depends_on or class_.parameters_ref is not None:
+            found = driver.capacity(class_, self._suitable(class_))
             known = self._capacities[name] = (depends_on, found)
         return known[1]
 

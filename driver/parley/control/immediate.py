@@ -44,12 +44,13 @@ PAUSES = Backoff(first=0.1, longest=300.0)
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is remembered of one claim. Lost with the process, at no harm.
+    """What is remembered of one claim, since the time `begun`. Lost with the process, at no harm.
 
     Until `paused_until` (the event loop's clock) nothing is tried.
     """
 
     nodes: FailedNodes
+    begun: float
     failures: int = 0
     paused_until: float = 0.0
 
@@ -116,7 +117,7 @@ class ImmediateClaims:
     def _attempt(self, claim: ResourceClaim, class_: ResourceClass | None) -> _Attempt:
         attempt = self._attempts.get(_key(claim))
         if attempt is None or not attempt.nodes.are_about(claim, class_):
-            attempt = self._attempts[_key(claim)] = _Attempt(FailedNodes.none(claim, class_))
+            attempt = self._attempts[_key(claim)] = _Attempt(FailedNodes.none(claim, class_), _now())
         return attempt
 
     def _paused(self, claim: ResourceClaim, class_: ResourceClass) -> bool:
@@ -126,8 +127,9 @@ class ImmediateClaims:
         return left > 0
 
     async def _negotiate(self, claim: ResourceClaim, class_: ResourceClass) -> None:
-        failed, pending = self._attempt(claim, class_).nodes, without_pod(claim, class_)
-        demand = admit(self._state, no_pod(claim.metadata.namespace), (pending,))
+        attempt, pending = self._attempt(claim, class_), without_pod(claim, class_)
+        failed = attempt.nodes
+        demand = admit(self._state, no_pod(claim.metadata.namespace), (pending,), attempt.begun)
         if isinstance(demand, Blocked):
             await self._wait(claim, demand)
             return
@@ -151,7 +153,9 @@ class ImmediateClaims:
         following = self._lines.wait(_key(claim), blocked.line, problem.topics, helps=blocked.helps)
         if following is not None:
             self._queue.add(following)
-        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message))
+        if not problem.transient:
+            told = ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message)
+            await self._records.tell(claim, told)
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str

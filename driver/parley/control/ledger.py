@@ -93,6 +93,7 @@ class Holding:
     to the scheduler.
     `pod_lists` are the lists of pods that had been read when the API began to show the allocation, 0 if that was
     before this process: after another one pods may have used it of which nobody knows.
+    `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
     there is about to be one.
     """
@@ -108,6 +109,7 @@ class Holding:
     pods: dict[str, PodReference]
     class_name: str = ""
     units: int = 1
+    records_units: bool = False
     shareable: bool = False
     immediate: bool = False
     standalone: bool = False

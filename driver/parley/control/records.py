@@ -67,7 +67,13 @@ class Records:
         if mirror.status.allocation is None:
             holding.offered = False
             body["allocation"] = mirrors.allocation_body(
-                mirror, holding.driver, holding.allocation, holding.nodes, now, node_part=holding.node_part
+                mirror,
+                holding.driver,
+                holding.allocation,
+                holding.nodes,
+                now,
+                node_part=holding.node_part,
+                units=holding.units if holding.records_units else None,
             )
         elif holding.offered:
             body["devices"] = mirrors.found_body(holding.driver, holding.allocation, holding.node, now)
@@ -281,7 +287,8 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 def allocation_status(holding: Holding) -> dict[str, Any]:
     """The record of what an embedded driver allocated."""
     allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
-    return {"driverName": holding.driver, "allocation": allocation}
+    units = {"units": holding.units} if holding.records_units else {}
+    return {"driverName": holding.driver, "allocation": {**allocation, **units}}
 
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:

@@ -19,9 +19,11 @@ from parley.control.objects.mirror import (
     is_offer,
     is_shareable,
     nodes_of,
+    of_spec,
     owned_by,
     owner_pod,
     owner_pod_uid,
+    recorded_units,
 )
 from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import prepared_by
@@ -31,6 +33,7 @@ from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
 from parley.sdk.immediate import no_pod
 from parley.sdk.recorded import driver_of_record, held_as_recorded, must_be_deallocated, read_allocation, recorded
+from parley.sdk.referenced import NotRead
 
 Drivers = Mapping[str, EmbeddedDriver]
 
@@ -254,6 +257,7 @@ def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: Resour
 
 
 def _take_over(state: State, holding: Holding) -> None:
+    holding.records_units = _recorded_units(state.cluster, holding) is not None
     holding.units = _units(state.cluster, state.drivers, holding)
     _remember(state, holding)
 
@@ -278,8 +282,10 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
     generated = asked(mirror) if mirror is not None and not holding.named else None
-    asks = generated or (claim.spec if claim is not None else None)
-    driver = drivers.get(holding.driver)
+    asks = generated or (of_spec(claim.spec) if claim is not None else None)
+    driver, recorded = drivers.get(holding.driver), _recorded_units(cluster, holding)
+    if recorded is not None:
+        return recorded
     if driver is None or class_ is None or asks is None:
         return 1
     raw = RawClaim(
@@ -290,12 +296,25 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
         class_name=holding.class_name,
         parameters=asks.parameters,
         class_parameters=class_.parameters,
+        reference=asks.reference,
+        class_reference=class_.parameters_ref,
     )
     try:
         (claim_request,) = driver.request(no_pod(holding.namespace), (raw,)).claims
         return driver.units(claim_request)
-    except (BadParameters, DriverFault):
+    except (BadParameters, NotRead, DriverFault):
         return 1
+
+
+def _recorded_units(cluster: Cluster, holding: Holding) -> int | None:
+    """Those of an allocation whose parameters were in an object that may be gone or another by now."""
+    if holding.standalone:
+        return None
+    key = (holding.namespace, holding.claim)
+    claim, mirror = cluster.claim(key), cluster.mirror(key)
+    if holding.named and claim is not None and claim.status.allocation is not None:
+        return claim.status.allocation.units
+    return recorded_units(mirror) if mirror is not None else None
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:

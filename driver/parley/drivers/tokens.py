@@ -5,7 +5,7 @@ What a token is (a licence, a slot of a slow disk) only those know who made the 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -50,6 +50,8 @@ class TokensDriver(Driver[Wanted, Pool]):
     name = "tokens.parley.dev"
     parameters = Wanted
     class_parameters = Pool
+    parameter_versions: ClassVar = {"tokens.parley.dev/v1alpha1": Wanted}
+    class_parameter_versions: ClassVar = {"tokens.parley.dev/v1alpha1": Pool}
 
     def __init__(self) -> None:
         self._held: dict[str, Mapping[str, Any]] = {}

@@ -6,8 +6,6 @@ Other drivers do not publish what they have: of those only the claims can be cou
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from parley.api.models import ResourceClass
 from parley.control.objects.mirror import is_mirror
 from parley.drivers.device import DeviceDriver
@@ -15,6 +13,7 @@ from parley.drivers.device.inventory import Inventory
 from parley.drivers.tokens import Pool, TokensDriver
 from parley.explain.snapshot import Snapshot
 from parley.sdk import Device
+from parley.sdk.checks import BadParameters, ParameterModels
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,10 @@ def _inventory(snapshot: Snapshot) -> Inventory:
 
 
 def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Capacity | None:
+    models = ParameterModels(TokensDriver.class_parameters, TokensDriver.class_parameter_versions)
     try:
-        pool = Pool.model_validate(class_.parameters or {})
-    except ValidationError:
+        pool: Pool = models.parse(class_.parameters, class_.metadata.name)
+    except BadParameters:
         return None
     data = [h.allocation.data for h in snapshot.state.ledger if h.driver == TokensDriver.name]
     used = sum(int(one["count"]) for one in data if one.get("pool") == class_.metadata.name)

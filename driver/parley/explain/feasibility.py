@@ -19,6 +19,7 @@ from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.referenced import NotRead
 
 
 class PodFeasibility:
@@ -34,7 +35,7 @@ class PodFeasibility:
         """Why the drivers can't even be asked."""
         try:
             self._demand = demand_of(snapshot.state.drivers, reference(pod), self.pending)
-        except BadParameters as error:
+        except (BadParameters, NotRead) as error:
             self._demand, self.problem = Demand({}, {}, (), {}), str(error)
 
     @property

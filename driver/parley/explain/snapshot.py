@@ -36,6 +36,7 @@ from parley.control.restoring import restore
 from parley.control.state import State
 from parley.drivers import built_in
 from parley.explain.errors import Unanswerable
+from parley.explain.references import SnapshotReferences
 from parley.explain.times import seconds_since
 from parley.kube.client import Client, Forbidden, Listing, NotFound, Tombstone
 from parley.negotiation.fit import matches
@@ -106,7 +107,9 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
     )
     cluster = _filled(client, reader.listings)
-    ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver) for driver in built_in()}
+    references = SnapshotReferences()
+    ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
+    await references.read(client, cluster, drivers)
     for slice_ in reader.items(RESOURCE_SLICES):
         for driver in drivers.values():
             if RESOURCE_SLICES in driver.driver.watches:

@@ -63,15 +63,16 @@ class StandaloneAttempt:
 class Attempt:
     """One pod's way so far.
 
-    `place` is where it stands in lines, by priority and the first look at each pod. `refused` are nodes that the
-    scheduler refused or that a driver declined lately; `excluded` those where a driver will never allocate, with
-    its message; `left` those that the pod had to leave, to be avoided. `offered` are the nodes that the
-    scheduler may choose from now; with `exact` it gets one only. Since `complete_since` the pod has all its
-    claims; `unplaced` is how often they were taken back because it was not bound. Times are on the event loop's
-    clock.
+    `place` is where it stands in lines, by priority and the first look at each pod, which was at the time
+    `begun`. `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those
+    where a driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided.
+    `offered` are the nodes that the scheduler may choose from now; with `exact` it gets one only. Since
+    `complete_since` the pod has all its claims; `unplaced` is how often they were taken back because it was not
+    bound. Times are on the event loop's clock.
     """
 
     place: Place
+    begun: float = 0.0
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
     standalone: StandaloneAttempt = field(default_factory=StandaloneAttempt)

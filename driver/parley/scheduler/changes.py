@@ -3,13 +3,13 @@
 Changes are heard from the moment when everything is restored; what the caches had before is looked at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import Cluster, Key, done, priority
-from parley.control.claims.podclaims import NODES
+from parley.control.claims.podclaims import NODES, Topic
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
@@ -189,8 +189,11 @@ class Changes:
         if old is None:
             count_again(self._state, class_.metadata.name)
         self._wakeups.wake(("class", class_.metadata.name))
+        self._look_at_claims_of({class_.metadata.name})
+
+    def _look_at_claims_of(self, classes: Set[str]) -> None:
         for claim in self._cluster.claims():
-            if claim.spec.resource_class_name == class_.metadata.name:
+            if claim.spec.resource_class_name in classes:
                 self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
@@ -201,6 +204,13 @@ class Changes:
         for class_ in self._cluster.classes():
             if class_.selects_namespaces:
                 self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
+
+    def parameters_read(self, topic: Topic) -> None:
+        """An object was read that claims, or classes, take their parameters from."""
+        for claim in self._cluster.claims_referring(topic):
+            self._queues.claims.add((claim.metadata.namespace, claim.metadata.name))
+        if classes := self._cluster.classes_referring(topic):
+            self._look_at_claims_of(classes)
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if (claim := new or old) is not None:

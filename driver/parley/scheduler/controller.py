@@ -29,6 +29,7 @@ from parley.scheduler.settings import DEFAULTS, Settings
 from parley.scheduler.wiring import base, parts
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.reference_reader import ReferenceReader
 from parley.sdk.standalone import StandaloneDriver
 
 log = structlog.get_logger(__name__)
@@ -52,16 +53,22 @@ class Controller:
         self._client = client
         self._settings = settings
         self._asynchronous = [StandaloneDriver(client, driver, clock) for driver in drivers if driver.asynchronous]
+        self.references = ReferenceReader(client)
+        """What the objects hold that `parametersRef` names."""
         embedded: dict[str, EmbeddedDriver] = {
-            driver.name: MeasuredDriver(driver, self.metrics) for driver in drivers if not driver.asynchronous
+            driver.name: MeasuredDriver(driver, self.metrics, self.references)
+            for driver in drivers
+            if not driver.asynchronous
         }
         apart = {one.driver.name: one.embedded for one in self._asynchronous}
         self._base = base(client, embedded, apart, settings, clock, self.metrics)
+        self.references.subscribe(self._base.wakeups.wake)
         self._parts = parts(self._base)
         self.ready = asyncio.Event()
         """Set when the first decision may be taken."""
         self.cluster, self.ledger = self._base.state.cluster, self._base.state.ledger
         self.extender = self._parts.extender
+        self.references.subscribe(self._parts.changes.parameters_read)
         self._expose()
         for driver in embedded.values():
             for resource in driver.driver.watches:
@@ -118,6 +125,7 @@ class Controller:
             (queues.templates, parts_.templates.sync, settings.claim_workers),
         ):
             tasks.create_task(run_workers(queue, handler, count))
+        tasks.create_task(self.references.run())
         tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
         tasks.create_task(run_workers(queues.classes, parts_.classes.sync, 1))
         tasks.create_task(parts_.classes.run())

@@ -43,7 +43,7 @@ class Negotiator:
             return Requeue(left)
         attempt.offer_ended()
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
-        demand = admit(self._state, reference(pod), pending)
+        demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             return wait(demand)
         own = nodes is None
@@ -102,7 +102,9 @@ class Negotiator:
             await self._placement.failed(key, pod, heard.node, heard.message, heard.permanent)
             return Requeue(pause)
         if isinstance(heard, Outcome):
-            admitted = admit(self._state, reference(pod), pending)  # others may have got something meanwhile
+            admitted = admit(
+                self._state, reference(pod), pending, self._pods.attempt(pod).begun
+            )  # others may have got something meanwhile
             if isinstance(admitted, Blocked):
                 return wait(admitted)
         return heard

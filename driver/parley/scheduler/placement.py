@@ -183,7 +183,7 @@ class Placement:
         if not all(chosen in claim.offered_nodes for claim in offered):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
             return None
-        demand = admit(self._state, reference(pod), offered)
+        demand = admit(self._state, reference(pod), offered, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             await self._withdraw(pod, offered, demand.problem.message)
             return None

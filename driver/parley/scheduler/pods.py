@@ -43,7 +43,7 @@ class Pods:
         """What is remembered of the pod; made at the first look."""
         user = reference(pod)
         if user not in self._attempts:
-            self._attempts[user] = Attempt(Place(-priority(pod), next(self._arrivals)))
+            self._attempts[user] = Attempt(Place(-priority(pod), next(self._arrivals)), begun=now())
         return self._attempts[user]
 
     def known(self, pod: PodReference) -> Attempt | None:

@@ -6,13 +6,16 @@ API. A driver that breaks one is at fault, not the user: the error names the dri
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import orjson
 from pydantic import ValidationError
+from pydantic_core.core_schema import ErrorType
 
 from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
+from parley.negotiation.waiting import Topic
 from parley.sdk.driver import Allocation, Device, Parameters, Request
 
 MAX_CLAIMS = 128
@@ -31,6 +34,9 @@ _MAX_FAULTS = 8
 _MAX_SHOWN = 100
 """Characters of a name or value that a message about bad parameters repeats."""
 
+_WITHOUT_VALUES = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
+"""Types of faults whose message is pydantic's own. A driver's may repeat the value."""
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[a-z0-9]([-a-z0-9.]*[a-z0-9])?)*")
 
@@ -40,7 +46,14 @@ class DriverFault(Exception):
 
 
 class BadParameters(Exception):
-    """Raised when parameters fail the driver's schema. The message names each field and its value."""
+    """Raised when parameters fail the driver's schema. The message names each field and its value.
+
+    `topic` is woken when the object that they are in was read again, if they are in one.
+    """
+
+    def __init__(self, message: str, topic: Topic | None = None) -> None:
+        super().__init__(message)
+        self.topic = topic
 
 
 def fault_text(error: Exception) -> str:
@@ -55,8 +68,13 @@ def failure_text(error: Exception) -> str:
     return text if text and not isinstance(error, KeyError) else fault_text(error)
 
 
-def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str) -> Any:
-    """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu"."""
+def parse_parameters(
+    schema: type[Parameters], raw: Mapping[str, Any] | None, whose: str, *, private: bool = False
+) -> Any:
+    """The typed parameters. `whose` names them in the error: "claim team/a-gpu" or "class gpu".
+
+    `private`: they come from an object that not everybody who reads the error may read: it has names, no values.
+    """
     if raw is not None and not isinstance(raw, Mapping):  # of a mirror that somebody else made
         raise BadParameters(f"parameters of {whose}: must be an object, not {type(raw).__name__}")
     if why := why_unreadable(raw):
@@ -65,11 +83,37 @@ def parse_parameters(schema: type[Parameters], raw: Mapping[str, Any] | None, wh
         return schema.model_validate(dict(raw or {}))
     except ValidationError as error:
         found = error.errors()
-        faults = "; ".join(_fault(detail) for detail in found[:_MAX_FAULTS])
+        faults = "; ".join(_fault(detail, private=private) for detail in found[:_MAX_FAULTS])
         if len(found) > _MAX_FAULTS:
             faults += f"; and {len(found) - _MAX_FAULTS} more"
         known = ", ".join(sorted(str(f.alias or name) for name, f in schema.model_fields.items())) or "none"
         raise BadParameters(f"parameters of {whose}: {faults} (known parameters: {known})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterModels:
+    """What a driver takes as parameters: the model, or, if they have versions, those of all, the oldest first."""
+
+    model: type[Parameters]
+    versions: Mapping[str, type[Parameters]]
+
+    def parse(self, raw: Mapping[str, Any] | None, whose: str, *, private: bool = False) -> Any:
+        """As `parse_parameters`, by the version that the parameters say, in the form of the newest."""
+        if not self.versions or not isinstance(raw, Mapping | None):
+            return parse_parameters(self.model, raw, whose, private=private)
+        given = raw or {}
+        version = given.get("apiVersion", next(iter(self.versions)))
+        model = self.versions.get(version) if isinstance(version, str) else None
+        if model is None:
+            named = "apiVersion" if private else f"apiVersion={_shortened(repr(version))}"
+            known = " or ".join(self.versions)
+            raise BadParameters(f"parameters of {whose}: {named} is not supported: write {known}")
+        if given.get("kind", model.__name__) != model.__name__:
+            named = "kind" if private else f"kind={_shortened(repr(given['kind']))}"
+            raise BadParameters(f"parameters of {whose}: {named} is not that of {version}: write {model.__name__}")
+        rest = {name: value for name, value in given.items() if name not in ("apiVersion", "kind")}
+        parsed: Parameters = parse_parameters(model, rest, whose, private=private)
+        return parsed.newest()
 
 
 def check_count(driver: str, pod: str, claims: int) -> None:
@@ -86,14 +130,17 @@ def parameters_unreadable(whose: str, why: str) -> str:
     return f"parameters of {whose} can't be read: {why}"
 
 
-def _fault(detail: Any) -> str:
+def _fault(detail: Any, *, private: bool) -> str:
     path = _shortened(".".join(str(part) for part in detail["loc"])) or "parameters"
-    message, given = detail["msg"].removeprefix("Value error, "), _shortened(repr(detail["input"]))
     if detail["type"] == "missing":
         return f"{path} is missing"
+    named = path if private else f"{path}={_shortened(repr(detail['input']))}"
     if detail["type"] == "extra_forbidden":
-        return f"{path}={given} is not a parameter of this driver"
-    return f"{path}={given}: {message[:1].lower()}{message[1:]}"
+        return f"{named} is not a parameter of this driver"
+    if private and detail["type"] not in _WITHOUT_VALUES:
+        return f"{named}: is not valid"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{named}: {message[:1].lower()}{message[1:]}"
 
 
 def _shortened(text: str) -> str:

@@ -39,6 +39,10 @@ class Parameters(BaseModel):
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", str_max_length=MAX_TEXT
     )
 
+    def newest(self) -> "Parameters":
+        """The same in the newest version of the driver's parameters; a model of an older one overrides it."""
+        return self
+
 
 class NoParameters(Parameters):
     """For a driver without parameters."""
@@ -153,6 +157,13 @@ class Driver(Generic[P, C]):
 
     parameters: type[P]
     class_parameters: type[C]
+    parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {}
+    """The models of claims' parameters by `apiVersion`, the oldest first; `parameters` is the newest. What a claim
+    without `apiVersion` has is of the oldest. Empty: they have no version."""
+    class_parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {}
+    """The same for classes' parameters."""
+    parameter_kinds: ClassVar[tuple[Resource[Any], ...]] = ()
+    """Kinds of objects whose `spec` may hold parameters, for `parametersRef` to name; ConfigMaps always may."""
     asynchronous: ClassVar[bool] = False
     """Whether questions or allocations may take longer than a moment: then `consider` is asked, not `viable`."""
     node_local: ClassVar[bool] = False

@@ -15,18 +15,19 @@ from typing import Any
 
 import structlog
 
+from parley.api.models import ParametersReference, ResourceClass
 from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
+    ParameterModels,
     check_allocations,
     check_answers,
     check_capacity,
     check_scores,
     check_units,
     fault_text,
-    parse_parameters,
 )
 from parley.sdk.driver import (
     Allocation,
@@ -39,6 +40,7 @@ from parley.sdk.driver import (
     PodReference,
     Request,
 )
+from parley.sdk.referenced import NOTHING_READ, NotRead, References, Unfit, object_of
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
@@ -47,7 +49,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RawClaim:
-    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim."""
+    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim.
+
+    A `reference` names the object that has the claim's parameters, `class_reference` that of its class.
+    """
 
     name: str
     uid: str
@@ -57,6 +62,8 @@ class RawClaim:
     parameters: Mapping[str, Any] | None
     class_parameters: Mapping[str, Any] | None
     subject: str = ""
+    reference: ParametersReference | None = None
+    class_reference: ParametersReference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +79,13 @@ class NotRestored:
 
 
 class EmbeddedDriver:
-    """One driver in this process."""
+    """One driver in this process. `references` is what objects hold that `parametersRef` names."""
 
-    def __init__(self, driver: Driver[Any, Any]) -> None:
+    def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
         self.driver = driver
+        self._references = references
+        self._of_claim = ParameterModels(driver.parameters, driver.parameter_versions)
+        self._of_class = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
@@ -93,17 +103,52 @@ class EmbeddedDriver:
         """Whether what is given back on a node changes the answers about that node alone."""
         return self.driver.node_local
 
-    def request(self, pod: PodReference, claims: Sequence[RawClaim]) -> Request[Any, Any]:
-        """The typed request. Raises BadParameters, with claim or class, field and value."""
-        with self._contained("parameters"):
-            return Request(pod, tuple(self._typed(claim) for claim in claims))
+    def request(self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0) -> Request[Any, Any]:
+        """The typed request. Objects that hold parameters count as they were at the time `since` (the event loop's
+        clock) or later.
 
-    def _typed(self, raw: RawClaim) -> ClaimRequest[Any, Any]:
-        driver = self.driver
-        of_class = parse_parameters(driver.class_parameters, raw.class_parameters, f"class {raw.class_name}")
+        Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read.
+        """
+        with self._contained("parameters"):
+            return Request(pod, tuple(self._typed(claim, since) for claim in claims))
+
+    def _typed(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
+        of_class = self._class_parameters(raw.class_name, raw.class_parameters, raw.class_reference, since)
         subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
-        of_claim = parse_parameters(driver.parameters, raw.parameters, subject)
+        if raw.reference is None:
+            of_claim = self._of_claim.parse(raw.parameters, subject)
+        else:
+            of_claim = self._referenced(self._of_claim, raw.reference, raw.namespace, subject, since)
         return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class)
+
+    def _class_parameters(
+        self,
+        class_name: str,
+        parameters: Mapping[str, Any] | None,
+        reference: ParametersReference | None,
+        since: float,
+    ) -> Any:
+        if reference is None:
+            return self._of_class.parse(parameters, f"class {class_name}")
+        return self._referenced(self._of_class, reference, "", f"class {class_name}", since)
+
+    def _referenced(
+        self, models: ParameterModels, reference: ParametersReference, payer: str, whose: str, since: float
+    ) -> Any:
+        """The typed parameters in the object that a class, or a claim of namespace `payer`, names."""
+        try:
+            wanted = object_of(reference, payer, self.driver.parameter_kinds)
+        except Unfit as error:
+            raise BadParameters(f"parametersRef of {whose}: {error}") from None
+        try:
+            raw = self._references.get(wanted, since)
+        except NotRead as error:
+            raise error.about(whose) from None
+        try:
+            return models.parse(raw, f"{whose}, in {wanted}", private=True)
+        except BadParameters as error:
+            self._references.doubt(wanted)
+            raise BadParameters(str(error), wanted.topic) from None
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
@@ -163,16 +208,16 @@ class EmbeddedDriver:
             check_units(self.name, claim.name, units)
         return units
 
-    def capacity(
-        self, class_name: str, parameters: Mapping[str, Any] | None, nodes: Sequence[str]
-    ) -> Capacity | None:
+    def capacity(self, class_: ResourceClass, nodes: Sequence[str]) -> Capacity | None:
         """What the class has on these nodes, if the driver can tell.
 
-        Raises BadParameters if it does not understand the class's own parameters, and DriverFault.
+        Raises BadParameters if it does not understand the class's own parameters, NotRead if the object that they
+        are in is not known, and DriverFault.
         """
+        name = class_.metadata.name
         with self._contained("capacity"):
-            typed = parse_parameters(self.driver.class_parameters, parameters, f"class {class_name}")
-            found = self.driver.capacity(ClassOnNodes(class_name, typed, nodes))
+            typed = self._class_parameters(name, class_.parameters, class_.parameters_ref, 0.0)
+            found = self.driver.capacity(ClassOnNodes(name, typed, nodes))
             check_capacity(self.name, found)
         return found
 
@@ -180,7 +225,7 @@ class EmbeddedDriver:
     def _contained(self, call: str) -> Iterator[None]:
         try:
             yield
-        except BadParameters:
+        except (BadParameters, NotRead):
             raise
         except DriverFault as fault:
             self._failed(call, fault)

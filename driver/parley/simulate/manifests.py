@@ -22,6 +22,7 @@ from parley.api.resources import (
     CLAIM_RELEASES,
     CLAIMS,
     CLASSES,
+    CONFIG_MAPS,
     NODES,
     PODS,
     RESOURCE_SLICES,
@@ -32,7 +33,16 @@ from parley.simulate.objects import Manifest
 from parley.simulate.validation import Validator, name_fault
 from parley.simulate.workloads import WORKLOADS, pod_of, selector_fault, template_of
 
-KINDS: tuple[Resource[Any], ...] = (NODES, RESOURCE_SLICES, CLASSES, TEMPLATES, CLAIMS, *WORKLOADS, PODS)
+KINDS: tuple[Resource[Any], ...] = (
+    NODES,
+    RESOURCE_SLICES,
+    CONFIG_MAPS,
+    CLASSES,
+    TEMPLATES,
+    CLAIMS,
+    *WORKLOADS,
+    PODS,
+)
 """What a simulated cluster can be made of, in the order in which it is created; `workloads` makes pods of some."""
 
 DUMPED: tuple[Resource[Any], ...] = (*KINDS, BUILTIN_TEMPLATES, BUILTIN_CLAIMS, CLAIM_RELEASES)

@@ -23,6 +23,7 @@ JSON = "application/json"
 PODS, CLAIMS, TEMPLATES = "/api/v1", "/apis/resource.k8s.io/v1", f"/apis/{API_VERSION}"
 _PLURALS = {
     ("v1", "Pod"): (PODS, "pods"),
+    ("v1", "ConfigMap"): (PODS, "configmaps"),
     ("resource.k8s.io/v1", "ResourceClaim"): (CLAIMS, "resourceclaims"),
     ("resource.k8s.io/v1", "ResourceClaimTemplate"): (CLAIMS, "resourceclaimtemplates"),
     (API_VERSION, "ResourceClaim"): (TEMPLATES, "resourceclaims"),
@@ -41,6 +42,28 @@ ANNOTATIONS = (
 )
 LABELS = tuple(f"{GROUP}/{name}" for name in ("mirror", "generated-for", "generated", "drivers"))
 LABEL_VALUES = ("true", "named", "generated", "template", "standalone", "")
+TEXTS = (
+    "count: 1",
+    '{"memory": "1Gi"}',
+    "count: many",
+    "a: &a [1, 2]\nb: [*a, *a]",
+    "a: !!python/object:os.system x",
+    "[" * 9_000,
+    "a: [" + "[]," * 3_000,
+    "{a: " * 2_000,
+    "x" * 200_000,
+    "",
+)
+"""Of ConfigMaps that claims name."""
+
+FORGED: tuple[Any, ...] = (
+    3,
+    {},
+    {"kind": "ConfigMap", "name": "../../secrets/s"},
+    {"kind": "ConfigMap", "name": "h1"},
+)
+"""References in what looks like a mirror."""
+
 FINALIZERS = (FINALIZER, "device.parley.dev/deletion-protection", "example.com/mine", "foregroundDeletion")
 
 
@@ -103,7 +126,15 @@ class Corpus:
         return Request("POST", self._path(manifest), encode(manifest))
 
     def _manifest(self) -> Manifest:
-        makers = (self._pod, self._pod, self._mirror, self._mirror_template, self._claim, self._template)
+        makers = (
+            self._pod,
+            self._pod,
+            self._mirror,
+            self._mirror_template,
+            self._claim,
+            self._template,
+            self._config_map,
+        )
         return self._random.choice(makers)()
 
     def _name(self) -> str:
@@ -131,17 +162,38 @@ class Corpus:
     def _claim(self) -> Manifest:
         made = claim(self._name(), self._random.choice(("gpu", "gpu", "shared", "nowhere")), **self._parameters())
         made["spec"]["allocationMode"] = self._random.choice(("WaitForFirstConsumer", "Immediate"))
-        return made
+        return self._referring(made, made["spec"])
 
     def _template(self) -> Manifest:
-        return template(self._name(), self._random.choice(("gpu", "gpu", "shared")), **self._parameters())
+        made = template(self._name(), self._random.choice(("gpu", "gpu", "shared")), **self._parameters())
+        return self._referring(made, made["spec"]["spec"])
+
+    def _referring(self, made: Manifest, spec: Manifest) -> Manifest:
+        """Sometimes with parameters in an object, which may be there."""
+        if self._random.random() < 0.4:
+            del spec["parameters"]
+            kind = self._random.choice(("ConfigMap", "ConfigMap", "ConfigMap", "Secret"))
+            spec["parametersRef"] = {"kind": kind, "name": self._random.choice((*NAMES, "none"))}
+        return made
+
+    def _config_map(self) -> Manifest:
+        text = self._random.choice(TEXTS)
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self._name()},
+            "data": {"parameters": text},
+            "spec": {},
+        }
 
     def _mirror_spec(self) -> Manifest:
         requests = [
             {"name": name, "exactly": {"deviceClassName": DEVICE_CLASS}}
             for name in self._random.sample(REQUESTS, self._random.choice((1, 1, 1, 2)))
         ]
-        asked = {"resourceClassName": self._random.choice(("gpu", "shared", "nowhere"))}
+        asked: Manifest = {"resourceClassName": self._random.choice(("gpu", "shared", "nowhere"))}
+        if self._random.random() < 0.3:
+            asked["parametersRef"] = self._random.choice(FORGED)
         config = {"opaque": {"driver": GROUP, "parameters": {**asked, "parameters": self._parameters()}}}
         return {"devices": {"requests": requests, "config": [config]}}
 

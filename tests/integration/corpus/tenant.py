@@ -15,19 +15,23 @@ from tests.integration.corpus.corpus import CLAIMS, PODS, Corpus, Known, Request
 from yarl import URL
 
 from parley_devcluster import Cluster
+from parley_devcluster.parley import NAMESPACE
 
 _NAME = re.compile(rb'"name": ?"([^"]+)"')
 _LOOK_EVERY = 200
 """After so many requests the tenant looks at what its namespace has by now."""
 
-ACCOUNT = "tenant"
+ACCOUNT, PARLEY = "tenant", "parley-controller"
 CUT = 0
 """Instead of a status where no answer can be read: over some bodies the API server ends the connection, and some
 have it warn in more headers than a client takes."""
 
 
 def make_tenant(cluster: Cluster, namespace: str, *, pods: int) -> Path:
-    """A namespace with a user of the role `edit`, and a quota as administrators set one; its kubeconfig."""
+    """A namespace with a user of the role `edit`, and a quota as administrators set one; its kubeconfig.
+
+    Parley may read its ConfigMaps.
+    """
     api = raw(cluster)
     api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
     api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
@@ -39,6 +43,15 @@ def make_tenant(cluster: Cluster, namespace: str, *, pods: int) -> Path:
         "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
     }
     api.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", binding)
+    place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    api.post(f"{place}/roles", {"metadata": {"name": PARLEY}, "rules": [rule]})
+    reads = {
+        "metadata": {"name": PARLEY},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": PARLEY},
+        "subjects": [{"kind": "ServiceAccount", "name": PARLEY, "namespace": NAMESPACE}],
+    }
+    api.post(f"{place}/rolebindings", reads)
     return cluster.kubeconfig_for_service_account(namespace, ACCOUNT)
 
 

@@ -94,6 +94,36 @@ def test_nothing_to_negotiate(examples: list[Path]) -> None:
     assert demo("examples/nodes.yaml").stdout == "0 pods: 0 bound, 0 waiting\n"
 
 
+PARAMETERS = Path("examples/parameters/size.yaml")
+
+
+def test_parameters_come_from_the_config_map_that_a_template_names(examples: list[Path], tmp_path: Path) -> None:
+    assert PARAMETERS not in examples
+    pod = outcome("examples/nodes.yaml", "examples/gpu.yaml", PARAMETERS)["sized"]
+    assert len(pod["claims"][0]["devices"]) == 1
+
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(PARAMETERS.read_text().replace("count: 1", "count: 9"))
+    pod = outcome("examples/nodes.yaml", "examples/gpu.yaml", changed)["sized"]
+    assert pod["reason"].startswith("NothingViable")
+
+    _, _, rest = PARAMETERS.read_text().partition("---\n")
+    changed.write_text(rest)
+    pod = outcome("examples/nodes.yaml", "examples/gpu.yaml", changed)["sized"]
+    assert pod["reason"] == (
+        "ParametersNotFound: parametersRef of template default/sized-gpu: ConfigMap default/size does not exist: "
+        "create it"
+    )
+
+
+def test_a_config_map_whose_values_are_no_texts_is_refused_as_by_kubectl(tmp_path: Path) -> None:
+    wrong = tmp_path / "a.yaml"
+    wrong.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: s}, data: {parameters: {count: 1}}}")
+    result = demo(wrong)
+    assert result.exit_code == 2
+    assert "data[...]={'parameters': {'count': 1}}: expected str, got object" in result.stderr
+
+
 def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\nkind: Pod\n")
@@ -104,8 +134,8 @@ def test_wrong_manifests_are_told_on_stderr(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout == ""
     assert result.stderr == (
         "error: a.yaml, document 1: kind 'Secret' (v1) is not known to the simulated cluster; it knows Node, "
-        "ResourceSlice, ResourceClass, ResourceClaimTemplate, ResourceClaim, Deployment, StatefulSet, DaemonSet, "
-        "Job, Pod\n"
+        "ResourceSlice, ConfigMap, ResourceClass, ResourceClaimTemplate, ResourceClaim, Deployment, StatefulSet, "
+        "DaemonSet, Job, Pod\n"
         "error: a.yaml, document 2: apiVersion is missing; write for example apiVersion: parley.dev/v1alpha1\n"
         "error: b.yaml: cannot be read: No such file or directory; give the path of a YAML file\n"
     )

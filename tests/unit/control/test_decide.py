@@ -24,13 +24,13 @@ POD = user("p")
 
 
 def wanted(state: State, *claims: PodClaim) -> Demand:
-    demand = admit(state, POD, claims)
+    demand = admit(state, POD, claims, 0.0)
     assert isinstance(demand, Demand)
     return demand
 
 
 def refused(state: State, *claims: PodClaim) -> Blocked:
-    blocked = admit(state, POD, claims)
+    blocked = admit(state, POD, claims, 0.0)
     assert isinstance(blocked, Blocked)
     return blocked
 
@@ -106,7 +106,9 @@ class TestAdmit:
         async def story(world: World) -> None:
             world.ledger.add(a_holding("held", "q", class_name="licence", units=held))
             class_ = a_class(limits=[] if most is None else [{"units": most}])
-            decision = admit(world.state, POD, [pending(f"c{n}", class_, count=c) for n, c in enumerate(counts)])
+            decision = admit(
+                world.state, POD, [pending(f"c{n}", class_, count=c) for n, c in enumerate(counts)], 0.0
+            )
             assert isinstance(decision, Demand) == (most is None or held + sum(counts) <= most)
 
         played(story)

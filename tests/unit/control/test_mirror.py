@@ -20,7 +20,7 @@ from tests.unit.control.builders import (
 )
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.models import ResourceClaimTemplate
+from parley.api.models import ParametersReference, ResourceClaimTemplate
 from parley.api.names import DEVICE_CLASS, MIRROR_LABEL
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, TEMPLATES
 from parley.control.objects.mirror import (
@@ -46,6 +46,7 @@ from parley.control.objects.mirror import (
     owner_pod,
     owner_pod_uid,
     parameters_too_large,
+    recorded_units,
     template_mirror,
     unreadable,
 )
@@ -170,6 +171,37 @@ def test_claims_made_from_a_mirrored_template_are_mirrors_for_one_pod_each() -> 
 def test_what_was_asked_without_parameters_is_read_back_without() -> None:
     template = read(BUILTIN_TEMPLATES, template_mirror(a_template()))
     assert asked(BuiltinClaim(spec=template.spec.spec)) == ClassRequest("licence", None)
+
+
+@pytest.mark.parametrize(
+    "reference", [{"kind": "ConfigMap", "name": "size"}, {"apiGroup": "x.y", "kind": "Z", "name": "z"}]
+)
+def test_a_reference_travels_by_itself(reference: dict[str, str]) -> None:
+    body = template_mirror(a_template(parametersRef=reference))
+    made = asked(BuiltinClaim(spec=read(BUILTIN_TEMPLATES, body).spec.spec))
+    assert made == ClassRequest("licence", None, ParametersReference.model_validate(reference))
+    (config,) = body["spec"]["spec"]["devices"]["config"]
+    assert config["opaque"]["parameters"] == {"resourceClassName": "licence", "parametersRef": reference}
+
+
+@pytest.mark.parametrize(
+    "forged", [3, {}, {"kind": "ConfigMap", "name": "../../secrets/s"}, {"kind": "configmaps", "name": "x"}]
+)
+def test_a_reference_that_nobody_could_write_into_a_claim_is_none_of_ours(forged: Any) -> None:
+    assert asked(spec_of(OURS, parameters={"resourceClassName": "licence", "parametersRef": forged})) is None
+
+
+def test_units_are_recorded_beside_the_drivers_handle_if_they_are_given() -> None:
+    for units in (None, 0, 3):
+        allocation = Allocation((), {"count": 3}, None)
+        body = allocation_body(mirror_of(CLAIM), TOKENS, allocation, ["node-1"], NOW, node_part=False, units=units)
+        claim = showing(body)
+        assert recorded_units(claim) == units
+        found = allocated(claim, TOKENS)
+        assert found is not None
+        assert found.data == {"count": 3}
+        assert claim.status.allocation is not None
+        assert driver_of(claim.status.allocation) == TOKENS
 
 
 def spec_of(*requests: dict[str, Any], parameters: Any = None) -> BuiltinClaim:

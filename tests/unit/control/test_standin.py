@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.control.builders import NOW, a_claim, a_pod, read
 
-from parley.api.models import ResourceClaim
+from parley.api.models import ParametersReference, ResourceClaim
 from parley.api.resources import CLAIMS
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.standin import (
@@ -39,6 +39,15 @@ def test_a_claim_without_parameters_has_a_stand_in_without() -> None:
     asked = ClassRequest("licence", None)
     assert "parameters" not in stand_in(POD, "gpu", "p-gpu", asked)["spec"]
     assert stands_for(made(asked), POD.metadata.uid, "gpu", asked)
+
+
+def test_a_stand_in_names_the_same_object_as_the_generated_claim() -> None:
+    size, other = (ParametersReference(kind="ConfigMap", name=name) for name in ("size", "other"))
+    claim = made(ClassRequest("licence", None, size))
+    assert claim.spec.parameters_ref == size
+    assert stands_for(claim, POD.metadata.uid, "gpu", ClassRequest("licence", None, size))
+    for asked in (ClassRequest("licence", None, other), ClassRequest("licence", None)):
+        assert not stands_for(claim, POD.metadata.uid, "gpu", asked)
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,24 @@ def test_drivers_of_ones_own_in_the_controller_may_have_status_devices_written()
     assert {"--driver=device", "--driver=mine:Mine"} <= set(container["args"])
 
 
+def test_what_parameters_are_read_from_is_granted_where_it_is_named_and_nowhere_by_default() -> None:
+    named = {"parameters": {"namespaces": ["team"]}, "drivers": {"standalone": [{"name": "a.b", "load": "a:B"}]}}
+    everywhere = {"parameters": {"allNamespaces": True, "resources": [{"apiGroup": "x.y", "resource": "sizes"}]}}
+    name = "parley-parameters"
+
+    assert not [it for it in objects({}) if it[1] == name]
+    made = objects(named)
+    assert made["ClusterRole", name]["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
+    ]
+    assert made["RoleBinding", name]["metadata"]["namespace"] == "team"
+    accounts = [subject["name"] for subject in made["RoleBinding", name]["subjects"]]
+    assert accounts == ["parley-controller", "parley-driver-a.b"]
+    made = objects(everywhere)
+    assert made["ClusterRole", name]["rules"] == [{"apiGroups": ["x.y"], "resources": ["sizes"], "verbs": ["get"]}]
+    assert [subject["name"] for subject in made["ClusterRoleBinding", name]["subjects"]] == ["parley-controller"]
+
+
 def test_a_digest_goes_before_the_tag_in_all_containers() -> None:
     made = objects(CHART / "ci" / "everything-values.yaml")
     images = {

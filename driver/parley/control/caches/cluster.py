@@ -37,7 +37,9 @@ from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
 from parley.negotiation.requests import Amounts, amounts, requested
+from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
+from parley.sdk.referenced import room_topic, topic_of
 
 T = TypeVar("T")
 
@@ -81,6 +83,17 @@ def _owners(claim: ResourceClaim) -> Iterable[Key]:
     """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
     uid = owner_uid(claim)
     return [(claim.metadata.namespace, uid)] if uid else []
+
+
+def _parameters_of_claim(claim: ResourceClaim) -> Iterable[Topic]:
+    reference = claim.spec.parameters_ref
+    namespace = claim.metadata.namespace
+    return [topic_of(reference, namespace), room_topic(namespace)] if reference is not None else []
+
+
+def _parameters_of_class(class_: ResourceClass) -> Iterable[Topic]:
+    reference = class_.parameters_ref
+    return [topic_of(reference, ""), room_topic("")] if reference is not None else []
 
 
 class Listener(Protocol):
@@ -148,6 +161,8 @@ class Cluster:
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
         self._claims.index("pod", _owners)
+        self._claims.index("parameters", _parameters_of_claim)
+        self._classes.index("parameters", _parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", _named_claims)
 
@@ -295,6 +310,14 @@ class Cluster:
 
     def claims(self) -> Iterable[ResourceClaim]:
         return self._claims.values()
+
+    def claims_referring(self, parameters: Topic) -> Sequence[ResourceClaim]:
+        """The claims that take their parameters from the object of that topic, or wait for room to read it."""
+        return self._claims.by_index("parameters", parameters)
+
+    def classes_referring(self, parameters: Topic) -> frozenset[str]:
+        """The names of the classes that do."""
+        return frozenset(class_.metadata.name for class_ in self._classes.by_index("parameters", parameters))
 
     def stand_ins(self, pod: PodReference) -> Sequence[ResourceClaim]:
         """The claims that stand for generated claims of the pod."""

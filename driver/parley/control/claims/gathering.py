@@ -14,7 +14,7 @@ from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.podclaims import PodClaim, Problem
-from parley.control.objects.mirror import ClassRequest, asked, is_mirror
+from parley.control.objects.mirror import asked, is_mirror, of_spec
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
 
@@ -48,7 +48,7 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
         mirror,
         claim,
         claim,
-        asked=ClassRequest(claim.spec.resource_class_name, claim.spec.parameters),
+        asked=of_spec(claim.spec),
         holding=holding,
         own_writes=cluster.own_writes,
     )

@@ -17,9 +17,9 @@ from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase
 from parley.control.objects.mirror import (
     MAX_USERS,
-    ClassRequest,
     is_mirror,
     is_shareable,
+    of_spec,
     owned_by,
     parameters_too_large,
 )
@@ -28,6 +28,7 @@ from parley.control.release.receipts import waits_for
 from parley.control.state import State
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.immediate import no_pod
+from parley.sdk.referenced import NotRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def not_allocated(facts: NamedClaim) -> Problem | None:
 
 
 def misunderstood(facts: NamedClaim) -> Problem | None:
-    """Its driver in this process does not understand the parameters, or fails over them."""
+    """Its driver in this process does not understand the parameters, or fails over them, or they can't be read."""
     class_, claim = facts.class_, facts.claim
     if class_ is None or class_.driver_name not in facts.state.drivers:
         return None
@@ -224,6 +225,8 @@ def misunderstood(facts: NamedClaim) -> Problem | None:
         demand_of(facts.state.drivers, nobody, (without_pod(claim, class_),))
     except BadParameters as error:
         return facts.blocked(reasons.PARAMETERS_INVALID, str(error))
+    except NotRead as error:
+        return Problem(error.code, str(error), (facts.topic, error.topic), transient=error.transient)
     except DriverFault as fault:
         return facts.blocked(reasons.DRIVER_FAILED, str(fault))
     return None
@@ -271,5 +274,5 @@ def is_outdated(claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClas
 
 def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:
     """A named claim as it is before any pod names it."""
-    asked = ClassRequest(claim.spec.resource_class_name, claim.spec.parameters)
-    return PodClaim(claim.metadata.name, claim.metadata.name, claim=claim, class_=class_, asked=asked)
+    name = claim.metadata.name
+    return PodClaim(name, name, claim=claim, class_=class_, asked=of_spec(claim.spec))

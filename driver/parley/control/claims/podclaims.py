@@ -81,6 +81,12 @@ class PodClaim:
         """The class that the claim asks for."""
         return self.asked.class_name if self.asked is not None else ""
 
+    @property
+    def refers(self) -> bool:
+        """Whether parameters of the claim or its class are in an object that `parametersRef` names."""
+        of_class = self.class_ is not None and self.class_.parameters_ref is not None
+        return of_class or (self.asked is not None and self.asked.reference is not None)
+
     def state(self, pod: Pod) -> ClaimState:
         """Where the claim stands for the pod, from the ledger and the mirror as the cache has it."""
         assert self.mirror is not None

@@ -97,7 +97,7 @@ class ClaimReconciler:
     async def _keep(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
-        due = self._is_written_next(claim)
+        due = not code or self._is_written_next(claim)
         if not due and await self._records.tell(claim, *self._said(claim, class_, code, message)):
             return  # the change comes back and calls again
         if mirror is None and class_ is not None and has_mirror(claim, class_):
@@ -135,8 +135,9 @@ class ClaimReconciler:
         return [accepted, ConditionUpdate(reasons.ALLOCATED, False, code, message)]
 
     def _verdict(self, facts: NamedClaim) -> tuple[str, str]:
+        """Reason and message of the condition `Accepted`; "" while its parameters are being read."""
         if (problem := first_problem(ACCEPTED, facts)) is not None:
-            return problem.code, problem.message
+            return ("", "") if problem.transient else (problem.code, problem.message)
         assert facts.class_ is not None
         driver = facts.class_.driver_name
         if driver not in self._drivers:

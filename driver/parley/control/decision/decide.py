@@ -1,7 +1,7 @@
 """Whether pending claims can be allocated now, on which nodes, and if not, why: the one decision of all paths.
 
 The native way, the scheduler extender's filter and bind, and immediate claims decide here, in the same order: the
-parameters are typed and the class's limits checked (`admit`), the drivers are asked about candidate nodes
+parameters are read and typed and the class's limits checked (`admit`), the drivers are asked about candidate nodes
 (`survey`), one of the viable nodes is selected (`best`). Whatever stands in the way comes out as `Blocked`, with
 the reason, its message, and the changes that may help. Reads the state, and changes nothing.
 """
@@ -21,6 +21,7 @@ from parley.negotiation.selection import select
 from parley.negotiation.waiting import Helps
 from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters
+from parley.sdk.referenced import NotRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,22 @@ class Search:
     wider: EligibleNodes | None = None
 
 
-def admit(state: State, pod: PodReference, pending: Sequence[PodClaim]) -> Demand | Blocked:
+def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: float) -> Demand | Blocked:
     """What the claims demand, if their parameters are understood and their namespace may hold as much.
 
-    Raises DriverFault.
+    Objects that hold parameters count as they were at the time `since` (the event loop's clock) or later. Raises
+    DriverFault.
     """
+    own = tuple(("claim", pod.namespace, claim.name) for claim in pending)
     try:
-        demand = demand_of(state.drivers, pod, pending)
+        demand = demand_of(state.drivers, pod, pending, since)
     except BadParameters as error:
-        own = tuple(("claim", pod.namespace, claim.name) for claim in pending)
-        problem = Problem(reasons.PARAMETERS_INVALID, str(error), (*class_topics(pending), *own))
+        read: tuple[Topic, ...] = (error.topic,) if error.topic is not None else ()
+        problem = Problem(reasons.PARAMETERS_INVALID, str(error), (*class_topics(pending), *own, *read))
         return Blocked(problem, str(error))
+    except NotRead as error:
+        topics = (*class_topics(pending), *own, error.topic)
+        return Blocked(Problem(error.code, str(error), topics, transient=error.transient), str(error))
     counts = units(state.drivers, demand.requests)
     for class_ in {claim.class_name: claim.class_ for claim in pending}.values():
         assert class_ is not None

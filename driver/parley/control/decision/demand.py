@@ -40,8 +40,12 @@ class Demand:
         )
 
 
-def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim]) -> Demand:
-    """The claims by driver, with typed parameters. Raises BadParameters, and DriverFault."""
+def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim], since: float = 0.0) -> Demand:
+    """The claims by driver, with typed parameters. Objects that hold some count as they were at the time `since`
+    (the event loop's clock) or later.
+
+    Raises BadParameters, NotRead, and DriverFault.
+    """
     raw: defaultdict[str, list[RawClaim]] = defaultdict(list)
     weights: defaultdict[str, int] = defaultdict(int)
     for claim in claims:
@@ -52,7 +56,9 @@ def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim]) -
     for driver, found in raw.items():
         check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
     return Demand(
-        requests={name: drivers[name].request(pod, found) for name, found in raw.items() if name in drivers},
+        requests={
+            name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers
+        },
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
         weights=weights,
         standalone=tuple(claim for claim in claims if claim.standalone),
@@ -75,6 +81,8 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         parameters=claim.asked.parameters if claim.asked is not None else None,
         class_parameters=claim.class_.parameters,
         subject=claim.subject,
+        reference=claim.asked.reference if claim.asked is not None else None,
+        class_reference=claim.class_.parameters_ref,
     )
 
 

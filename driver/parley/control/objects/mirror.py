@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, Pod
-from parley.api.models import ClaimSpec, ResourceClaim, ResourceClaimTemplate
+from parley.api.models import ClaimSpec, ParametersReference, ResourceClaim, ResourceClaimTemplate
 from parley.api.names import (
     API_VERSION,
     CONDITION_ALLOCATED,
@@ -34,11 +35,15 @@ PLACEHOLDER = Device("parley.dev", "negotiated")
 
 @dataclass(frozen=True, slots=True)
 class ClassRequest:
-    """What a mirror asks for."""
+    """What a mirror asks for. `reference` names the object that has the parameters, if one does."""
 
     class_name: str
     parameters: Mapping[str, Any] | None
+    reference: ParametersReference | None = None
 
+
+_UNITS = "units"
+"""In an allocation's opaque configuration of Parley's own."""
 
 MAX_USERS = 256
 """So many pods can be in `status.reservedFor` of a claim."""
@@ -58,6 +63,8 @@ def claim_spec(spec: ClaimSpec, *, shareable: bool) -> dict[str, Any]:
     parameters: dict[str, Any] = {"resourceClassName": spec.resource_class_name}
     if spec.parameters is not None:
         parameters["parameters"] = dict(spec.parameters)
+    if spec.parameters_ref is not None:
+        parameters["parametersRef"] = spec.parameters_ref.wire()
     request = SHAREABLE_REQUEST if shareable else EXCLUSIVE_REQUEST
     return {
         "devices": {
@@ -129,9 +136,19 @@ def asked(claim: BuiltinClaim) -> ClassRequest | None:
     """What the mirror asks for; None if its configuration is not one that Parley wrote."""
     parameters = _opaque(claim.spec.devices.config, GROUP) or {}
     name, inner = parameters.get("resourceClassName"), parameters.get("parameters")
+    named = parameters.get("parametersRef")
     if not isinstance(name, str) or not isinstance(inner, dict | None):
         return None
-    return ClassRequest(name, inner)
+    try:
+        reference = ParametersReference.model_validate(named) if named is not None else None
+    except ValidationError:
+        return None
+    return ClassRequest(name, inner, reference)
+
+
+def of_spec(spec: ClaimSpec) -> ClassRequest:
+    """What a claim asks for."""
+    return ClassRequest(spec.resource_class_name, spec.parameters, spec.parameters_ref)
 
 
 def unreadable(claim: BuiltinClaim) -> str:
@@ -175,14 +192,16 @@ def allocation_body(
     now: str,
     *,
     node_part: bool,
+    units: int | None = None,
 ) -> dict[str, Any]:
-    """`status.allocation` that can be used on these nodes, or everywhere.
+    """`status.allocation` that can be used on these nodes, or everywhere; `units` are recorded if they are given.
 
     The kubelet calls the plugin of each driver that has a result: without a node part there is none. `now` (RFC
     3339) must be set by the writer: when the scheduler reserves the claim and has to add it itself, it fails for
     ever, because an allocation can't be changed.
     """
     request = claim.spec.devices.requests[0].name
+    configs = [(driver, dict(allocation.data)), *([(GROUP, {_UNITS: units})] if units is not None else [])]
     body: dict[str, Any] = {
         "devices": {
             "results": [
@@ -193,8 +212,9 @@ def allocation_body(
                 {
                     "source": "FromClaim",
                     "requests": [request],
-                    "opaque": {"driver": driver, "parameters": dict(allocation.data)},
+                    "opaque": {"driver": owner, "parameters": data},
                 }
+                for owner, data in configs
             ],
         },
         "allocationTimestamp": now,
@@ -303,6 +323,14 @@ def counted(claim: BuiltinClaim, driver: str) -> Allocation | None:
     results = [Device(r.pool, r.device) for r in allocation.devices.results if r.driver == driver]
     named = tuple(device for device in results if device != PLACEHOLDER)
     return Allocation(named, {}, _available_on(allocation)) if named else None
+
+
+def recorded_units(claim: BuiltinClaim) -> int | None:
+    """What the allocation counts for in the limits of its class, if that is recorded with it."""
+    allocation = claim.status.allocation
+    found = _opaque(allocation.devices.config, GROUP) if allocation is not None else None
+    units = (found or {}).get(_UNITS)
+    return units if isinstance(units, int) and units >= 0 else None
 
 
 def _available_on(allocation: BuiltinAllocation) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, GENERATED_LABEL
-from parley.control.objects.mirror import ClassRequest
+from parley.control.objects.mirror import ClassRequest, of_spec
 
 
 def is_stand_in(claim: ResourceClaim) -> bool:
@@ -23,6 +23,8 @@ def stand_in(pod: Pod, entry: str, name: str, asked: ClassRequest) -> dict[str, 
     spec: dict[str, Any] = {"resourceClassName": asked.class_name}
     if asked.parameters is not None:
         spec["parameters"] = dict(asked.parameters)
+    if asked.reference is not None:
+        spec["parametersRef"] = asked.reference.wire()
     return {
         "apiVersion": API_VERSION,
         "kind": "ResourceClaim",
@@ -45,8 +47,7 @@ def stands_for(claim: ResourceClaim, pod_uid: str, entry: str, asked: ClassReque
         claim.metadata.labels.get(GENERATED_LABEL) == entry
         and owner_uid(claim) == pod_uid
         and spec.allocation_mode != "Immediate"
-        and asked is not None
-        and (spec.resource_class_name, spec.parameters) == (asked.class_name, asked.parameters)
+        and of_spec(spec) == asked
     )
 
 

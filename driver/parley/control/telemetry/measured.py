@@ -12,13 +12,14 @@ from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Driver, PermanentError, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.referenced import NOTHING_READ, References
 
 
 class MeasuredDriver(EmbeddedDriver):
     """An embedded driver whose calls are timed and whose failures are counted."""
 
-    def __init__(self, driver: Driver[Any, Any], metrics: Metrics) -> None:
-        super().__init__(driver)
+    def __init__(self, driver: Driver[Any, Any], metrics: Metrics, references: References = NOTHING_READ) -> None:
+        super().__init__(driver, references)
         self._metrics = metrics
         self._seconds = {
             call: metrics.driver_seconds.labels(self.name, call)

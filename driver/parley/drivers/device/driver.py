@@ -77,6 +77,10 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     name: ClassVar[str] = "device.parley.dev"
     parameters = DeviceParameters
     class_parameters = NoParameters
+    parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {"device.parley.dev/v1alpha1": DeviceParameters}
+    class_parameter_versions: ClassVar[Mapping[str, type[Parameters]]] = {
+        "device.parley.dev/v1alpha1": NoParameters
+    }
     node_local: ClassVar[bool] = True
     watches: ClassVar[tuple[Resource[Any], ...]] = (RESOURCE_SLICES,)
 

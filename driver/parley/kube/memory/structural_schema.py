@@ -150,6 +150,13 @@ RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
     "self.all(name, size(name) <= 317 && size(self[name]) <= 63)": (
         lambda _, named: all(len(name) <= 317 and len(value) <= 63 for name, value in named.items())
     ),
+    "!has(self.parametersRef) || !has(self.parameters)": (
+        lambda _, spec: "parametersRef" not in spec or "parameters" not in spec
+    ),
+    "self.kind != 'ConfigMap' || (has(self.apiGroup) && self.apiGroup != '') || "
+    "(has(self.namespace) && self.namespace != '')": (
+        lambda _, named: named["kind"] != "ConfigMap" or bool(named.get("apiGroup") or named.get("namespace"))
+    ),
     "!has(self.allocation) || has(self.driverName)": (
         lambda _, status: "allocation" not in status or "driverName" in status
     ),

@@ -159,7 +159,7 @@ class Binder:
     async def _allocate(self, key: Key, pod: Pod, claims: Sequence[PodClaim], node: str) -> str:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         self._assumed.uncount(pod.metadata.uid)
-        demand = admit(self._state, reference(pod), pending)
+        demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             raise BindRefused(demand.problem.message)
         if demand.standalone:

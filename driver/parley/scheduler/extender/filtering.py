@@ -19,6 +19,7 @@ from parley.scheduler.extender.expected import expected_claims
 from parley.scheduler.extender.scope import foreign_topics, unserved
 from parley.scheduler.pods import Pods
 from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.referenced import NotRead
 
 ASSUMED: Topic = ("assumed",)
 """An assumed pod was bound, or is assumed no more."""
@@ -88,11 +89,11 @@ class CandidateFilter:
         if not pending:
             return frozenset(nodes)
         try:
-            demand = demand_of(self._state.drivers, reference(pod), pending)
-            excluded = self._pods.attempt(pod).excluded
-            plain = ask(self._state.drivers, demand, excluded)
+            attempt = self._pods.attempt(pod)
+            demand = demand_of(self._state.drivers, reference(pod), pending, attempt.begun)
+            plain = ask(self._state.drivers, demand, attempt.excluded)
             return frozenset(negotiate(nodes, plain, enough=len(names)).viable)
-        except (BadParameters, DriverFault):
+        except (BadParameters, NotRead, DriverFault):
             return frozenset()
 
     def nodes(
@@ -114,7 +115,7 @@ class CandidateFilter:
         pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
             return self._joining(pod, claims, nodes, frozenset(meant))
-        demand = admit(self._state, reference(pod), pending)
+        demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
             return FilterResult(blocked=demand)
         if demand.standalone:

@@ -5,6 +5,7 @@ whatever else happens to the pod is answered from memory. What the PodScheduling
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -15,7 +16,9 @@ from parley.api.resources import POD_SCHEDULINGS
 from parley.kube.cache import Key
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.queue import WorkQueue
+from parley.negotiation.waiting import Topic
 from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.referenced import NotRead
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.entries import Entries
 from parley.sdk.standalone.evaluation import Evaluator, outlook
@@ -50,6 +53,8 @@ class Responder:
         self._answered: dict[Key, _Answered] = {}
         self._stale: set[Key] = set()
         self._considering: dict[Key, tuple[Hashable, asyncio.Task[tuple[Entries, Outlook]]]] = {}
+        self._unread: defaultdict[Topic, set[Key]] = defaultdict(set)
+        """Pods whose answer depends on an object that is to be read, by its topic."""
         self.waiting = WaitingPods(self._requeue)
 
     def _requeue(self, key: Key) -> None:
@@ -59,6 +64,15 @@ class Responder:
     def changed(self) -> None:
         """Pods that wait for the driver may now succeed."""
         self.waiting.changed()
+
+    def await_parameters(self, key: Key, topic: Topic) -> None:
+        """What the pod's claims ask for is known only when the object of that topic was read: requeue it then."""
+        self._unread[topic].add(key)
+
+    def parameters_read(self, topic: Topic) -> None:
+        """An object that holds parameters was read."""
+        for key in self._unread.pop(topic, ()):
+            self._requeue(key)
 
     def forget(self, key: Key) -> None:
         """The pod's claims are allocated, or it asks for none."""
@@ -92,6 +106,9 @@ class Responder:
                 answered = await self._evaluated(key, question)
             except Superseded:
                 return  # the new question is in the queue
+            except NotRead as error:
+                self.await_parameters(key, error.topic)
+                return  # there is no answer before it is read
             except DriverFault as fault:
                 await self.apply(scheduling, entries.refused(self._informers.driver, question, str(fault)))
                 raise
@@ -107,7 +124,7 @@ class Responder:
 
     async def _considered(self, key: Key, question: Question) -> tuple[Entries, Outlook]:
         """The driver's answer. Raises Superseded if the question is replaced meanwhile."""
-        task = asyncio.ensure_future(self._consider(question))
+        task = asyncio.ensure_future(self._consider(key, question))
         self._considering[key] = question.round, task
         try:
             await asyncio.wait((task,))
@@ -118,12 +135,17 @@ class Responder:
             raise Superseded
         return task.result()
 
-    async def _consider(self, question: Question) -> tuple[Entries, Outlook]:
+    async def _consider(self, key: Key, question: Question) -> tuple[Entries, Outlook]:
+        """Raises NotRead while an object that holds parameters is being read."""
         try:
             answers = await self._evaluator.answers(question)
-        except BadParameters as error:
+            scores = self._evaluator.scores(question, answers)
+        except (BadParameters, NotRead) as error:
+            if isinstance(error, NotRead) and error.transient:
+                raise
+            if error.topic is not None:
+                self.await_parameters(key, error.topic)
             return entries.refused(self._informers.driver, question, str(error)), Outlook.NOWHERE
-        scores = self._evaluator.scores(question, answers)
         return entries.answered(self._informers.driver, question, answers, scores), outlook(question, answers)
 
     async def apply(self, scheduling: PodScheduling, wanted: Entries) -> None:

@@ -5,6 +5,7 @@ the claim's condition says why, and it waits in line with those that ask for the
 of them. What fails on every viable node is tried again after a pause.
 """
 
+import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from parley.negotiation.waiting import Topic, WaitingLines
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import FailedNodes, NodeRule, is_pending
+from parley.sdk.referenced import NotRead
 from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
 from parley.sdk.standalone.evaluation import Evaluator, chunks
 from parley.sdk.standalone.holdings import Holdings, Stage
@@ -55,11 +57,18 @@ class ImmediateAllocations:
         """Those in line that nothing is done for before their turn comes."""
         self._changes = 0
         self._failed: dict[Key, FailedNodes] = {}
+        self._begun: dict[Key, float] = {}
+        """When each claim was first tried, by the event loop's clock."""
 
     def changed(self) -> None:
         """Claims that wait may now succeed: requeue the first of each line."""
         self._changes += 1
         for key in self._lines.wake(_CHANGE):
+            self._requeue(key)
+
+    def parameters_read(self, topic: Topic) -> None:
+        """An object that holds parameters was read: requeue the first of each line that waits for it."""
+        for key in self._lines.wake(topic):
             self._requeue(key)
 
     def _requeue(self, key: Key) -> None:
@@ -74,6 +83,7 @@ class ImmediateAllocations:
     def forget(self, key: Key) -> None:
         """The claim is not to be allocated (any more): forget it."""
         self._failed.pop(key, None)
+        self._begun.pop(key, None)
         self._leave_line(key)
 
     def _leave_line(self, key: Key) -> None:
@@ -92,12 +102,18 @@ class ImmediateAllocations:
         class_ = self._deps.informers.class_of(claim) if claim is not None else None
         if claim is None or class_ is None or claim.metadata.uid != ref.uid:
             return
-        question, failed = about_claim(claim, class_), self._failed_nodes(ref.key, claim, class_)
+        since = self._begun.setdefault(ref.key, asyncio.get_running_loop().time())
+        question, failed = about_claim(claim, class_, since), self._failed_nodes(ref.key, claim, class_)
         begun_on = await self._begun_on(ref)
         try:
             viable, (code, message) = await self._viable(question, NodeRule(class_), failed)
         except BadParameters as error:
-            await self._wait(ref, question.signature, changes, reasons.PARAMETERS_INVALID, str(error))
+            why = (reasons.PARAMETERS_INVALID, str(error))
+            await self._wait(ref, (question.signature, error.topic), changes, *why, topic=error.topic)
+            return
+        except NotRead as error:
+            why = ("" if error.transient else error.code, str(error))
+            await self._wait(ref, (ref.uid, error.topic), changes, *why, topic=error.topic)
             return
         nodes = [*begun_on, *(node for node in viable if node not in begun_on)]
         if nodes:
@@ -162,14 +178,18 @@ class ImmediateAllocations:
         await self._set_refusal(ref, reasons.ALLOCATION_FAILED, message)
         raise Retry(message)
 
-    async def _wait(self, ref: ClaimRef, line: Hashable, changes: int, code: str, message: str) -> None:
-        following = self._lines.wait(ref.key, line, [_CHANGE])
+    async def _wait(
+        self, ref: ClaimRef, line: Hashable, changes: int, code: str, message: str, topic: Topic | None = None
+    ) -> None:
+        """Until something changed, or the object of that topic was read. Without a code nobody need know."""
+        following = self._lines.wait(ref.key, line, [_CHANGE] if topic is None else [_CHANGE, topic])
         self._waiting.add(ref.key)
         if following is not None:
             self._requeue(following)
         if changes != self._changes:
             self._requeue(ref.key)
-        await self._set_refusal(ref, code, message)
+        if code:
+            await self._set_refusal(ref, code, message)
 
     async def _set_refusal(self, ref: ClaimRef, code: str, message: str) -> None:
         try:

@@ -15,6 +15,7 @@ from parley.kube.client import Client, NotFound
 from parley.kube.queue import WorkQueue
 from parley.sdk.checks import BadParameters
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.referenced import NotRead
 from parley.sdk.standalone import entries
 from parley.sdk.standalone.allocating import Assignment, Failed, StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
@@ -98,8 +99,11 @@ class PodAllocations:
             return
         try:
             assignment = assigned(question, self._driver)
-        except BadParameters as error:
-            self._fail(key, scheduling, Failed(str(error)))
+        except (BadParameters, NotRead) as error:
+            if isinstance(error, NotRead) and error.transient:
+                self._answering.await_parameters(key, error.topic)
+            else:
+                self._fail(key, scheduling, Failed(str(error)))
             return
         operation = Operation(refs, scheduling.spec.selected_node)
         self._allocating[key] = operation, scheduling.metadata.uid
@@ -146,7 +150,7 @@ def _selection(scheduling: PodScheduling) -> tuple[str, int, str]:
 
 
 def assigned(question: Question, driver: EmbeddedDriver) -> Assignment:
-    """The pending claims as one allocation. Raises BadParameters."""
+    """The pending claims as one allocation. Raises BadParameters, and NotRead."""
     return Assignment(
         request=question.request(driver),
         refs=[entry.ref for entry in question.pending],

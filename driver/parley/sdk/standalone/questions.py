@@ -1,7 +1,7 @@
 """What one PodScheduling asks of the driver: its claims with their classes, as a typed request. Pure."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -47,18 +47,22 @@ class ClaimEntry:
             class_name=class_.metadata.name,
             parameters=self.claim.spec.parameters,
             class_parameters=class_.parameters,
+            reference=self.claim.spec.parameters_ref,
+            class_reference=class_.parameters_ref,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """All of a pod's claims that are this driver's."""
+    """All of a pod's claims that are this driver's. Objects that hold parameters count as they were at the time
+    `since` (the event loop's clock), when they were first asked about, or later."""
 
     pod: PodReference
     entries: tuple[ClaimEntry, ...]
     candidates: tuple[str, ...] = ()
     round: int = 0
     priority: int = 0
+    since: float = field(default=0.0, compare=False)
 
     @property
     def uid(self) -> str:
@@ -71,8 +75,8 @@ class Question:
         return tuple(entry for entry in self.entries if entry.claim.status.allocation is None)
 
     def request(self, driver: EmbeddedDriver) -> Request[Any, Any]:
-        """The pending claims with typed parameters. Raises BadParameters."""
-        return driver.request(self.pod, [entry.raw() for entry in self.pending])
+        """The pending claims with typed parameters. Raises BadParameters, and NotRead."""
+        return driver.request(self.pod, [entry.raw() for entry in self.pending], self.since)
 
     @property
     def seconds(self) -> int:
@@ -88,7 +92,10 @@ class Question:
         the candidates, nearly every pod of a large cluster would stand in a line of its own. The namespace counts
         because a driver may look at it.
         """
-        wanted = sorted((e.class_.metadata.name, _json(e.claim.spec.parameters)) for e in self.pending)
+        wanted = sorted(
+            (e.class_.metadata.name, _json(e.claim.spec.parameters), repr(e.claim.spec.parameters_ref))
+            for e in self.pending
+        )
         settled = sorted(e.claim.metadata.uid for e in self.entries if e.claim.status.allocation is not None)
         return (self.pod.namespace, tuple(wanted), tuple(settled))
 
@@ -105,7 +112,7 @@ class Question:
         return [node.metadata.name for node in nodes if all(matches(selector, node) for selector in selectors)]
 
 
-def question(informers: Informers, scheduling: PodScheduling) -> Question | None:
+def question(informers: Informers, scheduling: PodScheduling, since: float = 0.0) -> Question | None:
     """What the PodScheduling asks; None as long as one of the claims or classes is not there."""
     entries: list[ClaimEntry] = []
     namespace = scheduling.metadata.namespace
@@ -116,13 +123,13 @@ def question(informers: Informers, scheduling: PodScheduling) -> Question | None
             return None
         entries.append(ClaimEntry(asked.name, claim, class_))
     spec = scheduling.spec
-    return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round, spec.priority)
+    return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round, spec.priority, since)
 
 
-def about_claim(claim: ResourceClaim, class_: ResourceClass) -> Question:
+def about_claim(claim: ResourceClaim, class_: ResourceClass, since: float = 0.0) -> Question:
     """A claim that is to be allocated without a pod; it is its own entry."""
     meta = claim.metadata
-    return Question(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),))
+    return Question(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),), since=since)
 
 
 def _pod(scheduling: PodScheduling) -> PodReference:

@@ -21,6 +21,7 @@ from parley.kube.queue import WorkQueue, run_workers
 from parley.sdk.driver import Driver
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import driver_of_record
+from parley.sdk.reference_reader import ReferenceReader
 from parley.sdk.standalone.allocating import StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
 from parley.sdk.standalone.claim_reconciler import StandaloneClaimReconciler
@@ -54,7 +55,10 @@ class StandaloneDriver:
         self._claims: WorkQueue[Key] = WorkQueue()
         self._informers = Informers(client, driver.name, self)
         self._watched = [self._watch(client, resource) for resource in driver.watches]
-        self._embedded = embedded = EmbeddedDriver(driver)
+        self._references = ReferenceReader(client)
+        self._embedded = embedded = EmbeddedDriver(driver, self._references)
+        self._first_seen: dict[Key, tuple[str, float]] = {}
+        """UID of each PodScheduling with claims of this driver's, and when it was first seen."""
         self._holdings = Holdings(embedded, self._changed)
         self._records = StandaloneRecords(client, self._informers, clock)
         self._operations = Operations(self._operation_ended)
@@ -71,6 +75,8 @@ class StandaloneDriver:
         self._claim_reconciler = StandaloneClaimReconciler(
             self._informers, self._holdings, self._records, self._operations, self._immediate
         )
+        self._references.subscribe(self._answering.parameters_read)
+        self._references.subscribe(self._immediate.parameters_read)
 
     def _rank(self, key: Key) -> int:
         """Pods of a high priority are answered first."""
@@ -107,6 +113,7 @@ class StandaloneDriver:
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))
                 tasks.create_task(run_workers(self._claims, self._claim_reconciler.sync, WORKERS))
+                tasks.create_task(self._references.run())
                 tasks.create_task(self._embedded.follow(self._changed))
                 self.ready.set()
         finally:
@@ -127,8 +134,9 @@ class StandaloneDriver:
         scheduling = self._informers.scheduling(key)
         if scheduling is None or not self._informers.claims_of(scheduling):
             self._answering.forget(key)
+            self._first_seen.pop(key, None)
             return
-        found = question(self._informers, scheduling)
+        found = question(self._informers, scheduling, self._since(key, scheduling))
         if found is not None and not found.pending and scheduling.spec.selected_node:
             self._answering.forget(key)
         elif scheduling.spec.selected_node:
@@ -136,6 +144,13 @@ class StandaloneDriver:
             await self._pod_allocations.sync(key, scheduling, found)
         elif found is not None and scheduling.spec.candidate_nodes:
             await self._answering.answer(key, scheduling, found)
+
+    def _since(self, key: Key, scheduling: PodScheduling) -> float:
+        """When the pod's claims were first asked about."""
+        uid, known = scheduling.metadata.uid, self._first_seen.get(key)
+        if known is None or known[0] != uid:
+            known = self._first_seen[key] = uid, asyncio.get_running_loop().time()
+        return known[1]
 
     def _changed(self) -> None:
         """Pods and claims that wait for the driver may now succeed: requeue them in their turn."""

@@ -1,0 +1,83 @@
+"""What the objects hold that `parametersRef` names, read once for a snapshot, with the rights of who asks.
+
+Only what may be needed is read: of claims that hold nothing yet, their classes included, whose driver comes with
+Parley. Nobody's waiting pod is judged by more than MOST objects; beyond that their claims can't be explained.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from parley.api import reasons
+from parley.api.models import ParametersReference
+from parley.control.caches.cluster import Cluster
+from parley.control.objects.mirror import ClassRequest, asked, is_mirror, of_spec
+from parley.kube.client import ApiError, Call, Client, OutcomeUnknown
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.reference_reader import why_not_read
+from parley.sdk.referenced import NotRead, ParametersObject, Unfit, object_of, parameters_in
+
+MOST = 64
+"""Objects that are read for a snapshot."""
+
+
+class SnapshotReferences:
+    """What was read; implements `References`."""
+
+    def __init__(self) -> None:
+        self._found: dict[ParametersObject, bytes | NotRead] = {}
+
+    async def read(self, client: Client, cluster: Cluster, drivers: Mapping[str, EmbeddedDriver]) -> None:
+        """Get the objects that claims and classes in the caches name."""
+        wanted = islice(dict.fromkeys(_named(cluster, drivers)), MOST)
+        await asyncio.gather(*(self._read(client, one) for one in wanted))
+
+    async def _read(self, client: Client, wanted: ParametersObject) -> None:
+        try:
+            answer = await client.request(Call("get", wanted.resource, wanted.namespace or None, wanted.name))
+            self._found[wanted] = parameters_in(wanted, answer)
+        except Unfit as error:
+            self._found[wanted] = NotRead(reasons.PARAMETERS_INVALID, f"{wanted} {error}", wanted.topic)
+        except (ApiError, OutcomeUnknown) as error:
+            self._found[wanted] = NotRead(*why_not_read(wanted, error), wanted.topic)
+
+    def get(self, wanted: ParametersObject, since: float) -> Mapping[str, Any]:  # noqa: ARG002 - as References has it
+        """What the object held when the snapshot was read. Raises NotRead."""
+        found = self._found.get(wanted)
+        if found is None:
+            raise NotRead(reasons.PARAMETERS_NOT_READ, f"{wanted} was not read", wanted.topic)
+        if isinstance(found, NotRead):
+            raise found
+        content: Mapping[str, Any] = orjson.loads(found)
+        return content
+
+    def doubt(self, wanted: ParametersObject) -> None:
+        """A snapshot is not read again."""
+
+
+def _named(cluster: Cluster, drivers: Mapping[str, EmbeddedDriver]) -> Iterator[ParametersObject]:
+    for namespace, request in _pending(cluster):
+        class_ = cluster.class_(request.class_name)
+        driver = drivers.get(class_.driver_name) if class_ is not None else None
+        if class_ is None or driver is None:
+            continue
+        of_class: ParametersReference | None = class_.parameters_ref
+        for reference, payer in ((request.reference, namespace), (of_class, "")):
+            if reference is not None:
+                try:
+                    yield object_of(reference, payer, driver.driver.parameter_kinds)
+                except Unfit:
+                    pass  # typing the parameters says so
+
+
+def _pending(cluster: Cluster) -> Iterator[tuple[str, ClassRequest]]:
+    """What claims that hold nothing ask for, by namespace."""
+    for claim in cluster.claims():
+        if claim.status.allocation is None:
+            yield claim.metadata.namespace, of_spec(claim.spec)
+    for mirror in cluster.mirrors():
+        if is_mirror(mirror) and mirror.status.allocation is None and (request := asked(mirror)) is not None:
+            yield mirror.metadata.namespace, request

@@ -1,0 +1,349 @@
+"""Pods whose claims or classes take their parameters from an object that `parametersRef` names."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.faults import FaultClient, NumberedCall
+from tests.unit.scheduler.conftest import NAMESPACE, Scenario, World
+
+from parley.api import reasons
+from parley.api.resources import CLAIMS, CLASSES, CONFIG_MAPS, TEMPLATES
+from parley.drivers.tokens import TokensDriver
+from parley.kube.client import Forbidden
+
+pytestmark = pytest.mark.doors("native", "extender")
+
+Play = Callable[[Scenario], None]
+ACCOUNT = "system:serviceaccount:parley-system:parley-controller"
+GRANTED = {"apiGroup": "", "kind": "ConfigMap", "name": "size"}
+
+
+async def put_size(world: World, text: str, name: str = "size", namespace: str = NAMESPACE) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"parameters": text}}
+    await world.client.create(CONFIG_MAPS, body, namespace)
+
+
+async def put_class(world: World, **fields: Any) -> None:
+    given = fields or {"parameters": {"pool": 4}}
+    body = {"metadata": {"name": "licence"}, "driverName": TokensDriver.name, "nodePart": "None", **given}
+    await world.create(CLASSES, body)
+
+
+async def put_template(world: World, name: str = "one", reference: dict[str, str] | None = None) -> None:
+    spec = {"resourceClassName": "licence", "parametersRef": reference or GRANTED}
+    body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}}
+    await world.create(TEMPLATES, body)
+
+
+async def put_claim(world: World, name: str = "mine", **more: Any) -> None:
+    spec = {"resourceClassName": "licence", "parametersRef": GRANTED, **more}
+    await world.create(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+
+async def begun(world: World) -> None:
+    world.start_parley(drivers=[TokensDriver()])
+    await world.add_node("node-1")
+
+
+def counted(world: World) -> list[int]:
+    return sorted(int(holding.allocation.data["count"]) for holding in world.ledger)
+
+
+def test_a_pod_gets_what_the_config_map_of_its_template_asks_for(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world)
+        await put_size(world, "count: 3\n")
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert await world.node_of("p") == "node-1"
+        assert counted(world) == [3]
+
+    play(scenario)
+
+
+async def said(world: World, pod: str) -> tuple[str, str]:
+    status = (await world.scheduling(pod)).status
+    return status.waiting_for, status.message
+
+
+def test_a_missing_object_is_reported_and_taken_once_it_is_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world)
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(300)
+        message = "parametersRef of template default/one: ConfigMap default/size does not exist: create it"
+        assert await said(world, "p") == (reasons.PARAMETERS_NOT_FOUND, message)
+        assert (reasons.PARAMETERS_NOT_FOUND, message) in await world.events_on("p")
+        await put_size(world, "count: 2")
+        await asyncio.sleep(61)
+        assert await world.node_of("p") == "node-1"
+
+    play(scenario)
+
+
+class Refusing(FaultClient):
+    """Lets nobody read ConfigMaps while it is `closed`, and counts who tries."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server.client(), before=self._look)
+        self.closed = True
+        self.reads: list[float] = []
+
+    def _look(self, call: NumberedCall) -> None:
+        if call.resource.plural != "configmaps":
+            return
+        assert call.verb == "get", "ConfigMaps are neither listed nor watched"
+        self.reads.append(asyncio.get_running_loop().time())
+        if self.closed:
+            raise Forbidden(
+                403,
+                "Forbidden",
+                f'configmaps "{call.name}" is forbidden: User "{ACCOUNT}"'
+                f' cannot get resource "configmaps" in API group "" in the namespace "{call.namespace}"',
+            )
+
+
+FORBIDDEN = (
+    f"account {ACCOUNT} may not read ConfigMap default/size: grant it the verb get on"
+    " the resource configmaps of the apiGroup '' in namespace default"
+)
+
+
+def test_a_refused_object_names_the_rule_that_is_missing_and_is_not_polled(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = Refusing(world)
+        world.start_parley(client, drivers=[TokensDriver()])
+        await world.add_node("node-1")
+        await put_class(world)
+        await put_size(world, "count: 2")
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(3600)
+        message = f"parametersRef of template default/one: {FORBIDDEN}"
+        assert await said(world, "p") == (reasons.PARAMETERS_FORBIDDEN, message)
+        assert 50 < len(client.reads) < 80
+        client.closed = False
+        await asyncio.sleep(61)
+        assert await world.node_of("p") == "node-1"
+
+    play(scenario)
+
+
+def test_what_the_driver_does_not_understand_is_reported_without_values(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world)
+        await put_size(world, "count: s3cret")
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(300)
+        message = (
+            "parameters of template default/one, in ConfigMap default/size: "
+            "count: input should be a valid integer (known parameters: count)"
+        )
+        assert await said(world, "p") == (reasons.PARAMETERS_INVALID, message)
+        await world.client.patch(CONFIG_MAPS, "size", {"data": {"parameters": "count: 4"}}, NAMESPACE)
+        await asyncio.sleep(61)
+        assert counted(world) == [4]
+
+    play(scenario)
+
+
+def test_an_edit_is_for_later_pods_alone(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world)
+        await put_size(world, "count: 1")
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(2)
+        await world.client.patch(CONFIG_MAPS, "size", {"data": {"parameters": "count: 3"}}, NAMESPACE)
+        await world.add_pod("q", "one")
+        await world.settle()
+        assert counted(world) == [1, 3]
+        assert (await world.node_of("p"), await world.node_of("q")) == ("node-1", "node-1")
+
+    play(scenario)
+
+
+def test_a_restart_does_without_the_object(play: Play) -> None:
+    """What is held stays, and counts as much as before."""
+
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world, parameters={"pool": 9}, limits=[{"units": 5}])
+        await put_size(world, "count: 3")
+        await put_template(world)
+        await put_claim(world)
+        await put_claim(world, "at-once", allocationMode="Immediate", parametersRef={**GRANTED, "name": "one"})
+        await put_size(world, "{}", name="one")
+        await world.add_pod("p", "one")
+        await world.settle()
+        await world.client.delete(CONFIG_MAPS, "size", NAMESPACE)
+        await world.client.delete(CONFIG_MAPS, "one", NAMESPACE)
+        await world.crash()
+        world.start_parley(drivers=[TokensDriver()])
+        await world.settle()
+        assert sorted(holding.units for holding in world.ledger) == [1, 3]
+        await put_size(world, "count: 2")
+        await world.add_pod("q", "one")
+        await asyncio.sleep(100)
+        assert (await said(world, "q"))[0] == reasons.LIMIT_REACHED
+        await world.delete_pod("p")
+        await world.settle()
+        assert await world.node_of("q") == "node-1"
+
+    play(scenario)
+
+
+def test_a_class_takes_its_parameters_from_any_namespace(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        reference = {"kind": "ConfigMap", "namespace": "admins", "name": "pool"}
+        await put_class(world, parametersRef=reference)
+        await put_size(world, "{}")
+        await put_template(world)
+        await world.add_pod("p", "one")
+        await asyncio.sleep(100)
+        message = "parametersRef of class licence: ConfigMap admins/pool does not exist: create it"
+        assert await said(world, "p") == (reasons.PARAMETERS_NOT_FOUND, message)
+        await put_size(world, "pool: 1", "pool", "admins")
+        await asyncio.sleep(61)
+        assert await world.node_of("p") == "node-1"
+
+    play(scenario)
+
+
+def test_a_named_claim_shows_in_a_condition_what_is_missing(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world)
+        await put_claim(world)
+        await asyncio.sleep(100)
+        (accepted,) = (await world.claim("mine")).status.conditions
+        assert (accepted.type, accepted.status) == (reasons.ACCEPTED, "False")
+        assert accepted.reason == reasons.PARAMETERS_NOT_FOUND
+        assert (
+            accepted.message
+            == "parametersRef of claim default/mine: ConfigMap default/size does not exist: create it"
+        )
+        await put_size(world, "count: 1")
+        await asyncio.sleep(61)
+        (accepted,) = (await world.claim("mine")).status.conditions
+        assert (accepted.status, accepted.reason) == ("True", reasons.ACCEPTED)
+        await world.add_pod("p", claims=["mine"])
+        await world.settle()
+        assert await world.node_of("p") == "node-1"
+
+    play(scenario)
+
+
+def test_an_immediate_claim_waits_for_its_parameters(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begun(world)
+        await put_class(world)
+        await put_claim(world, allocationMode="Immediate")
+        await asyncio.sleep(100)
+        assert {c.reason for c in (await world.claim("mine")).status.conditions} == {reasons.PARAMETERS_NOT_FOUND}
+        await put_size(world, "count: 2")
+        await asyncio.sleep(61)
+        claim = await world.claim("mine")
+        assert claim.status.allocation is not None
+        assert claim.status.allocation.units == 2
+        assert {(c.type, c.status) for c in claim.status.conditions} == {
+            ("Accepted", "True"),
+            ("Allocated", "True"),
+        }
+
+    play(scenario)
+
+
+def test_a_kind_that_the_driver_does_not_name_is_refused(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = Refusing(world)
+        world.start_parley(client, drivers=[TokensDriver()])
+        await world.add_node("node-1")
+        await put_class(world)
+        await put_template(world, reference={"kind": "Secret", "name": "s"})
+        await world.add_pod("p", "one")
+        await asyncio.sleep(10)
+        message = (
+            "parametersRef of template default/one: the driver takes no parameters from a Secret: name a ConfigMap"
+        )
+        assert await said(world, "p") == (reasons.PARAMETERS_INVALID, message)
+        assert client.reads == []
+
+    play(scenario)
+
+
+def test_a_server_that_does_not_answer_about_one_object_stops_nobody_else(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        class Hanging(Refusing):
+            async def request(self, call: Any) -> bytes:
+                if call.resource.plural == "configmaps" and call.name == "size":
+                    await asyncio.Event().wait()
+                return await super().request(call)
+
+        client = Hanging(world)
+        client.closed = False
+        world.start_parley(client, drivers=[TokensDriver()])
+        await world.add_node("node-1")
+        await put_class(world)
+        await put_template(world)
+        await put_size(world, "count: 2")
+        await put_size(world, "count: 1", "other", "else")
+        await world.create(
+            TEMPLATES,
+            {"metadata": {"name": "inline"}, "spec": {"spec": {"resourceClassName": "licence"}}},
+        )
+        await world.add_pod("p", "one")
+        await asyncio.sleep(1)
+        await world.add_pod("q", "inline")
+        await asyncio.sleep(10)
+        assert await world.node_of("q") == "node-1"
+        assert await world.node_of("p") == ""
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_a_tenant_who_names_hundreds_of_missing_objects_is_kept_to_its_share(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = Refusing(world)
+        client.closed = False
+        world.start_parley(client, drivers=[TokensDriver()])
+        await world.add_node("node-1")
+        await put_class(world)
+        for number in range(400):
+            await put_claim(world, f"c{number}", parametersRef={**GRANTED, "name": f"none-{number}"})
+        await asyncio.sleep(300)
+        before = len(client.reads)
+        other = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "size"},
+            "data": {"parameters": "{}"},
+        }
+        await world.client.create(CONFIG_MAPS, other, "honest")
+        spec = {"resourceClassName": "licence", "parametersRef": GRANTED, "allocationMode": "Immediate"}
+        body = {
+            "apiVersion": CLAIMS.api_version,
+            "kind": "ResourceClaim",
+            "metadata": {"name": "mine"},
+            "spec": spec,
+        }
+        await world.client.create(CLAIMS, body, "honest")
+        await asyncio.sleep(1)
+        assert (await world.client.get(CLAIMS, "mine", "honest")).status.allocation is not None
+        await asyncio.sleep(299)
+        assert len(client.reads) - before < 300 * 5
+        assert world.controller is not None
+        assert len(world.controller.references) <= 257
+
+    play(scenario)
