@@ -83,7 +83,7 @@ def _pinned_component(part: Pinned) -> Component:
     made.external_references.add(
         ExternalReference(
             type=ExternalReferenceType.DISTRIBUTION,
-            url=XsUri(made.purl.to_string()),
+            url=XsUri(str(made.purl)),
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in part.hashes],
         )
     )
