@@ -121,10 +121,13 @@ def test_a_phase_that_comes_back_later_is_told_again_in_the_same_words(play: Cal
     play(story)
 
 
-def test_the_next_of_several_mistakes_is_told_at_once(play: Callable[[Story], None]) -> None:
+@pytest.mark.parametrize(
+    "code", [reasons.PARAMETERS_INVALID, reasons.PARAMETERS_NOT_FOUND, reasons.PARAMETERS_FORBIDDEN]
+)
+def test_the_next_of_several_mistakes_is_told_at_once(play: Callable[[Story], None], code: str) -> None:
     async def story(told: Told) -> None:
-        await told.warn(reasons.PARAMETERS_INVALID, "claim team/a: parameters.count=0")
-        await told.warn(reasons.PARAMETERS_INVALID, "claim team/a: parameters.model=''")
+        await told.warn(code, "claim team/a: parameters.count=0")
+        await told.warn(code, "claim team/a: parameters.model=''")
 
         assert [note for _, note in await told.events()] == [
             "claim team/a: parameters.count=0",

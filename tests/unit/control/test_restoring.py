@@ -185,6 +185,28 @@ def test_units_are_counted_again_when_the_class_comes_after_the_claims() -> None
     played(story)
 
 
+@pytest.mark.parametrize(("driver", "units"), [(TOKENS, 7), ("outside.example.com", 1)])
+def test_units_in_a_record_count_if_the_driver_is_one_of_ours(driver: str, units: int) -> None:
+    """They are recorded where parameters were in an object, which may be gone. A standalone driver's claim is one
+    unit, whatever it writes."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        spec = {"resourceClassName": "licence", "parametersRef": {"kind": "ConfigMap", "name": "gone"}}
+        data = {"pool": "licence", "node": "*", "count": 7}
+        allocation = {"handles": [{"driverName": driver, "data": data}], "units": 7}
+        status = {"driverName": driver, "allocation": allocation}
+        await world.put(CLAIMS, {"metadata": {"name": "c"}, "spec": spec, "status": status})
+
+        state = restarted(world)
+        restore(state)
+
+        (holding,) = state.ledger
+        assert (holding.units, holding.records_units) == (units, driver == TOKENS)
+
+    played(story)
+
+
 @pytest.mark.parametrize("admin", [False, True], ids=["ordinary", "administrator"])
 def test_a_device_that_ordinary_dra_took_is_in_use_unless_an_administrator_looks_at_it(admin: bool) -> None:
     async def story(world: World) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps, text_of
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.test_referenced_parameters import Refusing, put_size
+from tests.unit.scheduler.references import Refusing, put_size
 
 from parley.api import reasons
 from parley.api.resources import CLAIMS, TEMPLATES

@@ -5,41 +5,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.conftest import NAMESPACE, Scenario, World
+from tests.unit.scheduler.references import (
+    FORBIDDEN,
+    GRANTED,
+    Refusing,
+    put_claim,
+    put_class,
+    put_size,
+    put_template,
+    said,
+)
 
 from parley.api import reasons
-from parley.api.resources import CLAIMS, CLASSES, CONFIG_MAPS, TEMPLATES
+from parley.api.resources import CLAIMS, CONFIG_MAPS, TEMPLATES, Resource
 from parley.drivers.tokens import TokensDriver
-from parley.kube.client import Forbidden
 
 pytestmark = pytest.mark.doors("native", "extender")
 
 Play = Callable[[Scenario], None]
-ACCOUNT = "system:serviceaccount:parley-system:parley-controller"
-GRANTED = {"apiGroup": "", "kind": "ConfigMap", "name": "size"}
-
-
-async def put_size(world: World, text: str, name: str = "size", namespace: str = NAMESPACE) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"parameters": text}}
-    await world.client.create(CONFIG_MAPS, body, namespace)
-
-
-async def put_class(world: World, **fields: Any) -> None:
-    given = fields or {"parameters": {"pool": 4}}
-    body = {"metadata": {"name": "licence"}, "driverName": TokensDriver.name, "nodePart": "None", **given}
-    await world.create(CLASSES, body)
-
-
-async def put_template(world: World, name: str = "one", reference: dict[str, str] | None = None) -> None:
-    spec = {"resourceClassName": "licence", "parametersRef": reference or GRANTED}
-    body = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}}
-    await world.create(TEMPLATES, body)
-
-
-async def put_claim(world: World, name: str = "mine", **more: Any) -> None:
-    spec = {"resourceClassName": "licence", "parametersRef": GRANTED, **more}
-    await world.create(CLAIMS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
 
 async def begun(world: World) -> None:
@@ -65,11 +49,6 @@ def test_a_pod_gets_what_the_config_map_of_its_template_asks_for(play: Play) -> 
     play(scenario)
 
 
-async def said(world: World, pod: str) -> tuple[str, str]:
-    status = (await world.scheduling(pod)).status
-    return status.waiting_for, status.message
-
-
 def test_a_missing_object_is_reported_and_taken_once_it_is_there(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begun(world)
@@ -85,34 +64,6 @@ def test_a_missing_object_is_reported_and_taken_once_it_is_there(play: Play) -> 
         assert await world.node_of("p") == "node-1"
 
     play(scenario)
-
-
-class Refusing(FaultClient):
-    """Lets nobody read ConfigMaps while it is `closed`, and counts who tries."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world.server.client(), before=self._look)
-        self.closed = True
-        self.reads: list[float] = []
-
-    def _look(self, call: NumberedCall) -> None:
-        if call.resource.plural != "configmaps":
-            return
-        assert call.verb == "get", "ConfigMaps are neither listed nor watched"
-        self.reads.append(asyncio.get_running_loop().time())
-        if self.closed:
-            raise Forbidden(
-                403,
-                "Forbidden",
-                f'configmaps "{call.name}" is forbidden: User "{ACCOUNT}"'
-                f' cannot get resource "configmaps" in API group "" in the namespace "{call.namespace}"',
-            )
-
-
-FORBIDDEN = (
-    f"account {ACCOUNT} may not read ConfigMap default/size: grant it the verb get on"
-    " the resource configmaps of the apiGroup '' in namespace default"
-)
 
 
 def test_a_refused_object_names_the_rule_that_is_missing_and_is_not_polled(play: Play) -> None:
@@ -278,6 +229,52 @@ def test_a_kind_that_the_driver_does_not_name_is_refused(play: Play) -> None:
         )
         assert await said(world, "p") == (reasons.PARAMETERS_INVALID, message)
         assert client.reads == []
+
+    play(scenario)
+
+
+SIZES = Resource("licences.example.com", "v1", "sizes", "Size", True, dict[str, Any])
+POOLS = Resource("licences.example.com", "v1", "pools", "Pool", False, dict[str, Any])
+
+
+class OfItsKinds(TokensDriver):
+    """Takes parameters from kinds of its own."""
+
+    parameter_kinds = (SIZES, POOLS)
+
+
+def test_a_driver_takes_parameters_from_the_spec_of_kinds_that_it_names(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley(drivers=[OfItsKinds()])
+        await world.add_node("node-1")
+        await world.create(POOLS, {"metadata": {"name": "big"}, "spec": {"pool": 7}})
+        await world.create(SIZES, {"metadata": {"name": "seven"}, "spec": {"count": 7}, "status": {"any": 1}})
+        await put_class(world, parametersRef={"apiGroup": POOLS.group, "kind": "Pool", "name": "big"})
+        await put_template(world, reference={"apiGroup": SIZES.group, "kind": "Size", "name": "seven"})
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert counted(world) == [7]
+
+    play(scenario)
+
+
+def test_a_claim_names_nothing_outside_its_namespace(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley(drivers=[OfItsKinds()])
+        await world.add_node("node-1")
+        await put_class(world)
+        await put_size(world, "count: 1", namespace="else")
+        await put_template(world)
+        await put_template(world, "two", {"apiGroup": POOLS.group, "kind": "Pool", "name": "big"})
+        await world.add_pod("p", "one")
+        await world.add_pod("q", "two")
+        await asyncio.sleep(100)
+        assert (await said(world, "p"))[0] == reasons.PARAMETERS_NOT_FOUND
+        assert await said(world, "q") == (
+            reasons.PARAMETERS_INVALID,
+            "parametersRef of template default/two: Pool of licences.example.com is in no namespace: only a "
+            "ResourceClass can name one",
+        )
 
     play(scenario)
 

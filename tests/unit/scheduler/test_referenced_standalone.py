@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from tests.unit.scheduler.conftest import NAMESPACE, Scenario, World
-from tests.unit.scheduler.test_referenced_parameters import (
+from tests.unit.scheduler.references import (
     FORBIDDEN,
     Refusing,
     put_claim,

@@ -26,6 +26,8 @@ _MISTAKES = frozenset(
     {
         reasons.CLASS_NOT_FOUND,
         reasons.PARAMETERS_INVALID,
+        reasons.PARAMETERS_NOT_FOUND,
+        reasons.PARAMETERS_FORBIDDEN,
         reasons.CLAIM_NOT_FOUND,
         reasons.NAME_TAKEN,
     }
