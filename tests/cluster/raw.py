@@ -38,12 +38,20 @@ def raw(cluster: Cluster) -> RawServer:
     return RawServer(cluster.server, authority.pair.certificate, authority.named(ADMIN))
 
 
-class RawServer:
-    """The API server as the holder of a client certificate sees it; for one thread at a time."""
+def with_token(cluster: Cluster, kubeconfig: Path) -> RawServer:
+    """The cluster's API server as the service account of that kubeconfig sees it."""
+    (user,) = json.loads(kubeconfig.read_text())["users"]
+    authority = Authority(cluster.directory / "pki")
+    return RawServer(cluster.server, authority.pair.certificate, token=user["user"]["token"])
 
-    def __init__(self, server: str, authority: Path, client: KeyPair) -> None:
+
+class RawServer:
+    """The API server as the holder of a client certificate or a token sees it; for one thread at a time."""
+
+    def __init__(self, server: str, authority: Path, client: KeyPair | None = None, token: str = "") -> None:
         self._address = urlsplit(server)
         self._tls = _trusting(authority, client)
+        self._credentials = {"Authorization": f"Bearer {token}"} if token else {}
         self._kept: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
@@ -59,7 +67,7 @@ class RawServer:
     def request(self, method: str, path: str, body: object = None, content_type: str = _JSON) -> Any:
         """The decoded answer; raises `Refused` for a refusal, `OSError` where no server answers."""
         payload = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": content_type, "Accept": _JSON}
+        headers = {"Content-Type": content_type, "Accept": _JSON, **self._credentials}
         status, data = self._exchange(method, path, payload, headers)
         if status >= 400:
             raise Refused(method, path, status, _message(data))
@@ -94,10 +102,11 @@ class RawServer:
         return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
 
 
-def _trusting(authority: Path, client: KeyPair) -> ssl.SSLContext:
-    """Accepts servers of the cluster's authority and shows the client's certificate."""
+def _trusting(authority: Path, client: KeyPair | None) -> ssl.SSLContext:
+    """Accepts servers of the cluster's authority and shows the client's certificate, if there is one."""
     context = ssl.create_default_context(cafile=str(authority))
-    context.load_cert_chain(client.certificate, client.key)
+    if client is not None:
+        context.load_cert_chain(client.certificate, client.key)
     return context
 
 
