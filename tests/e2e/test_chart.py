@@ -15,7 +15,8 @@ from tests.cluster.starting import require_machine
 from tests.cluster.watching import until_one
 
 from parley.api.exits import Exit
-from parley.api.resources import CLAIMS, CLASSES, PODS, Resource
+from parley.api.names import FINALIZER, driver_finalizer
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS, Resource
 from parley.kube.http import HttpClient
 from parley.sdk import Device
 from parley_devcluster import Cluster
@@ -149,6 +150,51 @@ def uninstall(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [*program, "--kubeconfig", str(cluster.kubeconfig)], capture_output=True, text=True, check=False
     )
+
+
+async def finalizers(team: Namespace) -> set[str]:
+    """All of Parley's and its drivers', on claims and on the built-in ones."""
+    listed = [(await team.client.list(kind.untyped())).items for kind in (CLAIMS, BUILTIN_CLAIMS)]
+    there = {f for items in listed for it in items for f in it["metadata"].get("finalizers") or ()}
+    return {f for f in there if not f.startswith("resource.kubernetes.io/")}
+
+
+async def test_claims_in_use_are_guarded_again_when_parley_is_back_after_a_removal_by_force(
+    chart: Chart, team: Namespace
+) -> None:
+    drivers = {"embedded": [{"load": "device"}], "standalone": [{"name": TOKENS, "load": "tokens"}]}
+    chart.install(chart.values(FULL, drivers=drivers))
+    await team.create(
+        resource_class("dev"), resource_class("seats", TOKENS, parameters={"pool": 1}, nodePart="None")
+    )
+    await team.create(claim("held", "dev"), claim("seat", "seats"))
+    await team.create(pod("one", claims={"it": "held"}), pod("two", claims={"it": "seat"}))
+    await team.runs("one")
+    await team.runs("two")
+    before = await containers(team, "one")
+    assert await finalizers(team) == {FINALIZER, driver_finalizer(TOKENS)}
+
+    chart("uninstall", RELEASE, "--no-hooks")
+    chart.cluster.kubectl("-n", NAMESPACE, "wait", "--for=delete", "pods", "--all", "--timeout=90s")
+    assert uninstall(chart.cluster, "--release-finalizers", "--force").returncode == 0
+    assert await finalizers(team) == set()
+    chart.install(chart.values(FULL, drivers=drivers))
+    for name in ("held", "seat"):
+        await team.parley_claim(name, lambda it: FINALIZER in it.metadata.finalizers, "is guarded again")
+        await team.claim(name, lambda it: FINALIZER in it.metadata.finalizers, "is guarded again")
+        await team.client.delete(CLAIMS, name, team.name)
+        found = await team.client.get(CLAIMS, name, team.name)
+        assert found.metadata.deletion_timestamp
+        assert len(found.status.reserved_for) == 1
+
+    assert await containers(team, "one") == before
+    for user, name in (("one", "held"), ("two", "seat")):
+        await team.delete(PODS, user)
+        await team.gone(CLAIMS, name)
+    assert await finalizers(team) == set()
+    chart("uninstall", RELEASE, "--timeout=180s")
+    for name in ("dev", "seats"):
+        await team.client.delete(CLASSES, name)
 
 
 async def test_removed_with_everything_in_use_and_the_controller_first(chart: Chart, team: Namespace) -> None:

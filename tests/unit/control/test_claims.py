@@ -55,6 +55,25 @@ def test_a_claim_gets_a_mirror_as_its_class_wants_it_and_both_a_finalizer(sharea
     played(story)
 
 
+def test_a_finalizer_that_was_taken_off_is_put_back() -> None:
+    """`parley uninstall --force` takes off those of claims in use, and Parley is installed again."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        await world.claim()
+        await sync(world)
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": ["example.com/other"]}}, NAMESPACE)
+        await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+
+        await sync(world)
+
+        claim, mirror = await world.the_claim(), await world.the_mirror()
+        assert claim.metadata.finalizers == ("example.com/other", FINALIZER)
+        assert mirror.metadata.finalizers == [FINALIZER]
+
+    played(story)
+
+
 @pytest.mark.parametrize(
     ("class_", "parameters", "reason", "message"),
     [

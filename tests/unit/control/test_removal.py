@@ -180,6 +180,32 @@ def test_what_is_installed_again_takes_over_the_claims_that_were_kept() -> None:
     played(scenario)
 
 
+def test_what_is_in_use_while_parley_is_away_is_kept_from_being_deleted_afterwards() -> None:
+    async def scenario(world: World) -> None:
+        await in_a_cluster(world)
+        await world.crash()
+        await removal.release(world.client, silent)
+
+        world.start_parley()
+        world.start_driver(TokensDriver())
+        await world.settle()
+        for name in ("named", "licence", "kept"):
+            await world.client.delete(CLAIMS, name, NAMESPACE)
+            await world.client.delete(BUILTIN_CLAIMS, name, NAMESPACE)
+        await world.settle()
+
+        for name in ("named", "licence"):
+            assert (await world.claim(name)).status.reserved_for
+        assert {use.name for use in await removal.uses(world.client)} >= {"named", "licence"}
+        for pod in ("two", "three"):
+            await world.delete_pod(pod)
+        await world.settle()
+        left = {claim.metadata.name for claim in (await world.client.list(CLAIMS)).items}
+        assert left & {"named", "licence", "kept"} == set()
+
+    played(scenario)
+
+
 def test_claims_of_others_are_left_alone() -> None:
     async def scenario(world: World) -> None:
         spec = {"devices": {"requests": [{"name": "it", "exactly": {"deviceClassName": "gpu.example.com"}}]}}

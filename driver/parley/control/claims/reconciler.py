@@ -4,12 +4,14 @@ A Parley claim and its mirror both carry a finalizer: neither goes while a pod u
 claim's condition `Accepted` shows whether it can be negotiated at all, and what to change if not.
 """
 
+from typing import Any
+
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import FINALIZER
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Key
 from parley.control.claims.checks import first_problem
@@ -104,6 +106,8 @@ class ClaimReconciler:
             await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
         elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):
             await self._delete_mirror(mirror)
+        elif mirror is not None and mirrors(claim, mirror):
+            await self._guard(claim, mirror)
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.sync(claim, class_ if ready else None)
@@ -134,15 +138,8 @@ class ClaimReconciler:
 
     async def _create(self, claim: ResourceClaim, *, shareable: bool) -> None:
         meta = claim.metadata
-        if FINALIZER not in meta.finalizers:
-            body = {
-                "metadata": {
-                    "resourceVersion": meta.resource_version,
-                    "finalizers": [*meta.finalizers, FINALIZER],
-                }
-            }
-            await self._client.patch(CLAIMS, meta.name, body, meta.namespace)
-            return
+        if await self._guarded(CLAIMS, claim):
+            return  # the change comes back and calls again
         try:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
@@ -150,6 +147,21 @@ class ClaimReconciler:
         except (BadRequest, Forbidden, Invalid) as error:
             self._cluster.mirror_refused(claim, error.message)
             raise  # it is tried again, after a growing pause
+
+    async def _guard(self, claim: ResourceClaim, mirror: BuiltinClaim) -> None:
+        """Both have had the finalizer from the start; `parley uninstall` took it off what was in use."""
+        await self._guarded(CLAIMS, claim)
+        await self._guarded(BUILTIN_CLAIMS, mirror)
+
+    async def _guarded(self, resource: Resource[Any], found: ResourceClaim | BuiltinClaim) -> bool:
+        """Put the finalizer on the object, unless it is there; returns whether the object was changed."""
+        meta = found.metadata
+        if FINALIZER in meta.finalizers:
+            return False
+        finalizers = [*meta.finalizers, FINALIZER]
+        body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}}
+        await self._client.patch(resource, meta.name, body, meta.namespace)
+        return True
 
     async def _let_go(self, mirror: BuiltinClaim, *, in_use: bool) -> None:
         """Somebody deleted the mirror: it goes when no pod uses it, and is then made anew."""
