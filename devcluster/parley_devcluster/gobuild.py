@@ -71,6 +71,15 @@ def build(cache: Path, modules: Sequence[GoModule], wanted: Sequence[str], repor
             _build_one(go, cache, module, name, _labelled(report, label), started)
 
 
+def sources(path: str, version: str) -> Path:
+    """The folder with a Go module's files, which are downloaded if they are not there; raises `BuildError`."""
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError(f"go is not on PATH: install Go 1.26 or later to download {path}")
+    downloaded = _run([go, "mod", "download", "-json", f"{path}@{version}"], Path.home())
+    return Path(json.loads(downloaded)["Dir"])
+
+
 def go_mod(module: GoModule, original: str) -> str:
     """The go.mod of a module that only builds `module`'s programs; `original` is that module's own go.mod.
 

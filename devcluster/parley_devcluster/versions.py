@@ -15,6 +15,8 @@ CONTAINERD = "v2.4.2"
 HELM = "v4.3.1"
 PROMETHEUS = "v0.316.0"
 """Of the Go module; the release is 3.16.0."""
+PROMETHEUS_OPERATOR = "v0.85.0"
+"""Whose CRDs a cluster may have; it is not built here."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")

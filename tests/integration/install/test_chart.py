@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cluster import prometheus_operator
 from tests.cluster.helm import CHART
 from tests.cluster.starting import DEPLOY
 
@@ -15,9 +16,8 @@ VARIANTS = sorted((CHART / "ci").glob("*-values.yaml"))
 
 OF_OTHERS = {
     ("cert-manager.io", "v1"): ("Issuer", "Certificate"),
-    ("monitoring.coreos.com", "v1"): ("PodMonitor",),
 }
-"""Kinds that a cluster has if cert-manager and the Prometheus operator are there. Their schemas are not here."""
+"""Kinds that a cluster has if cert-manager is there. Their schemas are not here."""
 
 
 def stand_in(group: str, version: str, kind: str) -> dict[str, Any]:
@@ -42,7 +42,8 @@ def stand_in(group: str, version: str, kind: str) -> dict[str, Any]:
 def with_others(installed: Cluster) -> Cluster:
     """The cluster, with the kinds of others that Parley's objects may be of."""
     made = [stand_in(*place, kind) for place, kinds in OF_OTHERS.items() for kind in kinds]
-    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(made))
+    made += prometheus_operator.crds("podmonitors")
+    installed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(made))
     names = [f"crd/{it['metadata']['name']}" for it in made]
     installed.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
     installed.kubectl("get", "issuers,certificates,podmonitors", "--all-namespaces")
