@@ -1,4 +1,4 @@
-"""Parley as deploy/ installs it: controller, second scheduler and node plugin in containers, on one real node.
+"""Parley as deploy/ installs it: controller, second scheduler and node plugin in containers, on real nodes.
 
 What differs from a user's cluster: images without a registry, the folder of the node's kubelet, and stand-ins for
 kube-proxy and DNS, so that pods reach the API server and the extender by their Services.
@@ -7,7 +7,7 @@ kube-proxy and DNS, so that pods reach the API server and the extender by their 
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.cluster import forward, image
 from tests.cluster.starting import DEPLOY, directory
 
 from parley_devcluster import Cluster, NodeOptions
-from parley_devcluster.images import archive
+from parley_devcluster.images import Image, archive
 from parley_devcluster.parley import NAMESPACE
 
 NODE = "n"
@@ -50,24 +50,32 @@ patches:
 
 
 @contextmanager
-def machine(scratch: Path) -> Generator[Cluster, None, None]:
-    """A cluster of one real node that has the images; `scratch` is an empty folder."""
+def machine(
+    scratch: Path, nodes: Sequence[str] = (NODE,), parley: str = f"{_PARLEY}:dev", others: Sequence[Image] = ()
+) -> Generator[Cluster, None, None]:
+    """A cluster of real nodes, of one if no others are named, that have the images; `scratch` is an empty folder.
+
+    `parley` is what Parley's image is called there.
+    """
     with (
         directory(prefix="p") as place,
-        Cluster.start(place, nodes=[NodeOptions(NODE)], service_accounts=True) as it,
+        Cluster.start(place, nodes=[NodeOptions(name) for name in nodes], service_accounts=True) as it,
     ):
         images = [
-            image.parley_image(f"{_PARLEY}:dev", scratch / "venv"),
+            image.parley_image(parley, scratch / "venv"),
             image.program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
+            *others,
         ]
-        it.import_images(NODE, archive(scratch / "images.tar", images))
-        _serve(it)
+        file = archive(scratch / "images.tar", images)
+        for name in nodes:
+            it.import_images(name, file)
+        _serve(it, nodes[0])
         yield it
 
 
-def _serve(cluster: Cluster) -> None:
-    """The two Services, at one address: it is the bridge's, and goes with it."""
-    subprocess.run(["ip", "address", "add", f"{_ADDRESS}/32", "dev", cluster.node(NODE).scope], check=True)
+def _serve(cluster: Cluster, node: str) -> None:
+    """The two Services, at one address: it is that of the node's bridge, and goes with it."""
+    subprocess.run(["ip", "address", "add", f"{_ADDRESS}/32", "dev", cluster.node(node).scope], check=True)
     program = [sys.executable, str(forward.__file__)]
     server, _, port = cluster.server.removeprefix("https://").rpartition(":")
     cluster.add_program("service-kubernetes", [*program, f"{_ADDRESS}:443", port, "echo", server])
