@@ -15,7 +15,7 @@ from tests.cluster import forward, image
 from tests.cluster.starting import DEPLOY, directory
 
 from parley_devcluster import Cluster, NodeOptions
-from parley_devcluster.images import archive
+from parley_devcluster.images import archive, program_image
 from parley_devcluster.parley import NAMESPACE
 
 NODE = "n"
@@ -58,7 +58,7 @@ def machine(scratch: Path) -> Generator[Cluster, None, None]:
     ):
         images = [
             image.parley_image(f"{_PARLEY}:dev", scratch / "venv"),
-            image.program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
+            program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
         ]
         it.import_images(NODE, archive(scratch / "images.tar", images))
         _serve(it)

@@ -51,7 +51,13 @@ def kubernetes() -> GoModule:
 def test_every_program_is_made_from_one_pinned_module() -> None:
     made = [name for module in modules() for name, _ in module.programs]
 
-    everything = {*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER, *versions.ALERTS}
+    everything = {
+        *versions.CONTROL_PLANE,
+        *versions.NODE,
+        *versions.INSTALLER,
+        *versions.ALERTS,
+        *versions.CONTAINERS,
+    }
     assert sorted(made) == sorted(everything)
 
 
