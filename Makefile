@@ -12,7 +12,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e kind docs crds protos lock manifests dashboard bench cluster kind-cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e kind docs crds protos lock manifests sbom dashboard bench cluster kind-cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -92,6 +92,11 @@ protos: env ## generate the node plugin's gRPC stubs from protos/
 	cd protos && PATH="$(CURDIR)/$(BIN):$$PATH" python -m grpc_tools.protoc -I parley_kubelet/proto=. \
 	  --python_out=../kubelet-plugin --grpc_python_out=../kubelet-plugin \
 	  --mypy_out=../kubelet-plugin --mypy_grpc_out=only_async:../kubelet-plugin *.proto
+
+sbom: env ## what the image consists of, in dist/parley.cdx.json: IMAGE=registry/parley:0.1.0, or one built now
+	@mkdir -p dist
+	$(BIN)/python -m tools.sbom $(IMAGE) > dist/parley.cdx.json.partial
+	@mv dist/parley.cdx.json.partial dist/parley.cdx.json
 
 dashboard: env ## generate Grafana's dashboard in deploy/monitoring
 	$(BIN)/python -m parley_devcluster.dashboard deploy/monitoring/dashboard.json
