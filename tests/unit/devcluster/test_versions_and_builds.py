@@ -205,6 +205,23 @@ def test_a_found_program_counts_only_in_the_wanted_version(
     assert found.missing == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("containerd", "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"),
+        ("ctr", "ctr github.com/containerd/containerd 1.6.20~ds1"),
+        ("containerd-shim-runc-v2", ""),
+    ],
+)
+def test_debians_containerd_is_not_taken_for_a_nodes(tmp_path: Path, name: str, printed: str) -> None:
+    """It is on PATH where docker or podman was installed, and knows no CDI."""
+    program(tmp_path / "path" / name, f"echo '{printed}'")
+
+    found = find([name], modules(), {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path / "path")})
+
+    assert found.missing == (name,)
+
+
 def test_a_program_that_is_nowhere_is_missing(tmp_path: Path) -> None:
     found = find(["etcd"], modules(), {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""})
 
