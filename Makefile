@@ -12,7 +12,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help env machine demo test check lint types unit soak crowd integration e2e docs crds protos lock manifests dashboard bench cluster cluster-down clean
+.PHONY: help env machine demo test check lint types unit soak crowd integration e2e kind docs crds protos lock manifests sbom dashboard bench cluster kind-cluster cluster-down clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -71,6 +71,9 @@ integration: machine $(DOCS_STAMP) ## on a real control plane
 e2e: machine ## with real nodes
 	$(PYTEST) tests/e2e
 
+kind: machine ## the image and the chart on nodes in containers, made by kind
+	$(PYTEST) tests/kind
+
 # Tests on a real cluster mostly wait, the others mostly compute.
 test: machine ## everything, JOBS=2 parts at once
 	@echo "Lint, types, unit, integration and e2e tests, $(JOBS) at once. What one said is shown when it has ended."
@@ -90,11 +93,19 @@ protos: env ## generate the node plugin's gRPC stubs from protos/
 	  --python_out=../kubelet-plugin --grpc_python_out=../kubelet-plugin \
 	  --mypy_out=../kubelet-plugin --mypy_grpc_out=only_async:../kubelet-plugin *.proto
 
+sbom: env ## what the image consists of, in dist/parley.cdx.json: IMAGE=registry/parley:0.1.0, or one built now
+	@mkdir -p dist
+	$(BIN)/python -m tools.image_sbom $(IMAGE) > dist/parley.cdx.json.partial
+	@mv dist/parley.cdx.json.partial dist/parley.cdx.json
+
 dashboard: env ## generate Grafana's dashboard in deploy/monitoring
 	$(BIN)/python -m parley_devcluster.dashboard deploy/monitoring/dashboard.json
 
 cluster: env ## a real control plane and two real nodes on this machine, Parley running in it
 	@$(BIN)/parley cluster up
+
+kind-cluster: env ## the same with nodes in containers, made by kind, and Parley in pods
+	@$(BIN)/parley cluster up --kind
 
 cluster-down: env ## remove all of it
 	@$(BIN)/parley cluster down

@@ -6,17 +6,17 @@ The choice is a pure function of what was asked for and what the machine has.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from parley_devcluster import engine
+from parley_devcluster.engine import Engine
+
 KUBECONFIG = "PARLEY_KUBECONFIG"
-_ENGINES = ("docker", "podman", "nerdctl")
-_LIMIT = 10.0
 
 Which = Callable[[str], str | None]
-Works = Callable[[str], bool]
+Find = Callable[[], Engine | None]
 
 
 class ChoiceError(ValueError):
@@ -34,8 +34,9 @@ class Existing:
 class KindCluster:
     """A cluster in containers, made by kind with that engine."""
 
-    program: Path
-    engine: str
+    engine: Engine
+    program: Path | None
+    """kind as the user has it; None where it is to be made here, and the node image with it."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,15 @@ def choose(
     kubeconfig: Path | None,
     environment: Mapping[str, str],
     which: Which = shutil.which,
-    works: Works | None = None,
+    find: Find = engine.find,
+    *,
+    containers: bool = False,
 ) -> Choice:
     """The cluster to use: a given kubeconfig, else kind where it and a container engine work, else local
-    programs.
+    programs. With `containers` kind's, in any case.
 
-    Raises `ChoiceError` where a kubeconfig was named that does not exist.
+    Raises `ChoiceError` where a kubeconfig was named that does not exist, or containers were asked for and no
+    engine works.
     """
     named = kubeconfig or (Path(environment[KUBECONFIG]) if environment.get(KUBECONFIG) else None)
     if named is not None:
@@ -66,19 +70,12 @@ def choose(
             )
         return Existing(named)
     kind = which("kind")
-    engine = working_engine(which, works or engine_works) if kind else None
-    return KindCluster(Path(kind), engine) if kind and engine else Local()
-
-
-def working_engine(which: Which, works: Works) -> str | None:
-    """The first container engine whose client is installed and whose server answers."""
-    return next((engine for engine in _ENGINES if which(engine) and works(engine)), None)
-
-
-def engine_works(engine: str) -> bool:
-    """Whether the engine itself answers; a client alone is often installed without one."""
-    try:
-        done = subprocess.run([engine, "info"], capture_output=True, timeout=_LIMIT, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+    if not kind and not containers:
+        return Local()
+    found = find()
+    if found is None and containers:
+        raise ChoiceError(
+            f"no container engine works here ({', '.join(engine.ENGINES)}), which nodes in containers need:"
+            " install one, or leave out --kind to get a cluster of processes"
+        )
+    return KindCluster(found, None if containers or not kind else Path(kind)) if found else Local()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import parley_devcluster as devcluster
-from parley_devcluster import Cluster
+from parley_devcluster import Cluster, kind_parley
 from parley_devcluster.parley import CONTROLLER, run_parley
 from parley_devcluster.second_scheduler import SECOND_SCHEDULER, free_address
 
@@ -41,15 +41,20 @@ def up(
     extender: Annotated[
         bool, typer.Option("--extender", help="Run a second scheduler too, for pods with schedulerName: parley.")
     ] = False,
+    kind: Annotated[
+        bool, typer.Option("--kind", help="Nodes in containers, made by kind, and Parley in pods.")
+    ] = False,
 ) -> None:
     """Start the cluster, and Parley in it. Prints the path of its kubeconfig; all else goes to stderr."""
     with _failures():
-        result = devcluster.up(directory, fake_nodes=fake_nodes, kubeconfig=kubeconfig)
+        result = devcluster.up(directory, fake_nodes=fake_nodes, kubeconfig=kubeconfig, containers=kind)
         typer.echo(f"up: {result.how}", err=True)
         if result.cluster is not None:
             _run_parley(result.cluster, deploy, devices, extender)
+        if result.engine is not None:
+            kind_parley.install(result.engine, result.kubeconfig, deploy.parent, devices, extender=extender)
     typer.echo(result.kubeconfig)
-    for line in _next_steps(result.kubeconfig, parley=result.cluster is not None):
+    for line in _next_steps(result.kubeconfig, parley=bool(result.cluster or result.engine)):
         typer.echo(line, err=True)
 
 

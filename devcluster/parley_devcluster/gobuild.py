@@ -97,6 +97,15 @@ def go_mod(module: GoModule, original: str) -> str:
     return "\n".join([*lines, *(f"replace {path} => {path} {published}" for path in staging)]) + "\n"
 
 
+def source(module: GoModule) -> Path:
+    """The folder with the module's files, downloaded if need be; raises `BuildError`."""
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError(f"go is not on PATH: install Go 1.26 or later to get the files of {module.path}")
+    downloaded = _run([go, "mod", "download", "-json", f"{module.path}@{module.version}"], Path("/"))
+    return Path(json.loads(downloaded)["Dir"])
+
+
 def build_command(go: str, module: GoModule, name: str, output: Path) -> list[str]:
     """The command line that builds one program of the module into `output`."""
     package = dict(module.programs)[name]

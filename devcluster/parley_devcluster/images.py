@@ -63,12 +63,20 @@ def busybox_images(busybox: Path) -> Sequence[Image]:
     ]
 
 
+def program_image(name: str, program: Path) -> Image:
+    """One program that needs nothing else, found by its name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        _add_folders(tar)
+        _add(tar, f"usr/local/bin/{program.name}", program.read_bytes(), mode=0o755)
+    return Image(name, buffer.getvalue(), {"Env": ["PATH=/usr/local/bin"], "Entrypoint": [program.name]})
+
+
 def layer_tar(busybox: bytes, applets: Sequence[str]) -> bytes:
     """The file system of both: busybox, a link for each applet, and the folders that programs expect."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for folder, mode in _FOLDERS.items():
-            _add(tar, folder, mode=mode, kind=tarfile.DIRTYPE)
+        _add_folders(tar)
         _add(tar, "bin/busybox", busybox, mode=0o755)
         for applet in applets:
             if applet != "busybox":
@@ -87,6 +95,11 @@ def _configuration(config: Mapping[str, Any], digest: str) -> dict[str, Any]:
         "config": config,
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
+
+
+def _add_folders(tar: tarfile.TarFile) -> None:
+    for folder, mode in _FOLDERS.items():
+        _add(tar, folder, mode=mode, kind=tarfile.DIRTYPE)
 
 
 def _add(

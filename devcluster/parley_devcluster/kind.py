@@ -1,60 +1,153 @@
-"""A cluster in containers, made by kind from `kind.yaml` beside this file.
+"""A cluster in containers, made by kind: of its published node image, or of one that was made here.
 
-Untested: the machines that this project was developed on have no container engine. The configuration follows
-kind's documentation; DRA needs a node image of Kubernetes 1.36 or later, which PARLEY_KIND_IMAGE can name.
+The latter needs no registry (`kind_image`); its pods are connected here too (`kind_network`).
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
-from collections.abc import Mapping
-from importlib import resources
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from parley_devcluster import kind_image, kind_network, machine, versions
+from parley_devcluster.engine import Engine, find
 from parley_devcluster.startup import ClusterError
 
 NAME = "parley"
 IMAGE = "PARLEY_KIND_IMAGE"
-RECORD = "kind-cluster"
+NODES = ("control-plane", "worker", "worker")
+
+_RECORD = "kind-cluster"
 _LIMIT = 900.0  # seconds, the download of the node image included
+_READY = 180  # seconds until all nodes are
 
 
-def create(program: Path, engine: str, directory: Path, environment: Mapping[str, str]) -> Path:
-    """Create the cluster and return its kubeconfig in `directory`; raises `ClusterError` with what kind said."""
+def create(
+    program: Path, engine: Engine, directory: Path, image: str | None, nodes: Sequence[str] = NODES
+) -> Path:
+    """Create the cluster of that image, or kind's default, and return its kubeconfig in `directory`.
+
+    Raises `ClusterError` with what kind said.
+    """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kubeconfig = directory / "kubeconfig"
-    (directory / RECORD).write_text(f"{program}\n{engine}\n")
-    with resources.as_file(resources.files("parley_devcluster") / "kind.yaml") as configuration:
-        _run(create_command(program, kubeconfig, configuration, environment.get(IMAGE)), engine, environment)
+    kubeconfig, described = directory / "kubeconfig", directory / "kind.yaml"
+    (directory / _RECORD).write_text(f"{program}\n{engine.name}\n")
+    ours = image is not None and image.startswith(f"{kind_image.REPOSITORY}/")
+    described.write_text(yaml.safe_dump(configuration(nodes, ours=ours, restrict=machine.lacks_sys_resource())))
+    _allow_modules()
+    _run(create_command(program, kubeconfig, described, image), engine)
+    if ours:
+        listed = engine.run("exec", f"{NAME}-control-plane", "kubectl", "get", "nodes", "--output=json", limit=30)
+        kind_network.connect(engine, kind_network.nodes(listed))
+    wait = ("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={_READY}s")
+    engine.run("exec", f"{NAME}-control-plane", "kubectl", *wait, limit=_READY + 30)
     return kubeconfig
 
 
 def existing(directory: Path) -> Path | None:
-    """The kubeconfig of the cluster that `create` recorded in the directory, if there is one."""
-    return directory / "kubeconfig" if (directory / RECORD).is_file() else None
+    """The kubeconfig of the cluster that `create` made in the directory, if there is one."""
+    files = (directory / _RECORD, directory / "kubeconfig")
+    return files[1] if all(file.is_file() for file in files) else None
 
 
-def delete(directory: Path, environment: Mapping[str, str]) -> bool:
-    """Delete the cluster that `create` recorded in the directory; whether there was one."""
-    record = directory / RECORD
-    if not record.is_file():
+def engine_of(directory: Path) -> Engine:
+    """The engine that the recorded cluster runs in; raises `ClusterError` where it does not answer."""
+    name = (directory / _RECORD).read_text().split("\n")[1]
+    engine = find(names=[name])
+    if engine is None:
+        raise ClusterError(f"{name}, which the cluster recorded in {directory} runs in, does not answer: start it")
+    return engine
+
+
+def delete(directory: Path) -> bool:
+    """Delete the cluster that `create` recorded in the directory, even a half-made one; whether there was one."""
+    if not (directory / _RECORD).is_file():
         return False
-    program, engine = record.read_text().split("\n")[:2]
-    _run([program, "delete", "cluster", "--name", NAME], engine, environment)
-    record.unlink()
-    (directory / "kubeconfig").unlink(missing_ok=True)
+    program = (directory / _RECORD).read_text().split("\n")[0]
+    _run([program, "delete", "cluster", "--name", NAME], engine_of(directory))
+    for file in (directory / _RECORD, directory / "kubeconfig", directory / "kind.yaml"):
+        file.unlink(missing_ok=True)
     return True
 
 
-def create_command(program: Path, kubeconfig: Path, configuration: Path, image: str | None) -> list[str]:
+def nodes(engine: Engine) -> list[str]:
+    """The names of the cluster's nodes, which are their containers' too."""
+    label = f"label=io.x-k8s.kind.cluster={NAME}"
+    return sorted(engine.run("ps", "--filter", label, "--format", "{{.Names}}").split())
+
+
+def import_image(engine: Engine, image: str, into: Sequence[str], scratch: Path) -> None:
+    """Give an image of the engine's to the containers of those nodes; raises `EngineError`."""
+    saved = scratch / "image.tar"
+    engine.run("save", "--output", str(saved), image)
+    import_archive(engine, saved, into)
+    saved.unlink()
+
+
+def import_archive(engine: Engine, archive: Path, into: Sequence[str]) -> None:
+    """Give the images of an archive to the containers of those nodes; raises `EngineError`."""
+    for node in into:
+        command = ("exec", "--interactive", node, "ctr", "--namespace=k8s.io", "images", "import", "-")
+        engine.run(*command, stdin=archive)
+
+
+def create_command(program: Path, kubeconfig: Path, described: Path, image: str | None) -> list[str]:
     """The command line that makes the cluster; `image` is that of its nodes, if not the default of kind."""
-    command = [str(program), "create", "cluster", "--name", NAME, "--config", str(configuration)]
-    command += ["--kubeconfig", str(kubeconfig), "--wait", "180s"]
+    command = [str(program), "create", "cluster", "--name", NAME, "--config", str(described)]
+    command += ["--kubeconfig", str(kubeconfig)]
     return [*command, "--image", image] if image else command
 
 
-def _run(command: list[str], engine: str, environment: Mapping[str, str]) -> None:
-    settings = {**environment, "KIND_EXPERIMENTAL_PROVIDER": engine}
+def configuration(nodes: Sequence[str], *, ours: bool, restrict: bool) -> dict[str, Any]:
+    """kind's configuration of nodes with those roles.
+
+    `ours`: the node image is one of `kind_image`. `restrict`: no OOM score can be lowered here. kubelets are told
+    to go on with cgroup v1, which they refuse by default; CDI is on in containerd 2.
+    """
+    described: dict[str, Any] = {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": role} for role in nodes],
+        "kubeadmConfigPatches": [_patch("KubeletConfiguration", {"failCgroupV1": False})],
+    }
+    if restrict:
+        patch = '[plugins."io.containerd.grpc.v1.cri"]\n  restrict_oom_score_adj = true\n'
+        described["containerdConfigPatches"] = [patch]
+    if ours:
+        described["networking"] = {
+            "disableDefaultCNI": True,
+            "kubeProxyMode": "nftables",
+            "podSubnet": kind_network.PODS,
+        }
+        described["kubeadmConfigPatches"].append(_patch("ClusterConfiguration", _own_images()))
+    return described
+
+
+def _allow_modules() -> None:
+    """kind mounts this folder into its nodes; a machine whose kernel has no modules has none."""
+    with suppress(OSError):
+        Path("/lib/modules").mkdir()
+
+
+def _own_images() -> Mapping[str, Any]:
+    return {
+        "imageRepository": kind_image.REPOSITORY,
+        "etcd": {"local": {"imageTag": versions.ETCD}},
+        "dns": {"imageTag": versions.COREDNS},
+    }
+
+
+def _patch(kind: str, content: Mapping[str, Any]) -> str:
+    return json.dumps({"kind": kind, **content})
+
+
+def _run(command: list[str], engine: Engine) -> None:
+    settings = {**engine.environment(), "KIND_EXPERIMENTAL_PROVIDER": engine.name}
     done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=_LIMIT, check=False)
     if done.returncode != 0:
         raise ClusterError(f"{' '.join(command)} failed: {done.stderr.strip()}")

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parley_devcluster import kind, processes, state, teardown, versions
+from parley_devcluster import binaries, kind, kind_image, processes, state, teardown, versions
 from parley_devcluster.choice import Existing, KindCluster, choose
 from parley_devcluster.cluster import Cluster
 from parley_devcluster.control_plane import API_SERVER
+from parley_devcluster.engine import Engine
 from parley_devcluster.gobuild import Report, say
 from parley_devcluster.layout import NodeOptions
 
@@ -23,11 +24,12 @@ TWO_NODES = (NodeOptions("node-1"), NodeOptions("node-2"))
 
 @dataclass(frozen=True)
 class Up:
-    """A cluster that is up: `cluster` is None where it is not made of processes of this machine."""
+    """A cluster that is up: of this machine's processes (`cluster`), of containers (`engine`), or the user's."""
 
     kubeconfig: Path
     how: str
-    cluster: Cluster | None
+    cluster: Cluster | None = None
+    engine: Engine | None = None
 
 
 def default_directory() -> Path:
@@ -42,37 +44,52 @@ def up(
     fake_nodes: int = 0,
     version: str = versions.KUBERNETES,
     kubeconfig: Path | None = None,
+    containers: bool = False,
     environment: Mapping[str, str] = os.environ,
     report: Report = say,
 ) -> Up:
     """A cluster to use: the user's own, one made by kind, or one started here that keeps running afterwards.
 
-    A cluster that runs in the directory already is returned as it is. Raises what `Cluster.start` raises, and
-    `ChoiceError` for a kubeconfig that does not exist.
+    A cluster that runs in the directory already is returned as it is; with `containers` one is made by kind of a
+    node image that is made here. Raises what `Cluster.start` raises, and `ChoiceError` for a kubeconfig that does
+    not exist.
     """
     place = (directory or default_directory()).absolute()
-    choice = choose(kubeconfig, environment)
+    choice = choose(kubeconfig, environment, containers=containers)
     if isinstance(choice, Existing):
-        return Up(choice.kubeconfig, f"the cluster of {choice.kubeconfig}", None)
+        return Up(choice.kubeconfig, f"the cluster of {choice.kubeconfig}")
     if running(place):
         cluster = Cluster.attach(place)
         return Up(cluster.kubeconfig, f"the cluster that runs in {place} already", cluster)
     made = kind.existing(place)
     if made is not None:
-        return Up(made, f"the cluster that kind made for {place} already", None)
+        return Up(made, f"the cluster that kind made for {place} already", engine=kind.engine_of(place))
     if isinstance(choice, KindCluster):
-        return Up(kind.create(choice.program, choice.engine, place, environment), "a cluster made by kind", None)
+        made = _in_containers(choice, place, version, environment, report)
+        return Up(made, "a cluster made by kind", engine=choice.engine)
     cluster = Cluster.start(place, nodes=nodes, fake_nodes=fake_nodes, version=version, report=report)
     return Up(cluster.kubeconfig, f"a cluster of this machine's processes in {place}", cluster)
 
 
-def down(directory: Path | None = None, *, environment: Mapping[str, str] = os.environ) -> bool:
+def _in_containers(
+    choice: KindCluster, place: Path, version: str, environment: Mapping[str, str], report: Report
+) -> Path:
+    """The kubeconfig of a cluster made by the user's kind of its default image, else by what is made here."""
+    if choice.program is not None:
+        return kind.create(choice.program, choice.engine, place, environment.get(kind.IMAGE))
+    image = environment.get(kind.IMAGE) or kind_image.ensure(choice.engine, version, report)
+    program = binaries.obtain(("kind",), version, environment, report)["kind"]
+    report(f"kind makes a cluster of {image}")
+    return kind.create(program, choice.engine, place, image)
+
+
+def down(directory: Path | None = None) -> bool:
     """Remove the cluster that `up` left in the directory, its files included; whether there was one.
 
     Never touches a cluster of the user's own. Raises `Leftovers` where something remains.
     """
     place = (directory or default_directory()).resolve()
-    if kind.delete(place, environment):
+    if kind.delete(place):
         shutil.rmtree(place, ignore_errors=True)
         return True
     if state.read(place) is None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 ETCD = "v3.7.3"
 CONTAINERD = "v2.4.2"
 HELM = "v4.3.1"
+KIND = "v0.33.0"
+COREDNS = "v1.14.6"
+"""That of kubeadm 1.37."""
 PROMETHEUS = "v0.316.0"
 """Of the Go module; the release is 3.16.0."""
 PROMETHEUS_OPERATOR = "v0.85.0"
@@ -23,6 +26,8 @@ NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
 INSTALLER = ("helm",)
 ALERTS = ("promtool",)
 """What tests of alerts need; no part of a cluster."""
+CONTAINERS = ("kind", "kubeadm", "kube-proxy", "coredns")
+"""What a cluster in containers needs beside all programs of a control plane and nodes."""
 
 _SHORT_NAMES = {
     "k8s.io/kubernetes": "kubernetes",
@@ -30,6 +35,8 @@ _SHORT_NAMES = {
     "github.com/containerd/containerd/v2": "containerd",
     "github.com/prometheus/prometheus": "prometheus",
     "helm.sh/helm/v4": "helm",
+    "sigs.k8s.io/kind": "kind",
+    "github.com/coredns/coredns": "coredns",
 }
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
@@ -79,14 +86,23 @@ KUBERNETES = kubernetes_version(os.environ.get("PARLEY_KUBERNETES") or "v1.37.0"
 
 def modules(kubernetes: str = KUBERNETES) -> tuple[GoModule, ...]:
     """The Go modules of a cluster of that Kubernetes version, in the order in which they are best built."""
-    return (_kubernetes(kubernetes), _etcd(), _containerd(), _helm(), _prometheus())
+    return (
+        _kubernetes(kubernetes),
+        _etcd(),
+        _containerd(),
+        _helm(),
+        _prometheus(),
+        kind(),
+        _coredns(),
+    )
 
 
 def _kubernetes(version: str) -> GoModule:
     """Without the version variables the API server reports v0.0.0."""
     major, minor, _ = version.removeprefix("v").split(".")
     settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
-    names = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kubectl")
+    components = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kubectl")
+    names = (*components, "kubeadm", "kube-proxy")
     return GoModule(
         "k8s.io/kubernetes",
         version,
@@ -123,3 +139,13 @@ def _prometheus() -> GoModule:
     """Without service discovery, which rules need none of: it takes 90 modules of cloud vendors."""
     path = "github.com/prometheus/prometheus"
     return GoModule(path, PROMETHEUS, (("promtool", f"{path}/cmd/promtool"),), tags=("remove_all_sd",))
+
+
+def kind() -> GoModule:
+    """Its module has the files of its node image, too."""
+    return GoModule("sigs.k8s.io/kind", KIND, (("kind", "sigs.k8s.io/kind"),))
+
+
+def _coredns() -> GoModule:
+    path = "github.com/coredns/coredns"
+    return GoModule(path, COREDNS, (("coredns", path),))

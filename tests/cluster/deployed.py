@@ -15,7 +15,7 @@ from tests.cluster import forward, image
 from tests.cluster.starting import DEPLOY, directory
 
 from parley_devcluster import Cluster, NodeOptions
-from parley_devcluster.images import Image, archive
+from parley_devcluster.images import Image, archive, program_image
 from parley_devcluster.parley import NAMESPACE
 
 NODE = "n"
@@ -63,7 +63,7 @@ def machine(
     ):
         images = [
             image.parley_image(parley, scratch / "venv"),
-            image.program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
+            program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
             *others,
         ]
         file = archive(scratch / "images.tar", images)

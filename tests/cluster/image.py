@@ -29,8 +29,8 @@ def parley_image(name: str, scratch: Path) -> Image:
     python = Path(sys.executable).resolve()
     uv = Path(sys.executable).with_name("uv")
     _run(uv, "venv", "--quiet", "--python", python, scratch)
-    # the Dockerfile's own words, but for compiling: most of that is never imported
-    _run(uv, "pip", "install", "--quiet", "--python", scratch, "--constraint", "requirements.lock", ".")
+    # the Dockerfile's versions, not compiled: most of that is never imported
+    _run(uv, "pip", "install", "--quiet", "--python", scratch, "--constraint", "deploy/requirements.lock", ".")
     for script in (scratch / "bin").glob("parley*"):
         script.write_text(script.read_text().replace(str(scratch), str(HOME)))
     standard = Path(sysconfig.get_path("stdlib"))
@@ -42,12 +42,6 @@ def parley_image(name: str, scratch: Path) -> Image:
     programs = [python, *(path for path in files.values() if ".so" in path.suffixes)]
     files |= {path: path.resolve() for path in _libraries(programs)}
     return Image(name, _layer(files), _last_stage((CHECKOUT / "deploy" / "Dockerfile").read_text()))
-
-
-def program_image(name: str, program: Path) -> Image:
-    """One program that needs nothing else, found by its name."""
-    layer = _layer({Path("/usr/local/bin") / program.name: program.resolve()})
-    return Image(name, layer, {"Env": ["PATH=/usr/local/bin"]})
 
 
 def _run(*command: object) -> str:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tools import image_sbom
 
 from parley_devcluster import parley_image
 from parley_devcluster.engine import Engine, EngineError
@@ -67,12 +68,25 @@ def test_it_has_the_locked_versions_and_nothing_that_builds(container_engine: En
     folder = run(
         container_engine, image, "python3", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
     )
-    locked = re.findall(r"(?m)^(\S+==\S+) \\$", (CHECKOUT / "deploy/requirements.lock").read_text())
+    locked = _locked()
 
     installed = run(container_engine, image, "python3", "-c", ask.replace("PATH", folder.strip())).split()
 
     names = {_normal(name) for name in installed if not name.startswith("parley==")}
     assert names == {_normal(name) for name in locked}
+
+
+def test_its_inventory_has_every_locked_version_and_the_bases_packages(
+    container_engine: Engine, image: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locked = _locked()
+
+    assert image_sbom.main([image]) == 0
+
+    document = json.loads(capsys.readouterr().out)
+    listed = {component["purl"].partition("?")[0] for component in document["components"]}
+    assert {f"pkg:pypi/{_normal(pin).replace('==', '@')}" for pin in locked} <= listed
+    assert any(purl.startswith("pkg:deb/debian/libssl3@") for purl in listed)
 
 
 def test_a_dependency_whose_hash_is_not_the_locked_one_is_refused(
@@ -91,3 +105,7 @@ def test_a_dependency_whose_hash_is_not_the_locked_one_is_refused(
 
 def _normal(requirement: str) -> str:
     return requirement.lower().replace("_", "-")
+
+
+def _locked() -> list[str]:
+    return re.findall(r"(?m)^(\S+==\S+) \\$", (CHECKOUT / "deploy/requirements.lock").read_text())

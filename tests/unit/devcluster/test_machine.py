@@ -1,4 +1,4 @@
-"""What is read of the machine, which cluster is chosen, and what is ended in which order."""
+"""What is read of the machine, and what is ended in which order."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
-from parley_devcluster import choice, debian, kind, machine, processes, requirements, startup, teardown
-from parley_devcluster.choice import ChoiceError, Existing, KindCluster, Local, choose
+from parley_devcluster import debian, machine, processes, requirements, startup, teardown
 from parley_devcluster.layout import Layout, Node, NodeOptions, Ports
 from parley_devcluster.processes import ProcessIdentity
 from parley_devcluster.startup import ClusterError
@@ -69,67 +67,6 @@ def test_ports_are_distinct_and_below_those_of_outgoing_connections() -> None:
 @pytest.mark.parametrize(("mask", "lacks"), [("000001fffeffffff", True), ("000001ffffffffff", False)])
 def test_the_capability_that_decides_about_oom_scores_is_read(mask: str, lacks: bool) -> None:
     assert machine.lacks_sys_resource(f"Name:\tx\nCapEff:\t{mask}\n") is lacks
-
-
-@pytest.mark.parametrize(
-    ("environment", "programs", "engines", "chosen"),
-    [
-        ({}, [], [], Local()),
-        ({}, ["docker"], ["docker"], Local()),
-        ({}, ["kind", "docker"], [], Local()),
-        ({}, ["kind", "docker"], ["docker"], KindCluster(Path("/bin/kind"), "docker")),
-        ({}, ["kind", "docker", "podman"], ["podman"], KindCluster(Path("/bin/kind"), "podman")),
-        ({"PARLEY_KUBECONFIG": "given"}, ["kind", "docker"], ["docker"], Existing(Path("given"))),
-        ({"PARLEY_KUBECONFIG": ""}, [], [], Local()),
-    ],
-)
-def test_a_given_cluster_comes_before_kind_and_kind_before_local_programs(
-    environment: Mapping[str, str],
-    programs: list[str],
-    engines: list[str],
-    chosen: choice.Choice,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "given").touch()
-
-    found = choose(
-        None,
-        environment,
-        which=lambda name: f"/bin/{name}" if name in programs else None,
-        works=lambda engine: engine in engines,
-    )
-
-    assert found == chosen
-
-
-def test_a_container_client_without_an_engine_does_not_work(tmp_path: Path) -> None:
-    client = tmp_path / "docker"
-    client.write_text("#!/bin/sh\necho Cannot connect to the daemon >&2; exit 1\n")
-    client.chmod(0o755)
-
-    assert choice.engine_works(str(client)) is False
-    assert choice.engine_works(str(tmp_path / "absent")) is False
-
-
-def test_a_kubeconfig_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ChoiceError) as caught:
-        choose(tmp_path / "absent", {})
-
-    assert str(caught.value) == (
-        f"kubeconfig '{tmp_path}/absent' does not exist: name another one, or unset PARLEY_KUBECONFIG to get a"
-        " cluster on this machine"
-    )
-
-
-def test_kind_gets_its_configuration_and_the_users_image() -> None:
-    command = kind.create_command(Path("/bin/kind"), Path("/c/kubeconfig"), Path("/kind.yaml"), "node:v1.37.0")
-
-    assert command == [
-        *("/bin/kind", "create", "cluster", "--name", "parley", "--config", "/kind.yaml"),
-        *("--kubeconfig", "/c/kubeconfig", "--wait", "180s", "--image", "node:v1.37.0"),
-    ]
 
 
 def test_missing_packages_are_named_with_the_command_to_run() -> None:

@@ -51,7 +51,13 @@ def kubernetes() -> GoModule:
 def test_every_program_is_made_from_one_pinned_module() -> None:
     made = [name for module in modules() for name, _ in module.programs]
 
-    everything = {*versions.CONTROL_PLANE, *versions.NODE, *versions.INSTALLER, *versions.ALERTS}
+    everything = {
+        *versions.CONTROL_PLANE,
+        *versions.NODE,
+        *versions.INSTALLER,
+        *versions.ALERTS,
+        *versions.CONTAINERS,
+    }
     assert sorted(made) == sorted(everything)
 
 
@@ -197,6 +203,23 @@ def test_a_found_program_counts_only_in_the_wanted_version(
     expected = cached if place == "cache" else tmp_path / place / "kube-apiserver"
     assert found.paths == {"kube-apiserver": expected}
     assert found.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("containerd", "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"),
+        ("ctr", "ctr github.com/containerd/containerd 1.6.20~ds1"),
+        ("containerd-shim-runc-v2", ""),
+    ],
+)
+def test_debians_containerd_is_not_taken_for_a_nodes(tmp_path: Path, name: str, printed: str) -> None:
+    """It is on PATH where docker or podman was installed, and knows no CDI."""
+    program(tmp_path / "path" / name, f"echo '{printed}'")
+
+    found = find([name], modules(), {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path / "path")})
+
+    assert found.missing == (name,)
 
 
 def test_a_program_that_is_nowhere_is_missing(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_doctor_has_what_is_installed_to_compare_with(parley: ZipFile) -> No
 
 def test_the_devcluster_has_its_data_and_brings_its_command(devcluster: ZipFile) -> None:
     assert folders(devcluster) == {"parley_devcluster", f"parley_devcluster-{VERSION}.dist-info"}
-    assert {"parley_devcluster/kind.yaml", "parley_devcluster/cli.py"} <= set(devcluster.namelist())
+    assert {"parley_devcluster/kind_node/Dockerfile", "parley_devcluster/cli.py"} <= set(devcluster.namelist())
     entry_points = devcluster.read(f"parley_devcluster-{VERSION}.dist-info/entry_points.txt").decode()
     assert entry_points == "[parley.commands]\ncluster = parley_devcluster.cli:app\n"
 

@@ -1,0 +1,87 @@
+"""Parley in a cluster of kind's, as a user installs it: the image of deploy/Dockerfile, the chart, helm.
+
+The image is built by the engine that the nodes run in and handed to them, for there is no registry.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from parley_devcluster import kind, kind_image, manifests, parley_image
+from parley_devcluster.debian import BUSYBOX
+from parley_devcluster.engine import Engine
+from parley_devcluster.gobuild import Report, say
+from parley_devcluster.images import archive, busybox_images
+from parley_devcluster.startup import ClusterError
+
+IMAGE = "parley.dev/parley:dev"
+
+_SCHEDULER = f"{kind_image.REPOSITORY}/kube-scheduler"
+_LIMIT = 300  # seconds until all of Parley is ready
+
+
+def install(
+    engine: Engine,
+    kubeconfig: Path,
+    checkout: Path,
+    devices: Path,
+    *,
+    extender: bool = False,
+    report: Report = say,
+) -> None:
+    """Build the image, import it, and install or upgrade the chart; `devices` has a configuration for each worker.
+
+    They are `node-1.yaml` for the first worker, `node-2.yaml` for the second. Raises `EngineError`, and
+    `ClusterError` with what helm said.
+    """
+    report(f"building the image {IMAGE}")
+    parley_image.build(engine, checkout, IMAGE)
+    nodes = kind.nodes(engine)
+    with tempfile.TemporaryDirectory() as scratch:
+        kind.import_image(engine, IMAGE, nodes, Path(scratch))
+        kind.import_archive(engine, archive(Path(scratch) / "busybox.tar", busybox_images(BUSYBOX)), nodes)
+    workers = [node for node in nodes if "worker" in node]
+    files = [devices / f"node-{number}.yaml" for number, _ in enumerate(workers, 1)]
+    report("installing the chart")
+    _helm(kubeconfig, checkout, values(dict(zip(workers, files, strict=True)), extender=extender))
+
+
+def values(devices: Mapping[str, Path], *, extender: bool = False) -> dict[str, Any]:
+    """Of the chart: the image as the nodes have it, and one pool for each node with the devices of its file."""
+    repository, _, tag = IMAGE.rpartition(":")
+    return {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "nodePlugin": {"pools": [_pool(node, file) for node, file in devices.items()]},
+        "secondScheduler": {"enabled": extender, "mode": "Sidecar", "image": {"repository": _SCHEDULER}},
+    }
+
+
+def _pool(node: str, file: Path) -> dict[str, Any]:
+    configuration = yaml.safe_load(file.read_text())
+    return {"name": node, "nodeSelector": {"kubernetes.io/hostname": node}, "configuration": configuration}
+
+
+def _helm(kubeconfig: Path, checkout: Path, chosen: Mapping[str, Any]) -> None:
+    chart = checkout / "deploy" / manifests.CHART
+    command: Sequence[str] = [
+        *(str(manifests.helm()), "upgrade", "--install", manifests.RELEASE, str(chart)),
+        *("--namespace", manifests.NAMESPACE, "--create-namespace", "--values", "-"),
+        *("--wait", "--timeout", f"{_LIMIT}s"),
+    ]
+    done = subprocess.run(
+        command,
+        input=yaml.safe_dump(dict(chosen)),
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ClusterError(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()}")
