@@ -92,7 +92,7 @@ def _component(purl: PackageURL, kind: ComponentType = ComponentType.LIBRARY) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 if it was written, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m tools.image_sbom", description="List what an image consists of.")
+    parser = argparse.ArgumentParser(prog="python -m tools.image_sbom", description="List what is in an image.")
     parser.add_argument("image", nargs="?", help="as the container engine knows it; built if none is named")
     image = parser.parse_args(arguments).image
     try:

@@ -142,7 +142,8 @@ BUGS: Mapping[str, Bug] = {
         ((Ledger, "drop", _leave_only),), ("left over", "waits in vain", "in circles")
     ),
     "a restart forgets named claims": Bug(
-        ((restoring, "adopt_record", _no_result),), ("handed out twice", "left over", "moved under a pod")
+        ((restoring, "adopt_record", _no_result),),
+        ("handed out twice", "left over", "moved under a pod", "waits in vain"),
     ),
     "a restart forgets generated claims": Bug(
         ((restoring, "adopt", _no_result),), ("handed out twice", "left over", "moved under a pod")
