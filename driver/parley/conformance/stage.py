@@ -301,8 +301,7 @@ class Stage:
             except Unmet:
                 with suppress(NotFound):
                     await self.write_claim(name, {"metadata": {"finalizers": None}})
-        kinds: tuple[Resource[Any], ...] = (CLASSES, NAMESPACES)
-        for resource in kinds:
+        for resource in (CLASSES.untyped(), NAMESPACES):
             with suppress(NotFound):
                 await self._client.delete(resource, self.name)
 
