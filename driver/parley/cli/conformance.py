@@ -78,17 +78,19 @@ def conformance(
         for one in CHECKS:
             typer.echo(f"{one.name:<26} {one.section}: {one.rule}")
         return
+    if (kubeconfig or context or driver_as) and not real:
+        raise typer.BadParameter("--kubeconfig, --context and --driver-as choose a cluster: give --real as well")
     logs.silence()
     subject = _subject(files or [], class_name, [*(check or ()), *(skip or ())])
     who, account = Who(kubeconfig, context), Who(kubeconfig, context, driver_as)
     settings = Settings(
-        start,
-        port,
-        Patience(timeout, settle),
-        tuple(check or ()),
-        tuple(skip or ()),
-        who.client() if real or kubeconfig else None,
-        account.client() if real or kubeconfig else None,
+        start=start,
+        port=port,
+        patience=Patience(timeout, settle),
+        checks=tuple(check or ()),
+        skip=tuple(skip or ()),
+        admin=who.client() if real else None,
+        driver=account.client() if real else None,
     )
     found = _results(subject, settings, output)
     if output is not Data.TEXT:

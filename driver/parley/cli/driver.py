@@ -29,7 +29,10 @@ from parley.control.telemetry.metrics import Metrics
 from parley.kube.client import Client
 from parley.sdk.standalone import StandaloneDriver
 
-app = typer.Typer(cls=group("conformance"), help="Standalone drivers.", no_args_is_help=True)
+LAZY = ("conformance",)
+"""Commands of this group that are imported when they are needed."""
+
+app = typer.Typer(cls=group(*LAZY), help="Standalone drivers.", no_args_is_help=True)
 
 
 @app.callback()

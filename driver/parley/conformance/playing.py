@@ -1,6 +1,7 @@
 """The kit as one run: an API server, the driver's process on it, all checks."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -77,7 +78,9 @@ async def playing(subject: Subject, settings: Settings) -> AsyncIterator[Played]
         if process is not None:
             await process.start()
             stack.push_async_callback(process.kill)
-        scene = Scene(client, traffic, subject, process, settings.patience, settings.admin is None)
+        in_memory = settings.admin is None
+        suffix = "" if in_memory else f"-{secrets.token_hex(2)}"  # a namespace takes its time to go
+        scene = Scene(client, traffic, subject, process, settings.patience, in_memory, suffix)
         yield Played(scene, server, folder / "kubeconfig", process)
 
 

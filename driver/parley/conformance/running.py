@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 from parley.conformance.results import Check, NotApplicable, Outcome, Result, Unmet
 from parley.conformance.stage import Scene, Stage
 from parley.conformance.subject import Subject
-from parley.kube.client import AlreadyExists, Client
+from parley.kube.client import AlreadyExists, Client, Conflict, Invalid, NotFound
 
 PREFIX = "conformance-"
 """Of the names of namespaces and classes."""
+
+_DISTURBED = (NotFound, Conflict, Invalid)
+"""What the API server tells the kit when somebody removed or changed an object of the check."""
 
 
 async def prepare(client: Client, subject: Subject) -> None:
@@ -48,10 +51,13 @@ async def _restarted(scene: Scene) -> None:
 async def _checked(scene: Scene, check: Check) -> Result:
     if check.restarts and scene.driver is None:
         return Result(check, Outcome.SKIPPED, why="needs --start, to kill the driver and start it again")
-    stage = Stage(scene, f"{PREFIX}{check.name}")
+    stage = Stage(scene, f"{PREFIX}{check.name}{scene.suffix}")
     await stage.open()
     try:
         await check.play(stage)
+    except _DISTURBED as error:
+        expected = "what the kit made to be there, and to change as the controller changes it"
+        return Result(check, Outcome.FAILED, f"namespace {stage.name}", expected, str(error))
     except NotApplicable as reason:
         return Result(check, Outcome.SKIPPED, why=str(reason))
     except Unmet as unmet:

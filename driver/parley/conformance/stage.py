@@ -39,7 +39,8 @@ class Patience:
 
 @dataclass(frozen=True)
 class Scene:
-    """What all checks share. `in_memory` if nodes may be changed; `driver` is None if it can't be restarted."""
+    """What all checks share. `in_memory` if nodes may be changed; `driver` is None if it can't be restarted.
+    `suffix` tells the names of this run from those of another."""
 
     client: Client
     traffic: DriverTraffic
@@ -47,6 +48,7 @@ class Scene:
     driver: Driver | None
     patience: Patience
     in_memory: bool = True
+    suffix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +301,9 @@ class Stage:
             except Unmet:
                 with suppress(NotFound):
                     await self.write_claim(name, {"metadata": {"finalizers": None}})
-        await self._client.delete(CLASSES, self.name)
-        with suppress(NotFound):
-            await self._client.delete(NAMESPACES, self.name)
+        for resource in (CLASSES.untyped(), NAMESPACES):
+            with suppress(NotFound):
+                await self._client.delete(resource, self.name)
 
 
 def has_allocation(claim: Mapping[str, Any]) -> bool:

@@ -48,12 +48,9 @@ class DriverTraffic(Client):
     def __init__(self, transport: Client) -> None:
         super().__init__(transport)
         self.writes: list[Write] = []
-        self.heard = 0
-        """How many requests there were."""
 
     async def request(self, call: Call) -> bytes:
         """Passed on, unless it is to be refused."""
-        self.heard += 1
         if call.resource.group == GROUP and call.verb not in _MAY:
             raise Forbidden(
                 403,

@@ -7,6 +7,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from parley.cli.driver import LAZY
+from parley.cli.driver import app as driver
 from parley.cli.lazily import PLACES
 from parley.cli.main import READING, RUNNING, app, plugin
 
@@ -28,9 +30,10 @@ def test_the_version_is_printed_without_loading_what_it_does_not_need(arguments:
 
 
 def test_every_command_is_where_it_is_said_to_be() -> None:
-    assert set(PLACES) == {*READING, *RUNNING}
-    group = get_command(app)
-    for name in PLACES:
+    assert set(PLACES) == {*READING, *RUNNING, *LAZY}
+    commands = [(get_command(app), name) for name in (*READING, *RUNNING)]
+    commands += [(get_command(driver), name) for name in LAZY]
+    for group, name in commands:
         command = group.get_command(None, name)  # type: ignore[attr-defined]
         assert command is not None
         assert command.name == name

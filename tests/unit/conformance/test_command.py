@@ -122,6 +122,13 @@ def test_wrong_input_is_named(tmp_path: Path, arguments: tuple[str, ...], text: 
     assert words in result.stderr
 
 
+def test_a_cluster_is_used_only_if_it_is_meant(manifests: Path) -> None:
+    result = conformance(str(manifests), "--kubeconfig", str(manifests))
+
+    assert result.exit_code == 2
+    assert "give --real as well" in result.stderr
+
+
 def test_checks_are_listed() -> None:
     result = conformance("--list")
 

@@ -42,6 +42,29 @@ def test_files_that_are_named_are_made(page: Path) -> None:
             assert set(re.findall(r"(?m)^COPY (\S+)", step.text)) <= made
 
 
+MISTAKES = [
+    ("first-driver", "slots.py", "if held.data", "if not held.data"),
+    ("node-part", "scratch_node.py", ", exist_ok=True", ""),
+]
+
+
+@pytest.mark.parametrize(("page", "name", "right", "wrong"), MISTAKES)
+def test_the_mistakes_that_a_reader_is_invited_to_make_are_found(
+    page: str, name: str, right: str, wrong: str, tmp_path: Path
+) -> None:
+    found = list(steps(ROOT / "docs" / "tutorials" / f"{page}.md"))
+    for step in found:
+        if isinstance(step, File):
+            take(step, tmp_path)
+    text = (tmp_path / name).read_text()
+    assert right in text
+    (tmp_path / name).write_text(text.replace(right, wrong))
+    (tested,) = [step for step in found if isinstance(step, Command) and step.line.startswith("pytest")]
+
+    with pytest.raises(AssertionError, match="1 failed"):
+        take(tested, tmp_path)
+
+
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_what_needs_no_cluster_is_followed(page: Path, tmp_path: Path) -> None:
     for step in steps(page):
