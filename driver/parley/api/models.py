@@ -382,7 +382,7 @@ class PodSchedulingSpec(Model):
         int,
         Field(
             ge=-(2**31),
-            lt=2**31,
+            le=2**31 - 1,
             description="Of the pod. Of pods that wait for the same the highest is served first, of equal "
             "ones the one that came first. Set where standalone drivers are asked.",
         ),

@@ -54,7 +54,8 @@ async def replicas(installed: Cluster) -> AsyncIterator[dict[str, Client]]:
 
 @pytest.fixture
 async def lead(admin: Client) -> AsyncIterator[Lead]:
-    """Makes a pod the holder of the controllers' Lease; None: nobody is. There is no Lease before and after."""
+    """Makes a pod the holder of the controllers' Lease; None: nobody is. There is no Lease at first, and afterwards
+    the one that is installed."""
 
     async def remove() -> None:
         try:
@@ -73,6 +74,7 @@ async def lead(admin: Client) -> AsyncIterator[Lead]:
     await remove()
     yield pass_on
     await remove()
+    await admin.create(LEASES, {"metadata": {"name": CONTROLLER_LEASE, "namespace": NAMESPACE}}, NAMESPACE)
 
 
 @pytest.fixture
