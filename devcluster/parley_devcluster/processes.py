@@ -102,12 +102,17 @@ def program(process: ProcessIdentity) -> str:
 
 
 def unmarked(name: str) -> list[int]:
-    """The ids of processes of that name that belong to no development cluster."""
+    """The ids of processes of that name that belong to no development cluster and share this machine's folders.
+
+    Those in containers, as kind's kubelets are, have folders of their own.
+    """
     prefix = f"{MARK}=".encode()
     return [
         process.pid
         for process in every()
-        if program(process) == name and not any(entry.startswith(prefix) for entry in _environment(process.pid))
+        if program(process) == name
+        and not any(entry.startswith(prefix) for entry in _environment(process.pid))
+        and not _in_container(process.pid)
     ]
 
 
@@ -147,6 +152,14 @@ def _reap(descriptor: int) -> None:
         os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         pass
+
+
+def _in_container(pid: int) -> bool:
+    """Whether the process has mounts of its own; one that can't be looked at is taken to have none."""
+    try:
+        return (_PROC / str(pid) / "ns/mnt").readlink() != (_PROC / "self/ns/mnt").readlink()
+    except OSError:
+        return False
 
 
 def _environment(pid: int) -> list[bytes]:

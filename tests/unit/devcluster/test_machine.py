@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +87,23 @@ def test_a_machine_without_programs_and_go_says_what_it_lacks(tmp_path: Path) ->
         "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl are not in the cache, and there"
         " is no Go to build them"
     ]
+
+
+@pytest.mark.parametrize(("start", "listed"), [([], True), (["unshare", "--map-root-user", "--mount"], False)])
+def test_a_kubelet_in_a_container_shares_nothing_with_this_machine(
+    tmp_path: Path, start: list[str], listed: bool
+) -> None:
+    kubelet = tmp_path / "parley-kubelet9"
+    shutil.copy("/bin/sleep", kubelet)
+    process = subprocess.Popen([*start, str(kubelet), "60"])
+    try:
+        while processes.program(ProcessIdentity(process.pid, 0)) != kubelet.name:
+            assert process.poll() is None
+
+        assert (process.pid in processes.unmarked(kubelet.name)) is listed
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_kubelets_stop_first_and_the_api_server_before_etcd() -> None:
