@@ -54,7 +54,8 @@ async def replicas(installed: Cluster) -> AsyncIterator[dict[str, Client]]:
 
 @pytest.fixture
 async def lead(admin: Client) -> AsyncIterator[Lead]:
-    """Makes a pod the holder of the controllers' Lease; None: nobody is. There is no Lease at first, and afterwards
+    """Makes a pod the holder of the controllers' Lease; None: nobody is. There is no Lease at first, and at the
+    end
     the one that is installed."""
 
     async def remove() -> None:

@@ -177,7 +177,7 @@ def test_a_named_claim_shows_in_a_condition_what_is_missing(play: Play) -> None:
         await put_class(world)
         await put_claim(world)
         await asyncio.sleep(100)
-        (accepted,) = (await world.claim("mine")).status.conditions
+        (accepted,) = [c for c in (await world.claim("mine")).status.conditions if c.type == reasons.ACCEPTED]
         assert (accepted.type, accepted.status) == (reasons.ACCEPTED, "False")
         assert accepted.reason == reasons.PARAMETERS_NOT_FOUND
         assert (
@@ -186,7 +186,7 @@ def test_a_named_claim_shows_in_a_condition_what_is_missing(play: Play) -> None:
         )
         await put_size(world, "count: 1")
         await asyncio.sleep(61)
-        (accepted,) = (await world.claim("mine")).status.conditions
+        (accepted,) = [c for c in (await world.claim("mine")).status.conditions if c.type == reasons.ACCEPTED]
         assert (accepted.status, accepted.reason) == ("True", reasons.ACCEPTED)
         await world.add_pod("p", claims=["mine"])
         await world.settle()
@@ -210,6 +210,7 @@ def test_an_immediate_claim_waits_for_its_parameters(play: Play) -> None:
         assert {(c.type, c.status) for c in claim.status.conditions} == {
             ("Accepted", "True"),
             ("Allocated", "True"),
+            ("Ready", "True"),
         }
 
     play(scenario)

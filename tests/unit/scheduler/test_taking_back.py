@@ -145,7 +145,7 @@ def test_a_drivers_own_timeout_is_told_in_its_own_words(play: Any) -> None:
         behaviour = await begin(world, "a")
         behaviour.trouble = slow(2, TimeoutError("the array did not answer"))
         await world.add_pod("p", "shelf")
-        await asyncio.sleep(3)
+        await asyncio.sleep(3.5)
         assert await world.events_on("p") == [
             (
                 "AllocationFailed",
