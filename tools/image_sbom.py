@@ -5,6 +5,9 @@ and beside the interpreter, which interpreter it is, and which Debian packages d
 to ask, deploy/Dockerfile is built first.
 """
 
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# The library's class decorators hide its constructors from pyright; mypy sees them.
+
 import argparse
 import json
 import sys

@@ -79,7 +79,9 @@ def let_in(user: RawServer, kind: Resource[Any], namespace: str) -> set[str]:
         "apply": ("PATCH", f"{one}?fieldManager=me&force=true", body, apply),
         "delete": ("DELETE", one, None, "-"),
         "deletecollection": ("DELETE", collection, None, "-"),
-    } | {f"patch {name}": ("PATCH", f"{one}/{name}", {"status": {}}, merge) for name in SUBRESOURCES}
+    }
+    for name in SUBRESOURCES:
+        requests[f"patch {name}"] = ("PATCH", f"{one}/{name}", {"status": {}}, merge)
     return {verb for verb, request in requests.items() if _status(user, *request) != 403}
 
 

@@ -1,6 +1,7 @@
 """A class's status says whether its driver is there and how much is free, and costs a write every few seconds."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -48,7 +49,7 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(world: World) -> Any:
+async def watched(world: World) -> AsyncIterator[Watched]:
     kept = Watched(world)
     tasks = [asyncio.create_task(kept.statuses.run())]
     tasks.append(asyncio.create_task(run_workers(kept.queue, kept.statuses.sync, 1)))
