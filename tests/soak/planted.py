@@ -163,7 +163,9 @@ BUGS: Mapping[str, Bug] = {
     ),
     "what nodes owe is not waited for": Bug(((Releases, "owe", _no_result),), ("handed out twice",)),
     "nodes are not asked": Bug(((Releases, "ask", _nothing),), ("left over", "waits in vain")),
-    "finalizers stay": Bug(((ClaimReconciler, "_drop_finalizer", _nothing),), ("left over", "waits in vain")),
+    "finalizers stay": Bug(
+        ((ClaimReconciler, "_drop_finalizer", _nothing),), ("left over", "waits in vain", "conditions disagree")
+    ),
     "a bound pod's claims are freed like any": Bug(
         ((door, "next_step", lambda states, *, bound: next_step(states, bound=False)),),
         ("moved under a pod", "handed out twice", "not reserved"),
