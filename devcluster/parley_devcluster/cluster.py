@@ -175,15 +175,14 @@ class Cluster:
         return kubeconfig.write(self._layout.kubeconfigs / name, document)
 
     def kubeconfig_for_service_account(
-        self, namespace: str, name: str, *, node: str = "", pod: str = "", seconds: int = _DAY
+        self, namespace: str, name: str, *, node: str = "", seconds: int = _DAY
     ) -> Path:
         """A new kubeconfig with a token of that service account, valid for `seconds`.
 
-        With `node` or `pod` it names that node, or that pod of the account's, as the token of a pod does, and ends
-        with that object. Raises `NotFound` where the account does not appear within 5 s, or the object is missing.
+        With `node` it names that node, as the token of a pod there does, and ends with that Node object.
+        Raises `NotFound` where the account does not appear within 5 s, or the node does not exist.
         """
-        bound_to = {"kind": "Pod", "name": pod} if pod else {"kind": "Node", "name": node}
-        bound = {"boundObjectRef": {"apiVersion": "v1", **bound_to}} if node or pod else {}
+        bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node}} if node else {}
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -195,7 +194,7 @@ class Cluster:
 
         token = self._api.ask(request)["status"]["token"]
         document = kubeconfig.with_token(self.server, self._authority.pair.certificate, token)
-        file = "-".join(filter(None, ("sa", namespace, name, node, pod)))
+        file = "-".join(filter(None, ("sa", namespace, name, node)))
         return kubeconfig.write(self._layout.kubeconfigs / file, document)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 from tests.cluster.raw import raw
 
-from parley.api.names import CONTROLLER_LEASE
-from parley.api.resources import LEASES
 from parley_devcluster import Cluster, ClusterError, clean
 from parley_devcluster.control_plane import CONTROLLER_MANAGER
-from parley_devcluster.parley import NAMESPACE, install
+from parley_devcluster.parley import install
 from parley_devcluster.requirements import unmet
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -74,7 +72,6 @@ def workplace() -> Generator[Cluster, None, None]:
     with directory() as place, Cluster.start(place, node_lifecycle=False) as cluster:
         install(cluster, DEPLOY)
         cluster.kubectl("apply", "-f", "-", stdin=_TEST_LEASES)
-        add_lease(cluster)
         settle(cluster)
         yield cluster
 
@@ -89,13 +86,6 @@ def fake_nodes(cluster: Cluster, count: int, *, prefix: str = "fake-") -> Genera
     finally:
         for name in names:
             raw(cluster).request("DELETE", f"/api/v1/nodes/{name}")
-
-
-def add_lease(cluster: Cluster) -> None:
-    """The controllers' Lease, held by nobody. The tests' controllers have Leases of their own; without this one
-    the API server looks for it at every write that the policy `former-leaders` may concern."""
-    body = {"metadata": {"name": CONTROLLER_LEASE, "namespace": NAMESPACE}}
-    raw(cluster).post(LEASES.path(NAMESPACE), body)
 
 
 def settle(cluster: Cluster) -> None:

@@ -43,7 +43,6 @@ def control_plane() -> Iterator[Cluster]:
 def installed(control_plane: Cluster) -> Cluster:
     """The first one, with Parley's accounts, permissions and admission policies."""
     install(control_plane, DEPLOY)
-    starting.add_lease(control_plane)
     return control_plane
 
 

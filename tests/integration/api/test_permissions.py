@@ -183,7 +183,6 @@ def test_every_permission_is_for_something_that_exists(installed: Cluster, role:
         "driver-marks",
         "driver-records",
         "exclusive-mirrors",
-        "former-leaders",
         "mirror-allocations",
         "node-receipts",
         "node-slices",
