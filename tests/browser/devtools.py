@@ -41,6 +41,13 @@ class PageError(AssertionError):
     """What the browser refused, or what never came to be."""
 
 
+class PageLeft(PageError):
+    """The page was left for another one before it could answer."""
+
+
+_LEFT = ("Inspected target navigated or closed", "Execution context was destroyed")
+
+
 class Browser:
     """A running browser."""
 
@@ -70,7 +77,8 @@ class Browser:
         async with asyncio.timeout(_SECONDS):
             told = await answer
         if "error" in told:
-            raise PageError(f"{method}: {told['error']['message']}")
+            message = told["error"]["message"]
+            raise (PageLeft if message.startswith(_LEFT) else PageError)(f"{method}: {message}")
         result: Json = told["result"]
         return result
 
@@ -120,12 +128,21 @@ class Page:
         return told["result"].get("value")
 
     async def until(self, expression: str, seconds: float = _SECONDS) -> None:
-        """Return when the expression is true in the page. Raises PageError if it never is."""
+        """Return when the expression is true in the page, or in the one that comes after it.
+
+        Raises PageError if it never is.
+        """
         end = asyncio.get_running_loop().time() + seconds
-        while not await self.value(expression):
+        while not await self._holds(expression):
             if asyncio.get_running_loop().time() > end:
                 raise PageError(f"never true: {expression}; the page: {await self.text()}")
             await asyncio.sleep(0.02)
+
+    async def _holds(self, expression: str) -> bool:
+        try:
+            return bool(await self.value(expression))
+        except PageLeft:
+            return False
 
     async def text(self, selector: str = "body") -> str:
         """What a reader sees of the first such element."""

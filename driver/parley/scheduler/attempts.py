@@ -1,7 +1,7 @@
 """What is remembered of an unbound pod between two reconciliations. Lost with the process, at no harm: the next
 leader finds out again which nodes the scheduler refuses."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parley.control.publishing.podscheduling import StandaloneClaim
@@ -17,6 +17,9 @@ UNPLACED_SECONDS = 300.0
 """So long a pod that has all its claims may stay unbound before they are taken back; each time twice as long."""
 
 LONGEST_UNPLACED = 4800.0
+
+CHOICE_SECONDS = 15.0
+"""So long the scheduler may keep an offer reserved without naming a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,10 @@ class Attempt:
     `place` is where it stands in lines, by priority and the first look at each pod, which was at the time
     `begun`. `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those
     where a driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided.
-    `offered` are the nodes that the scheduler may choose from now; with `exact` it gets one only. Since
-    `complete_since` the pod has all its claims; `unplaced` is how often they were taken back because it was not
-    bound. Times are on the event loop's clock.
+    `offered` are the nodes that the scheduler may choose from now; since `reserved_since` it has reserved them and
+    names none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod
+    has all its claims; `unplaced` is how often they were taken back because it was not bound. Times are on the
+    event loop's clock.
     """
 
     place: Place
@@ -85,19 +89,31 @@ class Attempt:
     blocks: int = 0
     blocked_until: float = 0.0
     retry_at: float = 0.0
+    reserved_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
 
     def refuse(self, *nodes: str) -> None:
-        """The scheduler did not place the pod on these nodes; it is asked exactly from now on."""
+        """The scheduler did not place the pod on these nodes; it gets to choose from now on."""
         self.refused.update(nodes)
         self.exact = True
+
+    def offer(self, nodes: Sequence[str]) -> None:
+        """The scheduler may choose from these nodes."""
+        self.offered = tuple(nodes)
+        self.reserved_since = None
 
     def offer_ended(self) -> None:
         """The scheduler took the offer back, if there was one, without choosing any of its nodes."""
         if self.offered:
             self.refuse(*self.offered)
         self.offered = ()
+
+    def until_withdrawn(self, now: float) -> float:
+        """The offer is reserved and no node named: how many seconds the scheduler has left to name one."""
+        if self.reserved_since is None:
+            self.reserved_since = now
+        return self.reserved_since + CHOICE_SECONDS - now
 
     def pause(self, now: float) -> float:
         """Everything was refused: how many seconds to wait before offering it again."""

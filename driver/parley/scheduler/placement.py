@@ -20,7 +20,7 @@ from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.result import Result
+from parley.scheduler.result import AT_ONCE, Result
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk import PermanentError
 
@@ -165,21 +165,21 @@ class Placement:
                 "the API server dropped bindingConditions from an allocation: "
                 "enable the feature gate DRADeviceBindingConditions (on by default since Kubernetes 1.36)"
             )
-        attempt.offered = tuple(nodes)
+        attempt.offer(nodes)
         self._pods.reporter.chooses(pod, attempt)
         self._pods.leave_line(key)
 
     async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """See whether the scheduler chose one of the nodes offered, and allocate there."""
-        chosen = pod.spec.node_name or pod.status.nominated_node_name
-        if not chosen or not all(claim.is_reserved(pod) for claim in claims) or any(c.offer_ended for c in claims):
-            return None
-        live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
-        if live.metadata.uid != pod.metadata.uid or chosen != (
-            live.spec.node_name or live.status.nominated_node_name
-        ):
+        if not all(claim.is_reserved(pod) for claim in claims) or any(c.offer_ended for c in claims):
             return None
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
+        chosen = chosen_node(pod, offered)
+        if not chosen:
+            return await self._await_choice(pod, offered)
+        live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        if live.metadata.uid != pod.metadata.uid or chosen != chosen_node(live, offered):
+            return None
         if not all(chosen in claim.offered_nodes for claim in offered):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
             return None
@@ -197,7 +197,26 @@ class Placement:
         await self._records.decline(offered, f"nothing is left on node {chosen}")
         return result.result
 
+    async def _await_choice(self, pod: Pod, offered: Sequence[PodClaim]) -> Requeue:
+        """The scheduler reserved the offer and names no node. It may never do so, and waits for a driver all the
+        while; in the end it has to choose again."""
+        left = self._pods.attempt(pod).until_withdrawn(now())
+        if left > 0:
+            return Requeue(left)
+        await self._withdraw(pod, offered, "the scheduler did not say which of the nodes it chose")
+        return AT_ONCE
+
     async def _withdraw(self, pod: Pod, offered: Sequence[PodClaim], why: str) -> None:
         """The offer ends for a reason that is not the node's."""
         self._pods.attempt(pod).offered = ()
         await self._records.decline(offered, why)
+
+
+def chosen_node(pod: Pod, offered: Sequence[PodClaim]) -> str:
+    """Where the scheduler wants the pod for which it reserved the offer; "" if it did not say yet.
+
+    Of one node nothing needs to be said, and kube-scheduler may say nothing: it does not write a nomination that
+    it believes to be there, also while its own write that ends it is under way (as of 1.37).
+    """
+    nodes = {node for claim in offered for node in claim.offered_nodes}
+    return pod.spec.node_name or (nodes.pop() if len(nodes) == 1 else pod.status.nominated_node_name)

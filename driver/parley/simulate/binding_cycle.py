@@ -25,10 +25,11 @@ class Unbindable(Exception):
 async def bind(client: Client, cache: SchedulerCache, pod: Pod, claims: Sequence[BuiltinClaim], node: str) -> str:
     """Bind the pod; returns why it failed, or "". On failure reservations and nomination are undone.
 
-    `claims` are as the scheduling cycle found them: what became of them since shows when they are reserved.
+    `pod` and `claims` are as the scheduling cycle found them: what became of claims since shows when they are
+    reserved. As upstream a nomination that the pod seems to have is not written, though its end may be under way.
     """
     try:
-        if not all(ready_to_bind(claim) for claim in claims):
+        if pod.status.nominated_node_name != node and not all(ready_to_bind(claim) for claim in claims):
             await patch_pod(client, pod, {"nominatedNodeName": node})
         for claim in claims:
             await _reserve(client, pod, claim)
