@@ -17,9 +17,9 @@ A scheduler's binding that arrives when it was taken for failed, and undone, bin
 And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second.
 
 Nobody can remember what no object holds. So what a node has prepared is forgotten when its claim was collected
-and then the controller was replaced, or was made anew, so that the node knows it by another UID; and a running
-pod's use is forgotten when a meddler cleared its claim and then the controller was replaced, or when he cleared a
-named claim that does not record the pod (docs/limits.md).
+and then the controller was replaced, or was made anew, so that the node knows it by another UID; and a pod's use,
+also one that was deleted by force, is forgotten when a meddler cleared its claim and then the controller was
+replaced, or when he cleared a named claim that does not record the pod (docs/limits.md).
 """
 
 from collections import defaultdict
@@ -101,7 +101,9 @@ class Invariants:
         """A controller begins with what the API holds."""
         for identity in self.meddled:
             self._forget_unrecorded(identity)
-        known = {record.uid for record in self.records.values()} | set(self._noted.values())
+        cleared = {identity for identity in self.meddled if identity[1]}
+        shown = {record.uid for record in self.records.values() if record.identity not in cleared}
+        known = shown | set(self._noted.values())
         for pod in self.forced.values():
             self._forget_all_but(pod, known)
 

@@ -4,7 +4,8 @@ Whether a pod can run is decided independently, from the API's state alone, by t
 with the negotiation but the filters of the simulated scheduler, which decide what a pod can run on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -131,7 +132,8 @@ class Judge:
         self._claims = {body["metadata"]["name"]: body for body in _bodies(world, CLAIMS)}
         self._devices = dict(_published(_bodies(world, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in world.invariants.pods.values() if pod.running}
-        self._held = _held(world.invariants.holds)
+        recorded = _recorded(self._claims.values(), {p.uid for p in world.invariants.pods.values() if p.alive})
+        self._held = _held([*_by_device(world.invariants.holds), *recorded])
 
     def judge(self) -> None:
         """Raises Broken for pods that wait although they could run, are bound and don't run, or run and have not
@@ -246,13 +248,31 @@ def _want(parameters: Json) -> Want:
     return Want(parameters.get("count", 1), memory, parameters.get("shared", False))
 
 
-def _held(holds: Mapping[Device, Mapping[Source, Hold]]) -> dict[Device, tuple[int, bool]]:
-    """How many claims hold each device, by record or by a running pod's use, and whether only shares of it."""
+def _held(holds: Iterable[tuple[Device, Hold]]) -> dict[Device, tuple[int, bool]]:
+    """How many claims hold each device, and whether only shares of it."""
+    found: defaultdict[Device, list[Hold]] = defaultdict(list)
+    for device, hold in holds:
+        found[device].append(hold)
     return {
-        device: (len({hold.identity for hold in found.values()}), all(hold.shared for hold in found.values()))
-        for device, found in holds.items()
-        if found
+        device: (len({hold.identity for hold in holds}), all(hold.shared for hold in holds))
+        for device, holds in found.items()
     }
+
+
+def _by_device(holds: Mapping[Device, Mapping[Source, Hold]]) -> Iterator[tuple[Device, Hold]]:
+    """By a built-in claim's record or a running pod's use."""
+    return ((device, hold) for device, found in holds.items() for hold in found.values())
+
+
+def _recorded(claims: Iterable[Json], living: Set[str]) -> Iterator[tuple[Device, Hold]]:
+    """By a Parley claim's own record for a living pod: its built-in claim may be in deletion, and show nothing."""
+    for body in claims:
+        status = body.get("status") or {}
+        if any(user["uid"] in living for user in status.get("reservedFor") or ()):
+            for handle in (status.get("allocation") or {}).get("handles") or ():
+                for device in handle.get("devices") or ():
+                    hold = Hold((body["metadata"]["uid"], ""), bool(handle.get("shared")))
+                    yield (device["pool"], device["device"]), hold
 
 
 def _published(slices: Iterator[Json]) -> Iterator[tuple[Device, tuple[Fraction, int]]]:
