@@ -135,6 +135,27 @@ def test_a_claim_of_another_dra_driver_in_the_mirrors_place_is_told_and_left_alo
     played(story)
 
 
+def test_the_mirror_of_an_earlier_claim_of_the_name_goes_and_the_claim_gets_its_own() -> None:
+    """The earlier one went while its mirror was in deletion, and another of its name was there at once."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        await world.claim()
+        await sync(world)
+        await world.delete(BUILTIN_CLAIMS, "c")
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.delete(CLAIMS, "c")
+        await world.claim()
+        await sync(world, times=1)
+        message = "the built-in claim of an earlier claim team/c is being deleted: wait until it is gone"
+        assert (await accepted(world)).message == message
+        await sync(world)
+        assert owned_by(await world.the_mirror(), (await world.the_claim()).metadata.uid)
+        assert (await accepted(world)).reason == reasons.ACCEPTED
+
+    played(story)
+
+
 def test_a_mirror_that_the_api_server_refuses_is_told_until_it_is_made() -> None:
     async def story(world: World) -> None:
         def refuse(call: NumberedCall) -> None:

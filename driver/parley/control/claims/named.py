@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_ALLOCATING, CONDITION_RELEASING
+from parley.api.names import API_VERSION, CONDITION_ALLOCATING, CONDITION_RELEASING
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
@@ -169,6 +169,9 @@ def name_taken(facts: NamedClaim) -> Problem | None:
     mirror = facts.mirror
     if mirror is None or mirrors(facts.claim, mirror):
         return None
+    if is_predecessors(facts.claim, mirror):
+        message = f"the built-in claim of an earlier claim {facts.path} is being deleted: wait until it is gone"
+        return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
     return facts.blocked(reasons.NAME_TAKEN, taken("ResourceClaim", *facts.key))
 
 
@@ -257,6 +260,13 @@ USABLE: Sequence[Check[NamedClaim]] = (
 def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
     """Whether the built-in claim is the one that Parley made for the named claim."""
     return is_mirror(mirror) and owned_by(mirror, claim.metadata.uid)
+
+
+def is_predecessors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
+    """Whether Parley made the built-in claim for an earlier claim of the same name, with which it goes."""
+    owners = mirror.metadata.owner_references
+    made_for = {owner.uid for owner in owners if (owner.api_version, owner.kind) == (API_VERSION, "ResourceClaim")}
+    return is_mirror(mirror) and bool(made_for) and claim.metadata.uid not in made_for
 
 
 def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:

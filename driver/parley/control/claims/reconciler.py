@@ -15,7 +15,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Key
 from parley.control.claims.checks import first_problem
-from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, mirrors
+from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, is_predecessors, mirrors
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
@@ -105,6 +105,8 @@ class ClaimReconciler:
         elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
             holding = self._ledger.get(claim.metadata.uid)
             await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
+        elif mirror is not None and is_predecessors(claim, mirror):
+            await self._orphan(mirror)
         elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):
             await self._delete_mirror(mirror)
         elif mirror is not None and mirrors(claim, mirror):
