@@ -5,6 +5,7 @@ in use. Nothing is decided and nothing written here.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
@@ -38,16 +39,21 @@ from parley.sdk.referenced import NotRead
 Drivers = Mapping[str, EmbeddedDriver]
 
 
-def restore(state: State) -> set[str]:
-    """Take over everything that is recorded. Returns the UIDs of users that the pod cache does not have."""
-    mirrors = [mirror for mirror in state.cluster.mirrors() if is_mirror(mirror)]
-    for mirror in state.cluster.mirrors():
-        if not is_mirror(mirror):
-            count_foreign(state.drivers, mirror)
-        elif owner_pod(mirror) is not None:
+def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({})) -> set[str]:
+    """Take over everything that is recorded. Returns the UIDs of users that the pod cache does not have.
+
+    `newer` has built-in claims, by UID, in a newer state than the cache.
+    """
+    claims = [newer.get(claim.metadata.uid, claim) for claim in state.cluster.mirrors()]
+    mirrors = [claim for claim in claims if is_mirror(claim)]
+    for claim in claims:
+        if not is_mirror(claim):
+            count_foreign(state.drivers, claim)
+    for mirror in mirrors:
+        if owner_pod(mirror) is not None:
             adopt(state, mirror)
-    for claim in state.cluster.claims():
-        adopt_record(state, claim)
+    for record in state.cluster.claims():
+        adopt_record(state, record)
     for mirror in mirrors:
         if state.ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
             adopt(state, mirror)

@@ -65,12 +65,17 @@ class MirrorWrites:
         holding.written = holding.written.settled()
 
     async def settle(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
-        """Change the mirror, after which no earlier write arrives; returns it with what did arrive before."""
+        """Change the holding's mirror, after which no earlier write arrives; returns it with what did before."""
+        written = await self.touch(mirror)
+        holding.written = holding.written.settled()
+        return written
+
+    async def touch(self, mirror: BuiltinClaim) -> BuiltinClaim:
+        """Change the mirror whatever it is by now, so that every write decided on an earlier state is refused."""
         meta = mirror.metadata
         body = {"metadata": {"uid": meta.uid, "annotations": {f"{GROUP}/settled": meta.resource_version}}}
         written = await self._client.patch(BUILTIN_CLAIMS, meta.name, body, meta.namespace)
         self._cluster.wrote(written)
-        holding.written = holding.written.settled()
         return written
 
     async def patch(self, mirror: BuiltinClaim, status: Mapping[str, Any]) -> BuiltinClaim:

@@ -13,17 +13,17 @@ import structlog
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.api.models import PodScheduling
 from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
 from parley.control.objects.mirror import is_mirror, owner_pod
 from parley.control.restoring import restore
+from parley.control.takeover import persist, shut_out_former_leaders
 from parley.control.telemetry.measured import MeasuredDriver
 from parley.control.telemetry.metrics import Metrics
-from parley.kube.client import ApiError, Client, OutcomeUnknown
+from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
-from parley.kube.informer import RELISTS, Informer
+from parley.kube.informer import Informer
 from parley.kube.queue import run_workers
 from parley.scheduler.settings import DEFAULTS, Settings
 from parley.scheduler.wiring import base, parts
@@ -143,11 +143,12 @@ class Controller:
 
     async def _restore(self) -> None:
         """Rebuild what is kept in memory, then look at everything once."""
-        published = await self._published()
+        changed = await shut_out_former_leaders(self._client, self.cluster)
+        published = await persist("PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS))
         # No await from here until changes are listened to: one in between would be lost.
-        unconfirmed = restore(self._base.state)
+        unconfirmed = restore(self._base.state, changed)
         self._parts.reconciler.resume(unconfirmed)
-        for scheduling in published:
+        for scheduling in published.items:
             for owner in scheduling.metadata.owner_references:
                 if not scheduling.status.waiting_for:
                     meta = scheduling.metadata
@@ -169,17 +170,6 @@ class Controller:
         for mirror in self.cluster.mirrors():
             if is_mirror(mirror) and owner_pod(mirror) is None:
                 self._base.queues.claims.add((mirror.metadata.namespace, mirror.metadata.name))
-
-    async def _published(self) -> Sequence[PodScheduling]:
-        """What earlier runs wrote. A server that is busy or just starting is asked again, like by an informer."""
-        failures = 0
-        while True:
-            try:
-                return (await self._client.list(POD_SCHEDULINGS)).items
-            except (ApiError, OutcomeUnknown) as error:
-                failures += 1
-                log.warning("PodSchedulings are not listed yet", failures=failures, error=str(error))
-                await asyncio.sleep(RELISTS.delay(failures))
 
 
 def _arrival(pod: Pod) -> tuple[str, str, str]:

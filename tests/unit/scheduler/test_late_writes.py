@@ -26,6 +26,10 @@ LATE = 4.0
 Which = Callable[[Call], bool]
 
 
+def allocates(call: Call) -> bool:
+    return call.resource == BUILTIN_CLAIMS and bool(((call.body or {}).get("status") or {}).get("allocation"))
+
+
 def records_a_claim(call: Call) -> bool:
     return call.resource == CLAIMS and call.subresource == "status"
 
@@ -252,5 +256,84 @@ def test_a_record_that_an_earlier_leader_wrote_late_is_cleared(play: Any, delete
         await world.add_pod("p2", claims=["disk"])
         await world.settle()
         assert (await world.pod("p2")).status.phase == "Running"
+
+    play(scenario)
+
+
+def answers_an_offer(call: Call) -> bool:
+    return call.resource == BUILTIN_CLAIMS and bool(((call.body or {}).get("status") or {}).get("devices"))
+
+
+class AfterIt(Client):
+    """Changes no annotation of a built-in claim before the late write has arrived."""
+
+    def __init__(self, client: Client, late: LateClient) -> None:
+        super().__init__(client)
+        self._late = late
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource == BUILTIN_CLAIMS and "annotations" in ((call.body or {}).get("metadata") or {}):
+            assert self._late.arrived is not None
+            await asyncio.wait([self._late.arrived])
+        return await super().request(call)
+
+
+@pytest.mark.doors("native")
+@pytest.mark.parametrize(
+    ("which", "class_"),
+    [(allocates, {}), (answers_an_offer, {"placement": "Exact"})],
+    ids=["allocation", "allocation of an offer"],
+)
+def test_an_allocation_of_a_leader_that_was_cut_off_is_refused(
+    play: Any, watcher: Any, which: Which, class_: dict[str, Any]
+) -> None:
+    """Its pod waits as it did, and the one device may be given to one of a higher priority."""
+
+    async def scenario(world: World) -> None:
+        watching = watcher(world)
+        client = LateClient(world.server.client(), which, late=60.0)
+        await world.add_node("a", devices=1)
+        await world.add_class(**class_)
+        await world.add_template("one")
+        world.start_parley(client)
+        await world.settle(2)
+        client.armed = True
+        await world.add_pod("waits", "one")
+        await client.given_up.wait()
+        await world.crash()
+        await world.add_pod("urgent", "one", priority=10)
+        world.start_parley()
+        await world.settle(90)
+
+        assert client.arrived is not None
+        assert client.arrived.result() == "refused"
+        assert watching.faults == []
+        assert sorted([await world.node_of("urgent"), await world.node_of("waits")]) == ["", "a"]
+        watching.stop()
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_what_a_former_leader_wrote_at_the_last_moment_counts(play: Any) -> None:
+    """Between the new leader's list and its own change of the claim."""
+
+    async def scenario(world: World) -> None:
+        client = LateClient(world.server.client(), allocates, late=60.0)
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template("one")
+        world.start_parley(client)
+        await world.settle(2)
+        client.armed = True
+        await world.add_pod("first", "one")
+        await client.given_up.wait()
+        await world.crash()
+        await world.add_pod("urgent", "one", priority=10)
+        world.start_parley(AfterIt(world.server.client(), client))
+        await world.settle(90)
+        assert client.arrived is not None
+        assert client.arrived.result() == "accepted"
+        assert (await world.node_of("urgent"), await world.node_of("first")) == ("", "a")
 
     play(scenario)

@@ -1,0 +1,71 @@
+"""What a new leader does before it decides anything: it shuts out writes of former leaders.
+
+A leader that was cut off may have sent an allocation which the network delivers when another one leads. Each of
+its writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that
+such a write could give devices to: what comes later is refused by the API server.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TypeVar
+
+import structlog
+
+from parley.api.builtin import BuiltinClaim
+from parley.control.caches.cluster import Cluster
+from parley.control.objects.mirror import is_mirror, offer_stands
+from parley.control.writes import MirrorWrites
+from parley.kube.client import ApiError, Client, Forbidden, Invalid, NotFound, OutcomeUnknown
+from parley.kube.informer import RELISTS
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 32
+"""So many claims are changed at the same time."""
+
+
+async def shut_out_former_leaders(client: Client, cluster: Cluster) -> Mapping[str, BuiltinClaim]:
+    """Return when no write of an earlier leader can allocate anything any more.
+
+    Returns the claims that were changed, by UID: they are newer than the cache, and may show a last write.
+    """
+    writes, slots = MirrorWrites(client, cluster), asyncio.Semaphore(AT_ONCE)
+
+    async def change(mirror: BuiltinClaim) -> BuiltinClaim | None:
+        async with slots:
+            return await persist("a claim is not changed yet", lambda: _changed(writes, mirror))
+
+    changed = await asyncio.gather(*map(change, list(_allocatable(cluster))))
+    return {mirror.metadata.uid: mirror for mirror in changed if mirror is not None}
+
+
+def _allocatable(cluster: Cluster) -> Iterator[BuiltinClaim]:
+    for mirror in cluster.mirrors():
+        if is_mirror(mirror) and (mirror.status.allocation is None or offer_stands(mirror)):
+            yield mirror
+
+
+async def _changed(writes: MirrorWrites, mirror: BuiltinClaim) -> BuiltinClaim | None:
+    """The claim after it was changed; None if it is gone."""
+    try:
+        return await writes.touch(mirror)
+    except NotFound:
+        return None
+    except (Forbidden, Invalid) as error:
+        name = f"{mirror.metadata.namespace}/{mirror.metadata.name}"
+        log.warning("a write of a former leader is not shut out", claim=name, error=error.message)
+        return None
+
+
+async def persist(problem: str, request: Callable[[], Awaitable[T]]) -> T:
+    """The answer of a server that is busy or just starting: it is asked again, like by an informer."""
+    failures = 0
+    while True:
+        try:
+            return await request()
+        except (ApiError, OutcomeUnknown) as error:
+            failures += 1
+            log.warning(problem, failures=failures, error=str(error))
+            await asyncio.sleep(RELISTS.delay(failures))

@@ -1,0 +1,93 @@
+"""A new leader changes every claim that a former leader's late write could allocate, and none else."""
+
+from typing import Any
+
+import pytest
+from tests.support.faults import NumberedCall
+from tests.unit.control.builders import NAMESPACE, World, played, pod_manifest
+
+from parley.api.builtin import BuiltinClaim
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.control.objects.mirror import allocation_body, offer_body
+from parley.control.takeover import shut_out_former_leaders
+from parley.kube.client import Conflict, Forbidden, ServerError
+from parley.sdk import Allocation
+
+
+async def claims(world: World) -> dict[str, BuiltinClaim]:
+    """One that waits, one that is offered, one that is allocated, and one that is not Parley's."""
+    pod = await world.put(PODS, pod_manifest("p"))
+    made = {name: await world.generated(pod, name) for name in ("waits", "offered", "allocated")}
+    offer = offer_body(made["offered"], "tokens.parley.dev", ["node-1"], "2026-01-01T00:00:00Z")
+    await world.patch_status(BUILTIN_CLAIMS, "p-offered", {"allocation": offer})
+    body = allocation_body(
+        made["allocated"],
+        "tokens.parley.dev",
+        Allocation(),
+        ["node-1"],
+        "2026-01-01T00:00:00Z",
+        node_part=True,
+    )
+    await world.patch_status(BUILTIN_CLAIMS, "p-allocated", {"allocation": body})
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    await world.put(BUILTIN_CLAIMS, {"metadata": {"name": "other"}, "spec": {"devices": {"requests": [request]}}})
+    return {name: await world.the_mirror(name) for name in ("p-waits", "p-offered", "p-allocated", "other")}
+
+
+async def write_late(world: World, before: BuiltinClaim, status: dict[str, Any]) -> None:
+    """What a former leader decided on the claim as it was."""
+    meta = before.metadata
+    body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
+    await world.admin.patch(BUILTIN_CLAIMS, meta.name, body, NAMESPACE, subresource="status")
+
+
+def test_what_was_decided_on_an_earlier_state_of_a_claim_that_waits_or_is_offered_is_refused() -> None:
+    async def story(world: World) -> None:
+        before = await claims(world)
+        changed = await shut_out_former_leaders(world.client, world.cluster)
+        assert {claim.metadata.name for claim in changed.values()} == {"p-waits", "p-offered"}
+        assert len(world.writes) == 2
+        for name in ("p-waits", "p-offered"):
+            with pytest.raises(Conflict):
+                await write_late(world, before[name], {"devices": None})
+        for name in ("p-allocated", "other"):
+            assert await world.the_mirror(name) == before[name]
+
+    played(story)
+
+
+def test_it_returns_what_was_written_since_the_cache_saw_the_claim() -> None:
+    async def story(world: World) -> None:
+        before = await claims(world)
+        offer = offer_body(before["p-waits"], "tokens.parley.dev", ["node-1"], "2026-01-01T00:00:00Z")
+        late = world.admin.patch(
+            BUILTIN_CLAIMS, "p-waits", {"status": {"allocation": offer}}, NAMESPACE, subresource="status"
+        )
+        await late  # and no time for the cache to see it
+        changed = await shut_out_former_leaders(world.client, world.cluster)
+        assert changed[before["p-waits"].metadata.uid].status.allocation is not None
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "changes"), [(ServerError(503, "", "busy"), True), (Forbidden(403, "", "a policy"), False)], ids=str
+)
+def test_a_busy_server_is_asked_again_and_one_that_refuses_keeps_nobody_from_leading(
+    error: Exception, changes: bool
+) -> None:
+    async def story(world: World) -> None:
+        before = await claims(world)
+        failed: list[NumberedCall] = []
+
+        def fail(call: NumberedCall) -> None:
+            if call.writes and call.name == "p-waits" and not failed:
+                failed.append(call)
+                raise error
+
+        world.before = fail
+        changed = await shut_out_former_leaders(world.client, world.cluster)
+        assert len(failed) == 1
+        assert (before["p-waits"].metadata.uid in changed) is changes
+
+    played(story)
