@@ -200,6 +200,8 @@ class Binder:
         pod = self._cluster.pod((user.namespace, user.name))
         if pod is None or pod.metadata.uid != user.uid or not self._ledger.of_pod(user):
             return
+        if pod.spec.node_name:
+            raise Busy
         self._giving_back.add(user.uid)
         try:
             await self._posting.settle(user, doubtful=doubtful)

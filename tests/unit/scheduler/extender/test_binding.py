@@ -10,7 +10,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.caches.cluster import reference
-from parley.kube.client import Call, Client, Invalid, NotFound, OutcomeUnknown
+from parley.kube.client import Call, Client, Invalid, NotFound, OutcomeUnknown, TooManyRequests
 from parley.kube.informer import Informer
 from parley.scheduler.extender.posting import Posting
 
@@ -303,6 +303,32 @@ def test_a_binding_of_unknown_outcome_is_read_back_before_anything_is_given_to_o
         assert (await world.pod(other)).status.phase == "Running"
         watching.stop()
         assert watching.faults == []
+
+    play(scenario)
+
+
+class RefusedAfterwards(LostBindings):
+    """After its first binding, which lands late, the API server refuses the next one, and takes its time."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "binding" and not self._left:
+            await asyncio.sleep(2 * self._late)
+            raise TooManyRequests(429, "TooManyRequests", "busy", 1)
+        return await super().request(call)
+
+
+def test_a_binding_that_lands_and_is_seen_while_the_next_one_is_refused_is_respected(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        world.start_parley(RefusedAfterwards(world.server.client(), "late", late=1.0))
+        await world.add_pod("p", "one")
+        await world.settle()
+        assert (await world.pod("p")).status.phase == "Running"
+        (mirror,) = await world.mirrors()
+        assert [user.name for user in mirror.status.reserved_for] == ["p"]
+        assert await world.devices() == {("a", "gpu-0"): 1}
 
     play(scenario)
 
