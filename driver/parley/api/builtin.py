@@ -54,6 +54,11 @@ class NodeSelectorRequirement(Struct, frozen=True):
     values: list[str] = []
 
 
+class LabelSelector(Struct, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[NodeSelectorRequirement] = []
+
+
 class NodeSelectorTerm(Struct, frozen=True):
     match_expressions: list[NodeSelectorRequirement] = []
     match_fields: list[NodeSelectorRequirement] = []

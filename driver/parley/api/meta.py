@@ -4,7 +4,6 @@ Field names are snake_case here and camelCase on the wire. Models are frozen: a 
 patch. Unknown fields are ignored when reading, because a newer server may send more than we know.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -86,14 +85,6 @@ class LabelSelectorRequirement(Model):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     values: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_length=64)] = ()
 
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it. Those without the label do, if it is `NotIn` or `DoesNotExist`."""
-        among = self.key in labels if self.operator in ("Exists", "DoesNotExist") else self._has_value(labels)
-        return among if self.operator in ("In", "Exists") else not among
-
-    def _has_value(self, labels: Mapping[str, str]) -> bool:
-        return labels.get(self.key) in self.values
-
     def __str__(self) -> str:
         """As kubectl writes it."""
         listed = f"({', '.join(self.values)})"
@@ -114,11 +105,6 @@ class LabelSelector(Model):
         Rule("self.all(name, size(name) <= 317)", "the name of a label has at most 317 characters."),
     ] = {}
     match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Field(max_length=16)] = ()
-
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels is selected."""
-        plain = all(labels.get(name) == value for name, value in self.match_labels.items())
-        return plain and all(requirement.holds(labels) for requirement in self.match_expressions)
 
     def __str__(self) -> str:
         """As kubectl writes it."""

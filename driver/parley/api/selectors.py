@@ -1,8 +1,9 @@
-"""Selectors: of nodes as our kinds and Kubernetes' kinds have them, of labels as kubectl writes them. Pure."""
+"""Selectors: of nodes and labels as our kinds and Kubernetes' kinds have them, of labels as kubectl writes them.
+Pure."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,10 +27,68 @@ def selector_of(selector: meta.NodeSelector) -> builtin.NodeSelector:
 
 Labels = Mapping[str, str]
 
+_MOST_INT64 = 2**63 - 1
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 _SET_BASED = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)$")
 _EQUALITY = re.compile(r"^(?P<key>[^\s!=]+)\s*(?P<operator>==|=|!=)\s*(?P<value>\S*)$")
 _EXISTENCE = re.compile(r"^(?P<not>!?)\s*(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)$")
 _BETWEEN = re.compile(r",(?![^(]*\))")
+
+
+class Requirement(Protocol):
+    """One requirement on labels, of our kinds or of Kubernetes'."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def values(self) -> Sequence[str]: ...
+
+
+class Selector(Protocol):
+    """A metav1.LabelSelector, of our kinds or of Kubernetes'."""
+
+    @property
+    def match_labels(self) -> Labels: ...
+    @property
+    def match_expressions(self) -> Sequence[Requirement]: ...
+
+
+def selects(selector: Selector, labels: Labels) -> bool:
+    """Whether an object with these labels is selected: all must hold, so that the empty selector selects all."""
+    plain = all(labels.get(name) == value for name, value in selector.match_labels.items())
+    return plain and all(holds(requirement, labels) for requirement in selector.match_expressions)
+
+
+def holds(requirement: Requirement, labels: Labels) -> bool:
+    """Whether the labels meet the requirement. Those without the label do, if it is `NotIn` or `DoesNotExist`."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            return _compares(operator, value, requirement.values)
+    return False
+
+
+def _compares(operator: str, value: str | None, bounds: Sequence[str]) -> bool:
+    number, bound = _int64(value or ""), _int64(bounds[0] if bounds else "")
+    if number is None or bound is None:
+        return False
+    return number > bound if operator == "Gt" else number < bound
+
+
+def _int64(text: str) -> int | None:
+    """As Go's strconv.ParseInt reads it: ASCII digits, within 64 bits."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -_MOST_INT64 <= number <= _MOST_INT64 else None
 
 
 def label_selector(text: str) -> Callable[[Labels], bool]:
@@ -37,25 +96,21 @@ def label_selector(text: str) -> Callable[[Labels], bool]:
 
     The empty one selects all. Raises ValueError if it can't be read.
     """
-    checks = [_requirement(part.strip()) for part in _BETWEEN.split(text) if part.strip()]
-    return lambda labels: all(check(labels) for check in checks)
+    requirements = [_requirement(part.strip()) for part in _BETWEEN.split(text) if part.strip()]
+    return lambda labels: all(holds(requirement, labels) for requirement in requirements)
 
 
-def _requirement(text: str) -> Callable[[Labels], bool]:
+def _requirement(text: str) -> Requirement:
     if match := _SET_BASED.match(text):
-        values = frozenset(value.strip() for value in match["values"].split(","))
-        return _among(match["key"], values, match["operator"] == "in")
+        values = [value.strip() for value in match["values"].split(",")]
+        operator = "In" if match["operator"] == "in" else "NotIn"
+        return builtin.NodeSelectorRequirement(match["key"], operator, values)
     if match := _EQUALITY.match(text):
-        return _among(match["key"], frozenset({match["value"]}), match["operator"] != "!=")
+        operator = "NotIn" if match["operator"] == "!=" else "In"
+        return builtin.NodeSelectorRequirement(match["key"], operator, [match["value"]])
     if match := _EXISTENCE.match(text):
-        key, wanted = match["key"], not match["not"]
-        return lambda labels: (key in labels) is wanted
+        return builtin.NodeSelectorRequirement(match["key"], "DoesNotExist" if match["not"] else "Exists")
     raise ValueError(f"the label selector {text!r} is not understood")
-
-
-def _among(key: str, values: frozenset[str], wanted: bool) -> Callable[[Labels], bool]:
-    """An object without the label is not among them, so that "not in" selects it."""
-    return lambda labels: (labels.get(key) in values) is wanted
 
 
 def suitable_nodes(class_: ResourceClass) -> builtin.NodeSelector | None:

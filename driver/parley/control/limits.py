@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from parley.api.models import Limit, ResourceClass
+from parley.api.selectors import selects
 
 Topic = tuple[str, ...]
 Labels = Mapping[str, str]
@@ -98,7 +99,7 @@ def limit_for(class_: ResourceClass, namespace: str, labels: Labels) -> tuple[in
     others: tuple[int, Limit] | None = None
     for index, limit in enumerate(class_.limits):
         selector = limit.namespace_selector
-        if namespace in limit.namespaces or (selector is not None and selector.selects(labels)):
+        if namespace in limit.namespaces or (selector is not None and selects(selector, labels)):
             return index, limit
         if others is None and selector is None and not limit.namespaces:
             others = index, limit

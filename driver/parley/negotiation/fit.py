@@ -8,19 +8,18 @@ Source of the rules: the scheduler's plugins NodeUnschedulable, TaintToleration,
 NodeResourcesFit in Kubernetes 1.37.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import (
     Node,
     NodeSelector,
-    NodeSelectorRequirement,
     NodeSelectorTerm,
     Pod,
     Taint,
     Toleration,
 )
+from parley.api.selectors import holds
 from parley.negotiation.requests import Amounts, requested
 
 MAX_COMPARED = 256
@@ -29,8 +28,6 @@ MAX_COMPARED = 256
 MAX_VALUES = 4096
 """So many values may these requirements have together."""
 
-_MOST_INT64 = 2**63 - 1
-_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
@@ -143,36 +140,6 @@ def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
     return all(holds(r, node.metadata.labels) for r in term.match_expressions) and all(
         holds(r, fields) for r in term.match_fields
     )
-
-
-def holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether the labels meet the requirement; label selectors of pods use the same operators."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            return _compares(operator, value, requirement.values)
-    return False
-
-
-def _compares(operator: str, value: str | None, bounds: list[str]) -> bool:
-    number, bound = _int64(value or ""), _int64(bounds[0] if bounds else "")
-    if number is None or bound is None:
-        return False
-    return number > bound if operator == "Gt" else number < bound
-
-
-def _int64(text: str) -> int | None:
-    """As Go's strconv.ParseInt reads it: ASCII digits, within 64 bits."""
-    number = int(text) if _INTEGER.fullmatch(text) else None
-    return number if number is not None and -_MOST_INT64 <= number <= _MOST_INT64 else None
 
 
 def shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:

@@ -4,17 +4,12 @@ It is here so that a simulated scheduler can refuse a node that Parley proposed.
 within one namespace. Source: the InterPodAffinity plugin of Kubernetes 1.37.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from parley.api import builtin
-from parley.api.builtin import NodeSelectorRequirement, Struct
+from parley.api.builtin import LabelSelector, Struct
 from parley.api.resources import Resource
-from parley.negotiation.fit import holds
-
-
-class LabelSelector(Struct, frozen=True):
-    match_labels: dict[str, str] = {}
-    match_expressions: list[NodeSelectorRequirement] = []
+from parley.api.selectors import selects
 
 
 class Term(Struct, frozen=True):
@@ -61,11 +56,5 @@ def kept_apart(pod: Pod, other: Pod) -> frozenset[str]:
 def _keys(pod: Pod, other: Pod) -> Iterable[str]:
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     for term in rules.required_during_scheduling_ignored_during_execution if rules else ():
-        if _selects(term.label_selector, other.metadata.labels):
+        if selects(term.label_selector, other.metadata.labels):
             yield term.topology_key
-
-
-def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        holds(requirement, labels) for requirement in selector.match_expressions
-    )

@@ -10,19 +10,12 @@ from typing import Any
 
 import orjson
 
-from parley.api.builtin import ObjectMeta, Pod, Struct
+from parley.api.builtin import LabelSelector, ObjectMeta, Pod, Struct
 from parley.api.resources import NODES, PODS, Resource
 from parley.negotiation.fit import needs_of, selected, untolerated
 from parley.simulate.objects import Manifest
 
 Body = Mapping[str, Any]
-
-
-class LabelSelector(Struct, frozen=True):
-    """Which pods are a workload's."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: list[dict[str, Any]] = []
 
 
 class Ordinals(Struct, frozen=True):
