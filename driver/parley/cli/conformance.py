@@ -15,8 +15,8 @@ from parley.cli.failures import address_errors, end
 from parley.cli.output import Data, DataFormat, printed
 from parley.conformance import report
 from parley.conformance.checks import CHECKS
-from parley.conformance.playing import NoSuchCheck, Played, Settings, results, verify
-from parley.conformance.results import Outcome, Result
+from parley.conformance.playing import ConformanceSettings, NoSuchCheck, Played, results, verify
+from parley.conformance.results import CheckOutcome, CheckResult
 from parley.conformance.stage import Patience
 from parley.conformance.subject import BadSubject, Subject
 from parley.kube.faults import Unanswerable, readable_errors
@@ -83,7 +83,7 @@ def conformance(
     logs.silence()
     subject = _subject(files or [], class_name, [*(check or ()), *(skip or ())])
     who, account = Who(kubeconfig, context), Who(kubeconfig, context, driver_as)
-    settings = Settings(
+    settings = ConformanceSettings(
         start=start,
         port=port,
         patience=Patience(timeout, settle),
@@ -96,7 +96,7 @@ def conformance(
     if output is not Data.TEXT:
         items = [report.data(result) for result in found]
         printed("ConformanceReport", {"driver": subject.driver, "items": items}, output)
-    if any(result.outcome is Outcome.FAILED for result in found):
+    if any(result.outcome is CheckOutcome.FAILED for result in found):
         raise typer.Exit(Exit.NOT_CONFORMING)
 
 
@@ -108,7 +108,7 @@ def _subject(files: Sequence[Path], class_name: str, checks: Sequence[str]) -> S
         refuse(error)
 
 
-def _results(subject: Subject, settings: Settings, output: Data) -> list[Result]:
+def _results(subject: Subject, settings: ConformanceSettings, output: Data) -> list[CheckResult]:
     process = None
 
     def begun(played: Played) -> None:
@@ -119,15 +119,15 @@ def _results(subject: Subject, settings: Settings, output: Data) -> list[Result]
                 f"start {subject.driver} now, with KUBECONFIG={played.kubeconfig} or at {played.server}", err=True
             )
 
-    def seen(result: Result) -> None:
+    def seen(result: CheckResult) -> None:
         if output is Data.TEXT:
             for text in (report.line(result), *report.details(result)):
                 typer.echo(text)
-        if result.outcome is Outcome.FAILED and process is not None and process.ended is not None:
+        if result.outcome is CheckOutcome.FAILED and process is not None and process.ended is not None:
             typer.echo(f"the driver ended with {process.ended}. The end of its output:", err=True)
             typer.echo(process.output(), err=True)
 
-    async def main() -> list[Result]:
+    async def main() -> list[CheckResult]:
         with readable_errors():
             return await results(subject, settings, begun, seen)
 

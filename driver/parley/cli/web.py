@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Place:
+class ServingAddress:
     """Where the page is served. `names` are those that browsers may use, besides addresses and localhost."""
 
     host: str
@@ -52,12 +52,12 @@ OfController = Annotated[
 ]
 
 
-def place(text: str, names: Sequence[str] | None = None) -> Place:
+def place(text: str, names: Sequence[str] | None = None) -> ServingAddress:
     """Of [HOST:]PORT; an IPv6 address stands in brackets. Raises typer.BadParameter."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536):
         raise typer.BadParameter(f"{text!r}: write PORT or HOST:PORT, such as 8080, 127.0.0.1:8080 or [::1]:8080")
-    return Place(host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port), tuple(names or ()))
+    return ServingAddress(host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port), tuple(names or ()))
 
 
 def web(
@@ -98,7 +98,7 @@ def _run(main: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 @asynccontextmanager
-async def serving(client: Client, where: Place, namespace: str = "default") -> AsyncIterator[str]:
+async def serving(client: Client, where: ServingAddress, namespace: str = "default") -> AsyncIterator[str]:
     """Serve the page within the block; gives its URL. Nothing is read before somebody looks."""
     aside = Thread()
     snapshots = Snapshots(client, namespace, aside=aside)
@@ -112,7 +112,7 @@ async def serving(client: Client, where: Place, namespace: str = "default") -> A
 
 
 @asynccontextmanager
-async def beside(client: Callable[[], HttpClient], where: Place) -> AsyncIterator[None]:
+async def beside(client: Callable[[], HttpClient], where: ServingAddress) -> AsyncIterator[None]:
     """Serve the page beside something else within the block, with connections and caches of its own: what it takes
     to make a page is no part of that."""
     async with client() as own, serving(own, where) as url:

@@ -5,7 +5,7 @@ through `traffic`, which remembers the driver's writes and can hold them back. E
 the protocol, played in a namespace with a class of its own (`stage`). `running` runs them, `report` prints them.
 """
 
-from parley.conformance.results import Outcome, Result
+from parley.conformance.results import CheckOutcome, CheckResult
 from parley.conformance.subject import Subject
 
-__all__ = ["Outcome", "Result", "Subject"]
+__all__ = ["CheckOutcome", "CheckResult", "Subject"]

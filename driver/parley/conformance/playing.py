@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from parley.api.resources import NODES
 from parley.conformance.checks import CHECKS
 from parley.conformance.process import CommandDriver
-from parley.conformance.results import Check, Result
+from parley.conformance.results import Check, CheckResult
 from parley.conformance.running import prepare, run
 from parley.conformance.serving import served, write_kubeconfig
 from parley.conformance.stage import Patience, Scene
@@ -23,7 +23,7 @@ from parley.kube.memory import MemoryServer
 
 
 @dataclass(frozen=True)
-class Settings:
+class ConformanceSettings:
     """`start` is the driver's shell command, "" if somebody else starts it; `checks` are those to be made (all if
     empty), but for `skip`. `admin` is the cluster, one in memory if it is None, and `driver` the same cluster as
     the driver's account sees it."""
@@ -64,7 +64,7 @@ class Played:
 
 
 @asynccontextmanager
-async def playing(subject: Subject, settings: Settings) -> AsyncIterator[Played]:
+async def playing(subject: Subject, settings: ConformanceSettings) -> AsyncIterator[Played]:
     """The API server and the driver, within the block."""
     async with AsyncExitStack() as stack:
         client, behind = await _clients(stack, settings)
@@ -84,7 +84,7 @@ async def playing(subject: Subject, settings: Settings) -> AsyncIterator[Played]
         yield Played(scene, server, folder / "kubeconfig", process)
 
 
-async def _clients(stack: AsyncExitStack, settings: Settings) -> tuple[Client, Client]:
+async def _clients(stack: AsyncExitStack, settings: ConformanceSettings) -> tuple[Client, Client]:
     """The controller's and the driver's."""
     if settings.admin is None:
         memory = MemoryServer()
@@ -93,7 +93,7 @@ async def _clients(stack: AsyncExitStack, settings: Settings) -> tuple[Client, C
     return admin, await stack.enter_async_context(settings.driver) if settings.driver is not None else admin
 
 
-async def _placed(subject: Subject, settings: Settings, client: Client) -> Subject:
+async def _placed(subject: Subject, settings: ConformanceSettings, client: Client) -> Subject:
     """With the nodes to ask about. Raises BadSubject."""
     if settings.admin is None:
         return subject.in_memory()
@@ -101,7 +101,7 @@ async def _placed(subject: Subject, settings: Settings, client: Client) -> Subje
     return subject.on_cluster(sorted(node.metadata.name for node in nodes))
 
 
-def _process(settings: Settings, server: str, folder: Path) -> CommandDriver | None:
+def _process(settings: ConformanceSettings, server: str, folder: Path) -> CommandDriver | None:
     if not settings.start:
         return None
     environment = {"KUBECONFIG": str(folder / "kubeconfig"), "API_SERVER": server}
@@ -110,12 +110,12 @@ def _process(settings: Settings, server: str, folder: Path) -> CommandDriver | N
 
 async def results(
     subject: Subject,
-    settings: Settings,
+    settings: ConformanceSettings,
     begun: Callable[[Played], None],
-    seen: Callable[[Result], None],
-) -> list[Result]:
+    seen: Callable[[CheckResult], None],
+) -> list[CheckResult]:
     """All results. `begun` is called when the driver may connect, `seen` with each result."""
-    found: list[Result] = []
+    found: list[CheckResult] = []
     async with playing(subject, settings) as played:
         begun(played)
         async for result in run(played.scene, settings.chosen(), settings.skip):

@@ -11,7 +11,7 @@ _SHOWN = 4000
 """Bytes of the end of the process's output."""
 
 
-class Driver(Protocol):
+class DriverProcess(Protocol):
     """A driver that can be killed and started again."""
 
     async def start(self) -> None:

@@ -3,32 +3,34 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from parley.conformance.results import Outcome, Result
+from parley.conformance.results import CheckOutcome, CheckResult
 
 PAGE = "docs/driver-protocol.md"
 
 
-def line(result: Result) -> str:
+def line(result: CheckResult) -> str:
     """One result in the table."""
-    rule = result.check.rule if result.outcome is not Outcome.SKIPPED else f"{result.check.rule} ({result.why})"
+    rule = (
+        result.check.rule if result.outcome is not CheckOutcome.SKIPPED else f"{result.check.rule} ({result.why})"
+    )
     return f"{result.outcome.value:<8} {result.check.name:<26} {rule}"
 
 
-def details(result: Result) -> Iterator[str]:
+def details(result: CheckResult) -> Iterator[str]:
     """Of a failure: which object, what was expected by which section, what was seen."""
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CheckOutcome.FAILED:
         yield f"         {result.about}"
         yield f'         expected: {result.expected} ({PAGE}, "{result.check.section}")'
         yield f"         seen: {result.seen}"
 
 
-def summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[CheckResult]) -> str:
     """How many of each."""
-    counts = [f"{sum(r.outcome is outcome for r in results)} {outcome.value}" for outcome in Outcome]
+    counts = [f"{sum(r.outcome is outcome for r in results)} {outcome.value}" for outcome in CheckOutcome]
     return ", ".join(counts)
 
 
-def data(result: Result) -> dict[str, Any]:
+def data(result: CheckResult) -> dict[str, Any]:
     """A result as an item of `ConformanceReport`."""
     return {
         "check": result.check.name,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from parley.conformance.stage import Stage
 
 
-class Outcome(Enum):
+class CheckOutcome(Enum):
     """How a check ended."""
 
     PASSED = "passed"
@@ -51,11 +51,11 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """A check's. `about`, `expected` and `seen` are of a failure; `why` is the reason of what was skipped."""
 
     check: Check
-    outcome: Outcome
+    outcome: CheckOutcome
     about: str = ""
     expected: str = ""
     seen: str = ""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from parley.conformance.results import Check, NotApplicable, Outcome, Result, Unmet
+from parley.conformance.results import Check, CheckOutcome, CheckResult, NotApplicable, Unmet
 from parley.conformance.stage import Scene, Stage
 from parley.conformance.subject import Subject
 from parley.kube.client import AlreadyExists, Client, Conflict, Invalid, NotFound
@@ -23,23 +23,23 @@ async def prepare(client: Client, subject: Subject) -> None:
             pass
 
 
-async def run(scene: Scene, checks: Sequence[Check], skipped: Sequence[str] = ()) -> AsyncIterator[Result]:
+async def run(scene: Scene, checks: Sequence[Check], skipped: Sequence[str] = ()) -> AsyncIterator[CheckResult]:
     """The results, each as soon as it is known. A driver that failed begins the next check anew."""
     failed: list[Check] = []
     for check in checks:
         result = _left_out(check, failed, skipped) or await _checked(scene, check)
         yield result
-        if result.outcome is Outcome.FAILED:
+        if result.outcome is CheckOutcome.FAILED:
             failed.append(check)
             await _restarted(scene)
 
 
-def _left_out(check: Check, failed: Sequence[Check], skipped: Sequence[str]) -> Result | None:
+def _left_out(check: Check, failed: Sequence[Check], skipped: Sequence[str]) -> CheckResult | None:
     """The result of a check that is not made, None if it is made."""
     if check.name in skipped:
-        return Result(check, Outcome.SKIPPED, why="left out by --skip")
+        return CheckResult(check, CheckOutcome.SKIPPED, why="left out by --skip")
     basis = [one.name for one in failed if one.basic or one.name in check.needs]
-    return Result(check, Outcome.SKIPPED, why=f"needs {basis[0]}, which failed") if basis else None
+    return CheckResult(check, CheckOutcome.SKIPPED, why=f"needs {basis[0]}, which failed") if basis else None
 
 
 async def _restarted(scene: Scene) -> None:
@@ -48,20 +48,20 @@ async def _restarted(scene: Scene) -> None:
         await scene.driver.start()
 
 
-async def _checked(scene: Scene, check: Check) -> Result:
+async def _checked(scene: Scene, check: Check) -> CheckResult:
     if check.restarts and scene.driver is None:
-        return Result(check, Outcome.SKIPPED, why="needs --start, to kill the driver and start it again")
+        return CheckResult(check, CheckOutcome.SKIPPED, why="needs --start, to kill the driver and start it again")
     stage = Stage(scene, f"{PREFIX}{check.name}{scene.suffix}")
     await stage.open()
     try:
         await check.play(stage)
     except _DISTURBED as error:
         expected = "what the kit made to be there, and to change as the controller changes it"
-        return Result(check, Outcome.FAILED, f"namespace {stage.name}", expected, str(error))
+        return CheckResult(check, CheckOutcome.FAILED, f"namespace {stage.name}", expected, str(error))
     except NotApplicable as reason:
-        return Result(check, Outcome.SKIPPED, why=str(reason))
+        return CheckResult(check, CheckOutcome.SKIPPED, why=str(reason))
     except Unmet as unmet:
-        return Result(check, Outcome.FAILED, unmet.about, unmet.expected, unmet.seen)
+        return CheckResult(check, CheckOutcome.FAILED, unmet.about, unmet.expected, unmet.seen)
     finally:
         await stage.close()
-    return Result(check, Outcome.PASSED)
+    return CheckResult(check, CheckOutcome.PASSED)

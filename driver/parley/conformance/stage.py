@@ -12,7 +12,7 @@ from typing import Any
 from parley.api.names import DRIVERS_LABEL, STANDALONE, driver_finalizer
 from parley.api.resources import CLAIMS, CLASSES, POD_SCHEDULINGS, Resource
 from parley.conformance.addresses import NAMESPACES
-from parley.conformance.process import Driver
+from parley.conformance.process import DriverProcess
 from parley.conformance.results import NotApplicable, Unmet
 from parley.conformance.subject import Subject
 from parley.conformance.traffic import DriverTraffic
@@ -45,7 +45,7 @@ class Scene:
     client: Client
     traffic: DriverTraffic
     subject: Subject
-    driver: Driver | None
+    driver: DriverProcess | None
     patience: Patience
     in_memory: bool = True
     suffix: str = ""

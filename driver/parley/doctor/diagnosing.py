@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from parley.doctor.checks import controller, drivers, installation, nodes, objects, runtime, server
-from parley.doctor.facts import Facts, NotRead, gather, installed
+from parley.doctor.facts import Facts, Unreadable, gather, installed
 from parley.doctor.findings import Finding, Severity, error, unknown, worst
 from parley.kube.client import Client
 from parley.kube.clock import rfc3339
@@ -71,6 +71,6 @@ def examined(facts: Facts) -> Iterator[Finding]:
             return
         try:
             found = list(check(facts))
-        except NotRead as refused:
+        except Unreadable as refused:
             found = [unknown(f"could not be checked: {refused}", refused.remedy)]
         yield from (replace(finding, check=name) for finding in found)

@@ -60,7 +60,7 @@ EVERYWHERE: tuple[Resource[Any], ...] = (
 )
 
 
-class NotRead(Exception):
+class Unreadable(Exception):
     """Raised by a check that needs what could not be read; `remedy` is what would let it."""
 
     def __init__(self, why: str, remedy: str) -> None:
@@ -88,13 +88,13 @@ class Facts:
     listings: Mapping[Resource[Any], Listing[Any] | Refused]
 
     def all(self, resource: Resource[T]) -> tuple[T, ...]:
-        """Every object of the kind; none if it is not served. Raises NotRead if it could not be read."""
+        """Every object of the kind; none if it is not served. Raises Unreadable if it could not be read."""
         found = self.listings[resource]
         if isinstance(found, Listing):
             return found.items
         if not found.served:
             return ()
-        raise NotRead(found.why, found.remedy)
+        raise Unreadable(found.why, found.remedy)
 
     def served(self, resource: Resource[Any]) -> bool:
         """Whether the API server knows the kind."""
@@ -102,7 +102,7 @@ class Facts:
         return isinstance(found, Listing) or found.served
 
     def named(self, resource: Resource[Body]) -> dict[str, Body]:
-        """Objects by their names; of namespaced kinds those in Parley's namespace. Raises NotRead."""
+        """Objects by their names; of namespaced kinds those in Parley's namespace. Raises Unreadable."""
         return {
             body["metadata"]["name"]: body
             for body in self.all(resource)

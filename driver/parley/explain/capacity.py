@@ -17,7 +17,7 @@ from parley.sdk.checks import BadParameters, ParameterModels
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class Availability:
     """So many `what`. `partly` are those of which some shares are free, and which are not counted as free."""
 
     what: str
@@ -26,13 +26,13 @@ class Capacity:
     partly: int = 0
 
 
-def capacity(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Capacity | None:
+def capacity(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
     """Of a class on its suitable nodes; None if its driver does not publish it."""
     count = _COUNTED.get(class_.driver_name)
     return count(snapshot, class_, nodes) if count is not None else None
 
 
-def _devices(snapshot: Snapshot, _: ResourceClass, nodes: Collection[str]) -> Capacity:
+def _devices(snapshot: Snapshot, _: ResourceClass, nodes: Collection[str]) -> Availability:
     inventory = _inventory(snapshot)
     total = free = partly = 0
     for node in nodes:
@@ -40,7 +40,7 @@ def _devices(snapshot: Snapshot, _: ResourceClass, nodes: Collection[str]) -> Ca
         for (kind, shares), names in inventory.stock(node).items():
             free += len(names) if shares == kind.slices else 0
             partly += len(names) if shares < kind.slices else 0
-    return Capacity("devices", total, free, partly)
+    return Availability("devices", total, free, partly)
 
 
 def _inventory(snapshot: Snapshot) -> Inventory:
@@ -59,7 +59,7 @@ def _inventory(snapshot: Snapshot) -> Inventory:
     return inventory
 
 
-def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Capacity | None:
+def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -> Availability | None:
     models = ParameterModels(TokensDriver.class_parameters, TokensDriver.class_parameter_versions)
     try:
         pool: Pool = models.parse(class_.parameters, class_.metadata.name)
@@ -68,10 +68,10 @@ def _tokens(snapshot: Snapshot, class_: ResourceClass, nodes: Collection[str]) -
     data = [h.allocation.data for h in snapshot.state.ledger if h.driver == TokensDriver.name]
     used = sum(int(one["count"]) for one in data if one.get("pool") == class_.metadata.name)
     total = pool.pool * (len(nodes) if pool.scope == "Node" else 1)
-    return Capacity("tokens", total, max(0, total - used))
+    return Availability("tokens", total, max(0, total - used))
 
 
-_COUNTED: Mapping[str, Callable[[Snapshot, ResourceClass, Collection[str]], Capacity | None]] = {
+_COUNTED: Mapping[str, Callable[[Snapshot, ResourceClass, Collection[str]], Availability | None]] = {
     DeviceDriver.name: _devices,
     TokensDriver.name: _tokens,
 }

@@ -11,7 +11,7 @@ from parley.api.builtin import BuiltinClaim, Pod, Struct
 from parley.api.models import PodScheduling
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
 from parley.api.resources import Resource
-from parley.explain.model import Finding
+from parley.explain.model import PodFinding
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
 
@@ -60,7 +60,7 @@ def findings(
     asked_at: str,
     mirrors: Sequence[BuiltinClaim],
     events: Sequence[Event],
-) -> tuple[Finding, ...]:
+) -> tuple[PodFinding, ...]:
     """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
     return (
         *_controller(snapshot, pod, scheduling),
@@ -73,7 +73,7 @@ def findings(
     )
 
 
-def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[Finding]:
+def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[PodFinding]:
     if scheduling is not None or pod.spec.node_name or pod.spec.scheduling_gates:
         return
     seconds = snapshot.seconds_since(pod.metadata.creation_timestamp or "")
@@ -81,10 +81,10 @@ def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) 
     text = (
         f"has written nothing about the pod{since}: see whether it runs (kubectl -n parley-system get pods,leases)"
     )
-    yield Finding("controller", "", text)
+    yield PodFinding("controller", "", text)
 
 
-def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: str) -> Iterator[Finding]:
+def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: str) -> Iterator[PodFinding]:
     """Drivers that were asked and have not answered this round."""
     if scheduling is None or scheduling.spec.selected_node:
         return
@@ -95,7 +95,7 @@ def _unanswered(snapshot: Snapshot, scheduling: PodScheduling | None, asked_at: 
         if asked.name not in answered:
             since = _waited(snapshot, asked_at, late=late)
             text = f"has not answered about claim {asked.name}{since} (round {round_})"
-            yield Finding(f"driver {asked.driver_name}", "", text, asked_at)
+            yield PodFinding(f"driver {asked.driver_name}", "", text, asked_at)
 
 
 def _waited(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
@@ -105,15 +105,15 @@ def _waited(snapshot: Snapshot, asked_at: str, *, late: bool) -> str:
     return f" for {span(seconds + (_PATIENCE if late else 0))}"
 
 
-def _failures(scheduling: PodScheduling | None) -> Iterator[Finding]:
+def _failures(scheduling: PodScheduling | None) -> Iterator[PodFinding]:
     for answer in scheduling.status.claims if scheduling is not None else ():
         if answer.failure is not None:
             for_ever = ", and never will" if answer.failure.permanent else ""
             text = f"could not allocate claim {answer.name} on node {answer.failure.node_name}{for_ever}: "
-            yield Finding(f"driver {answer.driver_name}", "", text + answer.failure.message)
+            yield PodFinding(f"driver {answer.driver_name}", "", text + answer.failure.message)
 
 
-def _scheduler(pod: Pod) -> Iterator[Finding]:
+def _scheduler(pod: Pod) -> Iterator[PodFinding]:
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             usual = (
@@ -122,10 +122,10 @@ def _scheduler(pod: Pod) -> Iterator[Finding]:
                 else ""
             )
             text = condition.message + usual
-            yield Finding("scheduler", condition.reason, text, condition.last_transition_time or "")
+            yield PodFinding("scheduler", condition.reason, text, condition.last_transition_time or "")
 
 
-def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[Finding]:
+def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[PodFinding]:
     """Conditions of allocated devices, but for Parley's own binding conditions."""
     for mirror in mirrors:
         for device in mirror.status.devices:
@@ -134,12 +134,12 @@ def _devices(mirrors: Sequence[BuiltinClaim]) -> Iterator[Finding]:
                     text = f"device {device.pool}/{device.device}: {condition.type}={condition.status}"
                     message = f"{text}: {condition.message}" if condition.message else text
                     by = f"driver {device.driver}"
-                    yield Finding(
+                    yield PodFinding(
                         by, condition.reason or condition.type, message, condition.last_transition_time or ""
                     )
 
 
-def _health(raw: Mapping[str, Any]) -> Iterator[Finding]:
+def _health(raw: Mapping[str, Any]) -> Iterator[PodFinding]:
     """The health of devices in containers as node plugins reported it to the kubelet, where it is not good."""
     for container in raw.get("status", {}).get("containerStatuses") or ():
         for resource in container.get("allocatedResourcesStatus") or ():
@@ -147,17 +147,17 @@ def _health(raw: Mapping[str, Any]) -> Iterator[Finding]:
                 if one.get("health") != "Healthy":
                     details = one.get("message") or "no details"
                     text = f"{one.get('resourceID')} of container {container.get('name')}: {details}"
-                    yield Finding("node plugin", str(one.get("health", "Unknown")), text)
+                    yield PodFinding("node plugin", str(one.get("health", "Unknown")), text)
 
 
-def _events(pod: Pod, events: Sequence[Event], reported: str) -> Iterator[Finding]:
+def _events(pod: Pod, events: Sequence[Event], reported: str) -> Iterator[PodFinding]:
     """Warnings about this very pod, latest first, without what is reported above."""
     mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
         known = event.note == reported or (_is_scheduler(event) and not pod.spec.node_name)
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
-        yield Finding(_by(event), event.reason, event.note, event.at)
+        yield PodFinding(_by(event), event.reason, event.note, event.at)
 
 
 def _is_settled(pod: Pod, event: Event) -> bool:

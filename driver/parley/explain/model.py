@@ -47,7 +47,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PodFinding:
     """A report about the pod, or that one is missing: `by` is controller, scheduler, kubelet, node plugin or
     "driver NAME"; `code` is the reason code, if there is one."""
 
@@ -85,7 +85,7 @@ class Explanation:
     viable: int
     claims: tuple[ClaimDetails, ...]
     nodes: tuple[NodeRow, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[PodFinding, ...]
     remedies: tuple[Remedy, ...]
     ahead: tuple[str, ...]
     unread: tuple[str, ...]

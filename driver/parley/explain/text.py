@@ -13,7 +13,7 @@ from rich.text import Text
 from parley.api.reasons import NO_CANDIDATES
 from parley.api.wording import counted, listed
 from parley.explain.matrix import DOES_NOT_FIT, NOT_VIABLE, SELECTED, UNKNOWN, VIABLE, grouped
-from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow
+from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFinding
 from parley.explain.times import ago
 
 NARROW = 80
@@ -202,7 +202,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
     return [_names(names)] if names else []
 
 
-def _report(finding: Finding, now: str) -> str:
+def _report(finding: PodFinding, now: str) -> str:
     since = ago(finding.at, now)
     if not finding.code:
         return f"{finding.by} {finding.text}"

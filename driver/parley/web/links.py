@@ -11,7 +11,7 @@ MOST_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PageAddress:
     """A page: its path in parts ("pods", namespace, name), what of the query it understands, and how many folders
     below the first page's it seems to be."""
 
@@ -35,18 +35,18 @@ _UNDERSTOOD = frozenset({"namespace", "state", "page", "nodes"})
 _LONGEST = 253
 
 
-def address(path: str, query: Mapping[str, str]) -> Address:
+def address(path: str, query: Mapping[str, str]) -> PageAddress:
     """Of an encoded path. What is not understood of the query is left out."""
     known = {name: value[:_LONGEST] for name, value in query.items() if name in _UNDERSTOOD and value}
     parts = path.split("/")[1:]
-    return Address(tuple(unquote(part) for part in parts if part), known, len(parts) - 1)
+    return PageAddress(tuple(unquote(part) for part in parts if part), known, len(parts) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
     """How the page at an address names others."""
 
-    here: Address
+    here: PageAddress
 
     def _to(self, *parts: str) -> str:
         up = "../" * self.here.depth

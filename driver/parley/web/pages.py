@@ -16,7 +16,7 @@ from parley.explain.explaining import PodObjects, explain_in, read_pod
 from parley.explain.model import wire
 from parley.explain.snapshot import Snapshot
 from parley.web import details
-from parley.web.links import Address, Links
+from parley.web.links import Links, PageAddress
 from parley.web.markup import Node, html
 from parley.web.snapshots import Snapshots
 from parley.web.timeline import timeline
@@ -56,7 +56,7 @@ class _NoSuchPage(NothingToExplain):
     """Raised for an address that no page has."""
 
 
-async def page(snapshots: Snapshots, address: Address) -> Page:
+async def page(snapshots: Snapshots, address: PageAddress) -> Page:
     """The page at the address, also if it is an error page."""
     links = Links(address)
 
@@ -74,7 +74,7 @@ async def page(snapshots: Snapshots, address: Address) -> Page:
         return _page(title, problem(title, str(error), links), status)
 
 
-async def data(snapshots: Snapshots, address: Address) -> tuple[int, bytes]:
+async def data(snapshots: Snapshots, address: PageAddress) -> tuple[int, bytes]:
     """The same as JSON, with its status; an object with `error` if it can't be answered."""
 
     async def encoded() -> bytes:
@@ -99,7 +99,7 @@ def _page(title: str, main: list[Node], status: int = 200) -> Page:
     return Page(f"{title} - Parley", text, version, status)
 
 
-async def _read(snapshots: Snapshots, address: Address) -> tuple[Snapshot, PodObjects | None]:
+async def _read(snapshots: Snapshots, address: PageAddress) -> tuple[Snapshot, PodObjects | None]:
     """The snapshot, and what only a pod's page shows of that pod."""
     objects = None
     if not all(_NAME.fullmatch(part) for part in address.parts):
@@ -110,7 +110,7 @@ async def _read(snapshots: Snapshots, address: Address) -> tuple[Snapshot, PodOb
     return await snapshots.snapshot(), objects
 
 
-def _content(snapshot: Snapshot, objects: PodObjects | None, address: Address) -> _Content:
+def _content(snapshot: Snapshot, objects: PodObjects | None, address: PageAddress) -> _Content:
     """Raises NothingToTell if there is nothing at the address."""
     match address.parts:
         case ():

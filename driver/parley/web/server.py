@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from parley.web.links import Address, Links, address
+from parley.web.links import Links, PageAddress, address
 from parley.web.pages import UNAVAILABLE, data, page
 from parley.web.snapshots import Snapshots
 from parley.web.streams import MOST, Feed, Streams, TooMany
@@ -128,7 +128,7 @@ class _Server:
         finally:
             self._pages -= 1
 
-    async def _html(self, request: web.Request, wanted: Address) -> web.Response:
+    async def _html(self, request: web.Request, wanted: PageAddress) -> web.Response:
         made = await page(self._snapshots, wanted)
         content = made.whole(Links(wanted)).encode()
         response = _tagged(request, content, "text/html", made.version, made.status)
@@ -136,12 +136,12 @@ class _Server:
             response.headers.update(_AGAIN)
         return response
 
-    async def _json(self, wanted: Address) -> web.Response:
+    async def _json(self, wanted: PageAddress) -> web.Response:
         status, content = await data(self._snapshots, wanted)
         headers = {"Cache-Control": "no-store"}
         return web.Response(body=content, status=status, content_type="application/json", headers=headers)
 
-    async def _stream(self, request: web.Request, wanted: Address) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, wanted: PageAddress) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         response.content_type = "text/event-stream"
         task = asyncio.current_task()

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from parley.web.links import Address
+from parley.web.links import PageAddress
 from parley.web.pages import Page, page
 from parley.web.snapshots import Snapshots
 
@@ -66,7 +66,7 @@ class Streams:
         return sum(feed.followers for feed, _ in self._feeds.values())
 
     @asynccontextmanager
-    async def following(self, address: Address) -> AsyncIterator[Feed]:
+    async def following(self, address: PageAddress) -> AsyncIterator[Feed]:
         """The page's feed, which is kept up to date within the block. Raises TooMany."""
         if self.followers >= self._most:
             raise TooMany
@@ -76,7 +76,7 @@ class Streams:
         finally:
             await self._leave(address, feed)
 
-    def _join(self, address: Address) -> Feed:
+    def _join(self, address: PageAddress) -> Feed:
         if address.key not in self._feeds:
             feed = Feed()
             self._feeds[address.key] = feed, asyncio.create_task(self._make(address, feed))
@@ -84,14 +84,14 @@ class Streams:
         feed.followers += 1
         return feed
 
-    async def _leave(self, address: Address, feed: Feed) -> None:
+    async def _leave(self, address: PageAddress, feed: Feed) -> None:
         feed.followers -= 1
         if not feed.followers:
             _, making = self._feeds.pop(address.key)
             making.cancel()
             await asyncio.gather(making, return_exceptions=True)
 
-    async def _make(self, address: Address, feed: Feed) -> None:
+    async def _make(self, address: PageAddress, feed: Feed) -> None:
         loop = asyncio.get_running_loop()
         while True:
             revision, started = self._snapshots.revision, loop.time()

@@ -17,7 +17,7 @@ from tests.cluster.watching import LIMIT
 from tests.integration.door.conftest import Devices, was_refused
 
 from parley.api import reasons
-from parley.cli.web import Place, serving
+from parley.cli.web import ServingAddress, serving
 from parley.explain.explaining import explain
 from parley.explain.model import wire
 from parley.kube.clock import utc
@@ -59,7 +59,7 @@ async def test_the_controllers_rights_are_enough_to_tell_the_same_and_to_follow(
 
     async with (
         HttpClient.from_kubeconfig(str(controller_account)) as account,
-        serving(account, Place("127.0.0.1", 0)) as url,
+        serving(account, ServingAddress("127.0.0.1", 0)) as url,
     ):
         found = await data(f"{url}pods/{team.name}/wants?format=json")
         for kind in ("", "classes/gpu", "nodes/node-1"):

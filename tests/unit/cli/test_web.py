@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from parley.api.resources import CLASSES, NODES
 from parley.cli.leading import Options, serve
 from parley.cli.main import app, plugin
-from parley.cli.web import Place, place, serving
+from parley.cli.web import ServingAddress, place, serving
 from parley.control.telemetry.metrics import Metrics
 from parley.drivers import built_in
 from parley.kube.client import Client
@@ -37,7 +37,7 @@ from parley.scheduler.controller import Controller
     ],
 )
 def test_where_to_serve(text: str, host: str, port: int) -> None:
-    assert place(text, ["parley.example.com"]) == Place(host, port, ("parley.example.com",))
+    assert place(text, ["parley.example.com"]) == ServingAddress(host, port, ("parley.example.com",))
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "localhost:", "1.2.3.4:http", "1:65536", "1:-1", "1:٣"])
@@ -83,7 +83,7 @@ async def test_a_controller_serves_it_whether_it_leads_or_not() -> None:
 
     @asynccontextmanager
     async def beside() -> AsyncIterator[None]:
-        async with serving(server.client(), Place("127.0.0.1", 0)) as url:
+        async with serving(server.client(), ServingAddress("127.0.0.1", 0)) as url:
             urls.put_nowait(url)
             yield
 
@@ -104,7 +104,7 @@ async def test_a_controller_serves_it_whether_it_leads_or_not() -> None:
 
 async def test_an_address_of_ipv6_is_written_in_brackets() -> None:
     try:
-        async with serving(MemoryServer().client(), Place("::1", 0)) as url:
+        async with serving(MemoryServer().client(), ServingAddress("::1", 0)) as url:
             assert url.startswith("http://[::1]:")
     except OSError:
         pytest.skip("this machine has no IPv6")

@@ -6,7 +6,7 @@ from tests.unit.conformance.seats import NAME, Seats
 
 from parley.api.resources import NODES
 from parley.conformance.checks import CHECKS
-from parley.conformance.results import Check, Result
+from parley.conformance.results import Check, CheckResult
 from parley.conformance.running import prepare, run
 from parley.conformance.stage import Patience, Scene
 from parley.conformance.subject import NODE_NAMES, Subject
@@ -23,10 +23,10 @@ def nodes() -> tuple[Manifest, ...]:
 SUBJECT = Subject(NAME, {"driverName": NAME, "parameters": {"seats": 2}}, {"seats": 1}, NODE_NAMES, nodes())
 
 
-def results(broken: str = "", checks: Sequence[Check] = CHECKS) -> list[Result]:
+def results(broken: str = "", checks: Sequence[Check] = CHECKS) -> list[CheckResult]:
     """What the kit finds out about the driver that breaks that rule."""
 
-    async def main() -> list[Result]:
+    async def main() -> list[CheckResult]:
         client = MemoryServer().client()
         traffic = DriverTraffic(client)
         driver = Seats(traffic, broken)

@@ -3,7 +3,7 @@
 from tests.unit.conformance.kit import results
 
 from parley.conformance.checks import CHECKS
-from parley.conformance.results import Check, NotApplicable, Outcome
+from parley.conformance.results import Check, CheckOutcome, NotApplicable
 from parley.conformance.stage import Stage
 
 
@@ -24,10 +24,10 @@ def test_what_the_driver_took_away_is_a_failure_and_the_next_check_is_made() -> 
 
     gone, odd, answers = results(checks=checks)
 
-    assert (gone.outcome, gone.about) == (Outcome.FAILED, "namespace conformance-gone")
+    assert (gone.outcome, gone.about) == (CheckOutcome.FAILED, "namespace conformance-gone")
     assert gone.seen == '404 NotFound: resourceclaims.parley.dev "claim-1" not found'
-    assert (odd.outcome, odd.why) == (Outcome.SKIPPED, "nothing to see")
-    assert answers.outcome is Outcome.PASSED
+    assert (odd.outcome, odd.why) == (CheckOutcome.SKIPPED, "nothing to see")
+    assert answers.outcome is CheckOutcome.PASSED
 
 
 def test_after_a_basic_check_that_failed_no_other_is_made() -> None:
@@ -35,4 +35,4 @@ def test_after_a_basic_check_that_failed_no_other_is_made() -> None:
 
     _, answers = results(checks=(basic, CHECKS[0]))
 
-    assert (answers.outcome, answers.why) == (Outcome.SKIPPED, "needs gone, which failed")
+    assert (answers.outcome, answers.why) == (CheckOutcome.SKIPPED, "needs gone, which failed")

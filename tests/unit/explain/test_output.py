@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.unit.explain.conftest import text_of
 
-from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow, Remedy, wire
+from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFinding, Remedy, wire
 from parley.explain.text import show
 
 PAGE = (Path(__file__).parents[3] / "docs" / "explain.md").read_text()
@@ -35,7 +35,7 @@ def explanation(nodes: int, alike: bool = False) -> Explanation:
         viable=0,
         claims=(ClaimDetails("gpu", "template one", "wants-gpu", "gpu", "device.parley.dev", "pending"),),
         nodes=tuple(row(number) for number in range(nodes)),
-        findings=(Finding("scheduler", "Unschedulable", "[no] node", "2026-01-01T00:01:00Z"),),
+        findings=(PodFinding("scheduler", "Unschedulable", "[no] node", "2026-01-01T00:01:00Z"),),
         remedies=(Remedy("noNode", "nothing"),),
         ahead=(),
         unread=("nodes is forbidden",),
@@ -85,7 +85,7 @@ def test_data_is_json_with_every_field() -> None:
 
 def test_every_field_is_on_the_page() -> None:
     named = set(re.findall(r"`([a-zA-Z]+)`", PAGE))
-    kinds = (Explanation, ClaimDetails, NodeRow, Cell, Finding, Remedy)
+    kinds = (Explanation, ClaimDetails, NodeRow, Cell, PodFinding, Remedy)
     known = {name for kind in kinds for name in wire({f.name: 0 for f in fields(kind)})}
 
     assert {re.sub(r"_(.)", lambda match: match[1].upper(), name) for name in known} <= named

@@ -7,7 +7,7 @@ from tests.unit.scheduler.conftest import World, played
 
 from parley.cli import logs
 from parley.kube.client import Client
-from parley.web.links import Address, address
+from parley.web.links import PageAddress, address
 from parley.web.pages import Page, page
 from parley.web.snapshots import Aside, Snapshots, here
 
@@ -40,7 +40,7 @@ def snapshots(world: World, client: Client | None = None, aside: Aside = here) -
     return Snapshots(client or world.server.client(), "default", clock=world.clock, aside=aside)
 
 
-def at(path: str, **query: str) -> Address:
+def at(path: str, **query: str) -> PageAddress:
     """An address."""
     return address(path, query)
 

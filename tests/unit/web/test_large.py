@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from parley.explain.matrix import ORDER
-from parley.explain.model import Cell, ClaimDetails, Explanation, Finding, NodeRow, Remedy
+from parley.explain.model import Cell, ClaimDetails, Explanation, NodeRow, PodFinding, Remedy
 from parley.explain.overview import ClassRow, UseRow, WaitRow
 from parley.web.details import ClassDetails, PodRow
 from parley.web.links import Links, address
@@ -43,7 +43,7 @@ def said(words: Callable[[int], str], verdict: Callable[[int], str] = lambda _: 
         viable=0,
         claims=tuple(ClaimDetails(claim, f"template {claim}", claim, claim, "d", "pending") for claim in CLAIMS),
         nodes=tuple(rows),
-        findings=tuple(Finding("controller", "Code", "words " * 20, NOW) for _ in range(20)),
+        findings=tuple(PodFinding("controller", "Code", "words " * 20, NOW) for _ in range(20)),
         remedies=(Remedy("podEnds", "4995 more nodes can be freed in the same way", others, names),),
         ahead=others,
         unread=(),

@@ -22,7 +22,7 @@ from parley.sdk.checks import DriverFault, failure_text
 from parley.sdk.driver import Allocation, PermanentError, Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import allocation_record
-from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
+from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
 from parley.sdk.standalone.operations import RETRIES, ClaimRef, Operation, cancel, stopped
 from parley.sdk.standalone.progress import Progress
 from parley.sdk.standalone.records import Gone, StandaloneRecords
@@ -76,7 +76,7 @@ class StandaloneAllocator:
         if operation.stop.is_set():
             return
         for ref in work.refs:
-            self._holdings.put(ref.uid, StandaloneHolding(ref.key, operation.node, Stage.OPEN))
+            self._holdings.put(ref.uid, StandaloneHolding(ref.key, operation.node, AllocationStage.OPEN))
         try:
             allocations = await self._allocations(operation, work)
         except Stopped:
@@ -102,7 +102,9 @@ class StandaloneAllocator:
         """Nothing is held from before but on this node; then every claim has the finalizer."""
         for ref in work.refs:
             before = self._holdings.get(ref.uid)
-            if before is not None and not (before.stage is Stage.CARRIED and before.node == operation.node):
+            if before is not None and not (
+                before.stage is AllocationStage.CARRIED and before.node == operation.node
+            ):
                 await self._holdings.release(ref.uid)
         for ref in work.refs:
             await self._records.add_finalizer(ref, operation.node)
@@ -161,7 +163,7 @@ class StandaloneAllocator:
         if claim.status.allocation != Record.model_validate(body):
             self._driver.restore(held(claim, ()))  # a late write of an earlier process: what is recorded, counts
         self._unsettled.pop(ref.uid, None)
-        self._holdings.put(ref.uid, StandaloneHolding(ref.key, node, Stage.RECORDED))
+        self._holdings.put(ref.uid, StandaloneHolding(ref.key, node, AllocationStage.RECORDED))
         log.info("allocated", driver=self._driver.name, claim="/".join(ref.key), node=node)
 
     async def _undo(self, operation: Operation, refs: Sequence[ClaimRef], why: str) -> None:

@@ -24,7 +24,7 @@ from parley.sdk.standalone.entries import Entries
 from parley.sdk.standalone.evaluation import Evaluator, outlook
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import cancel
-from parley.sdk.standalone.questions import Question
+from parley.sdk.standalone.questions import PodQuestion
 from parley.sdk.standalone.waiting import Outlook, WaitingPods
 
 log = structlog.get_logger(__name__)
@@ -98,7 +98,7 @@ class Responder:
         if considering is not None and considering[0] != round_:
             considering[1].cancel()
 
-    async def answer(self, key: Key, scheduling: PodScheduling, question: Question) -> None:
+    async def answer(self, key: Key, scheduling: PodScheduling, question: PodQuestion) -> None:
         """Reconcile the driver's entries with its answer. Raises DriverFault, and what a client raises."""
         answered = self._answered.get(key)
         if answered is None or answered.state != question.state or key in self._stale:
@@ -114,7 +114,7 @@ class Responder:
                 raise
         await self.apply(scheduling, answered.entries)
 
-    async def _evaluated(self, key: Key, question: Question) -> _Answered:
+    async def _evaluated(self, key: Key, question: PodQuestion) -> _Answered:
         seen = self.waiting.changes
         found, outlook_ = await self._considered(key, question)
         answered = self._answered[key] = _Answered(question.state, found)
@@ -122,7 +122,7 @@ class Responder:
         self.waiting.evaluated(key, question.signature, outlook_, seen, question.priority)
         return answered
 
-    async def _considered(self, key: Key, question: Question) -> tuple[Entries, Outlook]:
+    async def _considered(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
         """The driver's answer. Raises Superseded if the question is replaced meanwhile."""
         task = asyncio.ensure_future(self._consider(key, question))
         self._considering[key] = question.round, task
@@ -135,7 +135,7 @@ class Responder:
             raise Superseded
         return task.result()
 
-    async def _consider(self, key: Key, question: Question) -> tuple[Entries, Outlook]:
+    async def _consider(self, key: Key, question: PodQuestion) -> tuple[Entries, Outlook]:
         """Raises NotRead while an object that holds parameters is being read."""
         try:
             answers = await self._evaluator.answers(question)

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from parley.api.models import AllocationFailure, ClaimScheduling, PodScheduling
 from parley.api.names import API_VERSION
 from parley.negotiation.answers import Answer
-from parley.sdk.standalone.questions import Question
+from parley.sdk.standalone.questions import PodQuestion
 
 Entries = tuple[dict[str, Any], ...]
 
@@ -20,13 +20,13 @@ MAX_FAILURE = 1024
 
 
 def answered(
-    driver: str, question: Question, answers: Mapping[str, Answer], scores: Mapping[str, float]
+    driver: str, question: PodQuestion, answers: Mapping[str, Answer], scores: Mapping[str, float]
 ) -> Entries:
     """The entries for these answers. `scores` are from 0 to 1, by viable node."""
     return tuple(_entry(driver, question, e.name, answers[e.name], scores) for e in question.entries)
 
 
-def refused(driver: str, question: Question, reason: str) -> Entries:
+def refused(driver: str, question: PodQuestion, reason: str) -> Entries:
     """The question can't be understood: no node will do, and the reason says what to change."""
     nowhere = {"viableNodes": [], "alternatives": {"nodes": []}, "reason": reason[:MAX_REASON]}
     return tuple({**_begun(driver, question.round, e.name), **nowhere} for e in question.entries)
@@ -37,7 +37,7 @@ def _begun(driver: str, round_: int, name: str) -> dict[str, Any]:
 
 
 def _entry(
-    driver: str, question: Question, name: str, answer: Answer, scores: Mapping[str, float]
+    driver: str, question: PodQuestion, name: str, answer: Answer, scores: Mapping[str, float]
 ) -> dict[str, Any]:
     entry = {**_begun(driver, question.round, name), "viableNodes": list(answer.viable)}
     if answer.alternatives is not None:

@@ -16,7 +16,7 @@ from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, Drive
 from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.informers import Informers
-from parley.sdk.standalone.questions import Question, available
+from parley.sdk.standalone.questions import PodQuestion, available
 from parley.sdk.standalone.waiting import Outlook
 
 CHUNK = 256
@@ -30,7 +30,7 @@ class Evaluator:
         self._driver = driver
         self._informers = informers
 
-    async def answers(self, question: Question) -> Answers:
+    async def answers(self, question: PodQuestion) -> Answers:
         """For all claims of the question. Raises BadParameters, DriverFault, and what the driver raises."""
         found = self._allocated(question)
         if question.pending:
@@ -48,14 +48,14 @@ class Evaluator:
         except TimeoutError as error:
             raise DriverFault(f"driver {driver.name} did not answer within {ANSWER_SECONDS:g} s") from error
 
-    def scores(self, question: Question, answers: Answers) -> Mapping[str, float]:
+    def scores(self, question: PodQuestion, answers: Answers) -> Mapping[str, float]:
         """The driver's preferences among the nodes that are viable for all claims."""
         viable = viable_for_all(question.candidates, answers)
         if not viable or not question.pending or not self._driver.has_preferences:
             return {}
         return self._driver.score(question.request(self._driver), viable)
 
-    async def alternatives(self, question: Question, asked: Sequence[str]) -> tuple[str, ...]:
+    async def alternatives(self, question: PodQuestion, asked: Sequence[str]) -> tuple[str, ...]:
         """At most 32 other nodes where all pending claims could be allocated now."""
         request, known = question.request(self._driver), frozenset(asked)
         others = [node for node in in_own_order(question, self._informers) if node not in known]
@@ -68,7 +68,7 @@ class Evaluator:
             await asyncio.sleep(0)
         return tuple(islice(found, MAX_ALTERNATIVES))
 
-    async def _pending(self, question: Question) -> dict[str, Answer]:
+    async def _pending(self, question: PodQuestion) -> dict[str, Answer]:
         answers = dict(await self.ask(question.request(self._driver), question.candidates))
         pending = {entry.name: answers[entry.name] for entry in question.pending}
         if self._driver.driver.asynchronous or viable_for_all(question.candidates, pending):
@@ -81,7 +81,7 @@ class Evaluator:
             for name, answer in pending.items()
         }
 
-    def _allocated(self, question: Question) -> dict[str, Answer]:
+    def _allocated(self, question: PodQuestion) -> dict[str, Answer]:
         """Claims that are allocated already can be used where they are."""
         found: dict[str, Answer] = {}
         for entry in question.entries:
@@ -93,12 +93,12 @@ class Evaluator:
         return found
 
 
-def in_own_order(question: Question, informers: Informers) -> list[str]:
+def in_own_order(question: PodQuestion, informers: Informers) -> list[str]:
     """The suitable nodes, from a place that differs from pod to pod, so that not all are sent to the same ones."""
     return list(spread(question.suitable(informers.nodes()), question.uid))
 
 
-def outlook(question: Question, answers: Answers) -> Outlook:
+def outlook(question: PodQuestion, answers: Answers) -> Outlook:
     """What the answers come to for the pod, as far as this driver is concerned."""
     if viable_for_all(question.candidates, answers):
         return Outlook.VIABLE

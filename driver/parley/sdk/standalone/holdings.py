@@ -15,7 +15,7 @@ from parley.sdk.embedded import EmbeddedDriver
 log = structlog.get_logger(__name__)
 
 
-class Stage(Enum):
+class AllocationStage(Enum):
     """How far an allocation is."""
 
     CARRIED = "carried"
@@ -34,7 +34,7 @@ class StandaloneHolding:
 
     key: Key
     node: str | None
-    stage: Stage
+    stage: AllocationStage
 
 
 class Holdings:

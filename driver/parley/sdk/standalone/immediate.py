@@ -23,11 +23,11 @@ from parley.sdk.immediate import FailedNodes, NodeRule, is_pending
 from parley.sdk.referenced import NotRead
 from parley.sdk.standalone.allocating import Failed, StandaloneAllocator
 from parley.sdk.standalone.evaluation import Evaluator, chunks
-from parley.sdk.standalone.holdings import Holdings, Stage
+from parley.sdk.standalone.holdings import AllocationStage, Holdings
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef, Operation, Operations, Retry
 from parley.sdk.standalone.pod_allocations import assigned
-from parley.sdk.standalone.questions import Question, about_claim
+from parley.sdk.standalone.questions import PodQuestion, about_claim
 from parley.sdk.standalone.records import Gone, StandaloneRecords
 
 _CHANGE: Topic = ("change",)
@@ -131,13 +131,13 @@ class ImmediateAllocations:
     async def _begun_on(self, ref: ClaimRef) -> list[str]:
         """Where the allocation was begun before a restart, to go on there; anything else is given back."""
         before = self._deps.holdings.get(ref.uid)
-        if before is not None and before.stage is Stage.CARRIED and before.node:
+        if before is not None and before.stage is AllocationStage.CARRIED and before.node:
             return [before.node]
         await self._deps.holdings.release(ref.uid)
         return []
 
     async def _viable(
-        self, question: Question, rule: NodeRule, failed: FailedNodes
+        self, question: PodQuestion, rule: NodeRule, failed: FailedNodes
     ) -> tuple[Sequence[str], tuple[str, str]]:
         """Viable nodes, best first; a reason code and why the others are not."""
         driver, informers = self._deps.driver, self._deps.informers
@@ -159,7 +159,7 @@ class ImmediateAllocations:
         return ranked(viable, scores, failed.failed), why
 
     async def _try(
-        self, operation: Operation, question: Question, nodes: Sequence[str], failed: FailedNodes
+        self, operation: Operation, question: PodQuestion, nodes: Sequence[str], failed: FailedNodes
     ) -> None:
         """Allocate on the first node where the driver does. Raises Retry if there is none."""
         failures: dict[str, str] = {}

@@ -21,7 +21,7 @@ from parley.sdk.standalone.allocating import Assignment, Failed, StandaloneAlloc
 from parley.sdk.standalone.answering import Responder
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import Operation, Operations
-from parley.sdk.standalone.questions import Question
+from parley.sdk.standalone.questions import PodQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class PodAllocations:
         asked = self._informers.claim_keys(scheduling)
         return scheduling.spec.selected_node == operation.node and all(ref.key in asked for ref in operation.refs)
 
-    async def sync(self, key: Key, scheduling: PodScheduling, question: Question | None) -> None:
+    async def sync(self, key: Key, scheduling: PodScheduling, question: PodQuestion | None) -> None:
         """Reconcile a pod whose node is selected."""
         known = self._failures.get(key)
         failure = known.reported if known is not None else None
@@ -91,7 +91,7 @@ class PodAllocations:
     def _has_failure(self, scheduling: PodScheduling) -> bool:
         return any(entry.failure is not None for entry in entries.of_driver(self._informers.driver, scheduling))
 
-    def _begin(self, key: Key, scheduling: PodScheduling, question: Question) -> None:
+    def _begin(self, key: Key, scheduling: PodScheduling, question: PodQuestion) -> None:
         refs = [entry.ref for entry in question.pending]
         if any(entry.terminating for entry in question.entries):
             return
@@ -149,7 +149,7 @@ def _selection(scheduling: PodScheduling) -> tuple[str, int, str]:
     return scheduling.metadata.uid, scheduling.spec.round, scheduling.spec.selected_node
 
 
-def assigned(question: Question, driver: EmbeddedDriver) -> Assignment:
+def assigned(question: PodQuestion, driver: EmbeddedDriver) -> Assignment:
     """The pending claims as one allocation. Raises BadParameters, and NotRead."""
     return Assignment(
         request=question.request(driver),

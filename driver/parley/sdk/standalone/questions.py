@@ -53,7 +53,7 @@ class ClaimEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PodQuestion:
     """All of a pod's claims that are this driver's. Objects that hold parameters count as they were at the time
     `since` (the event loop's clock), when they were first asked about, or later."""
 
@@ -112,7 +112,7 @@ class Question:
         return [node.metadata.name for node in nodes if all(matches(selector, node) for selector in selectors)]
 
 
-def question(informers: Informers, scheduling: PodScheduling, since: float = 0.0) -> Question | None:
+def question(informers: Informers, scheduling: PodScheduling, since: float = 0.0) -> PodQuestion | None:
     """What the PodScheduling asks; None as long as one of the claims or classes is not there."""
     entries: list[ClaimEntry] = []
     namespace = scheduling.metadata.namespace
@@ -123,13 +123,13 @@ def question(informers: Informers, scheduling: PodScheduling, since: float = 0.0
             return None
         entries.append(ClaimEntry(asked.name, claim, class_))
     spec = scheduling.spec
-    return Question(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round, spec.priority, since)
+    return PodQuestion(_pod(scheduling), tuple(entries), spec.candidate_nodes, spec.round, spec.priority, since)
 
 
-def about_claim(claim: ResourceClaim, class_: ResourceClass, since: float = 0.0) -> Question:
+def about_claim(claim: ResourceClaim, class_: ResourceClass, since: float = 0.0) -> PodQuestion:
     """A claim that is to be allocated without a pod; it is its own entry."""
     meta = claim.metadata
-    return Question(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),), since=since)
+    return PodQuestion(no_pod(meta.namespace), (ClaimEntry(meta.name, claim, class_),), since=since)
 
 
 def _pod(scheduling: PodScheduling) -> PodReference:

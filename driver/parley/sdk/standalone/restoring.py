@@ -8,7 +8,7 @@ from parley.kube.cache import Key
 from parley.sdk.driver import Held
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.recorded import driver_of_record, held_as_recorded, recorded
-from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
+from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.records import StandaloneRecords
 
@@ -25,7 +25,7 @@ def restore_one(driver: EmbeddedDriver, holdings: Holdings, claim: ResourceClaim
     """The driver counts what the claim's record has."""
     found, meta = held(claim, nodes), claim.metadata
     driver.restore(found, f"{meta.namespace}/{meta.name}")
-    holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), found.node, Stage.RECORDED))
+    holdings.put(meta.uid, StandaloneHolding((meta.namespace, meta.name), found.node, AllocationStage.RECORDED))
 
 
 def restore(driver: EmbeddedDriver, informers: Informers, holdings: Holdings, records: StandaloneRecords) -> None:
@@ -36,4 +36,6 @@ def restore(driver: EmbeddedDriver, informers: Informers, holdings: Holdings, re
             restore_one(driver, holdings, claim, informers.nodes())
         elif records.has_finalizer(claim):
             key: Key = (meta.namespace, meta.name)
-            holdings.put(meta.uid, StandaloneHolding(key, records.begun_on(claim) or None, Stage.CARRIED))
+            holdings.put(
+                meta.uid, StandaloneHolding(key, records.begun_on(claim) or None, AllocationStage.CARRIED)
+            )

@@ -26,7 +26,7 @@ from parley.sdk.standalone.allocating import StandaloneAllocator
 from parley.sdk.standalone.answering import Responder
 from parley.sdk.standalone.claim_reconciler import StandaloneClaimReconciler
 from parley.sdk.standalone.evaluation import Evaluator
-from parley.sdk.standalone.holdings import Holdings, Stage
+from parley.sdk.standalone.holdings import AllocationStage, Holdings
 from parley.sdk.standalone.immediate import ImmediateAllocations, ImmediateDependencies
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import Operation, Operations
@@ -196,7 +196,7 @@ class StandaloneDriver:
         """The API shows an allocation. If unknown here, an earlier process wrote it late."""
         uid = claim.metadata.uid
         holding = self._holdings.get(uid)
-        known = holding is not None and holding.stage is Stage.RECORDED
+        known = holding is not None and holding.stage is AllocationStage.RECORDED
         if not known and self._operations.of(uid) is None and not claim.status.deallocation_requested:
             restore_one(self._embedded, self._holdings, claim, self._informers.nodes())
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parley.api.wording import counted
-from parley.explain.model import ClaimDetails, Explanation, Finding, Remedy
+from parley.explain.model import ClaimDetails, Explanation, PodFinding, Remedy
 from parley.explain.text import claim_state, headline
 from parley.web.links import Links
 from parley.web.markup import Element, Node, h
@@ -83,7 +83,7 @@ def _remedy(remedy: Remedy, links: Links) -> Element:
     )
 
 
-def _reports(findings: Sequence[Finding], now: str) -> Element:
+def _reports(findings: Sequence[PodFinding], now: str) -> Element:
     rows: list[list[Node]] = [[one.by, since(one.at, now), one.code or "-", one.text] for one in findings]
     return table(("By", "Since", "Code", "Message"), rows, "Reports")
 

@@ -7,13 +7,13 @@ from parley.api.models import AllocationFailure, PodScheduling, ResourceClaim, R
 from parley.negotiation.answers import Answer
 from parley.sdk import PodReference
 from parley.sdk.standalone import entries
-from parley.sdk.standalone.questions import ClaimEntry, Question
+from parley.sdk.standalone.questions import ClaimEntry, PodQuestion
 
 DRIVER = "disks.example.com"
 CLASS = ResourceClass.model_validate({"metadata": {"name": "disk"}, "driverName": DRIVER})
 
 
-def a_question(*names: str, round: int = 2) -> Question:
+def a_question(*names: str, round: int = 2) -> PodQuestion:
     claims = tuple(
         ClaimEntry(
             name,
@@ -22,7 +22,7 @@ def a_question(*names: str, round: int = 2) -> Question:
         )
         for name in names
     )
-    return Question(PodReference("team", "p", "uid-p"), claims, ("a", "b"), round)
+    return PodQuestion(PodReference("team", "p", "uid-p"), claims, ("a", "b"), round)
 
 
 def scheduling(*claims: Any, round: int = 2, selected: str = "a") -> PodScheduling:

@@ -14,7 +14,7 @@ from parley.sdk import Driver, Request
 from parley.sdk.checks import DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.standalone.evaluation import Evaluator, chunks, outlook
-from parley.sdk.standalone.questions import Question, question
+from parley.sdk.standalone.questions import PodQuestion, question
 from parley.sdk.standalone.waiting import Outlook
 from parley.simulate.virtual_time import run
 
@@ -34,7 +34,7 @@ class Shelf(ShelfDriver):
 
 def evaluated(
     driver: Driver[Any, Any],
-    scenario: Callable[[World, Evaluator, Question], Awaitable[None]],
+    scenario: Callable[[World, Evaluator, PodQuestion], Awaitable[None]],
     nodes: Sequence[str] = ("a", "b", "c", "d"),
     claims: Sequence[str] = ("disk",),
     **class_: Any,
@@ -64,7 +64,7 @@ def evaluated(
 def test_where_a_candidate_is_viable_no_other_node_is_asked_about() -> None:
     driver = Shelf(b=1, c=1)
 
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         answers = await evaluator.answers(asked)
         assert answers == {"disk": Answer(("b",), None, {"a": "0 disks free"})}
         assert driver.asked == [("a", "b")]
@@ -75,7 +75,7 @@ def test_where_a_candidate_is_viable_no_other_node_is_asked_about() -> None:
 def test_a_claim_that_is_allocated_is_viable_where_it_is_and_the_driver_is_not_asked() -> None:
     driver = Shelf(b=1)
 
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         answers = await evaluator.answers(asked)
         assert answers == {"held": Answer(("a",), None, {"b": "the claim is allocated elsewhere"})}
         assert driver.asked == []
@@ -84,7 +84,7 @@ def test_a_claim_that_is_allocated_is_viable_where_it_is_and_the_driver_is_not_a
 
 
 def test_where_none_is_the_others_are_asked_about_and_proposed() -> None:
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         answers = await evaluator.answers(asked)
         assert answers["disk"].viable == ()
         assert answers["disk"].alternatives == ("d",)
@@ -95,7 +95,7 @@ def test_where_none_is_the_others_are_asked_about_and_proposed() -> None:
 def test_nodes_that_the_class_leaves_out_are_not_proposed() -> None:
     driver = Shelf(d=1)
 
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         assert (await evaluator.answers(asked))["disk"].alternatives == ()
         assert driver.asked == [("a", "b"), ("c",)]
 
@@ -106,7 +106,7 @@ def test_nodes_that_the_class_leaves_out_are_not_proposed() -> None:
 def test_at_most_32_nodes_are_proposed() -> None:
     nodes = ["a", "b", *(f"n{number}" for number in range(50))]
 
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         alternatives = (await evaluator.answers(asked))["disk"].alternatives
         assert isinstance(alternatives, tuple)
         assert len(set(alternatives)) == 32
@@ -121,7 +121,7 @@ def test_what_the_driver_proposes_itself_is_kept() -> None:
 
     driver = Proposing(d=1)
 
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         assert (await evaluator.answers(asked))["disk"].alternatives == ("c",)
         assert len(driver.asked) == 1
 
@@ -134,7 +134,7 @@ def test_an_asynchronous_driver_that_takes_too_long_is_at_fault(array: Array) ->
             await asyncio.sleep(31)
             return {}
 
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         with pytest.raises(DriverFault, match=f"driver {DRIVER} did not answer within 30 s"):
             await evaluator.answers(asked)
 
@@ -153,7 +153,7 @@ def test_an_asynchronous_driver_that_takes_too_long_is_at_fault(array: Array) ->
     ids=["viable", "nowhere", "unknown", "elsewhere", "selected"],
 )
 def test_what_an_answer_comes_to(answer: Answer, expected: Outlook) -> None:
-    async def scenario(world: World, evaluator: Evaluator, asked: Question) -> None:
+    async def scenario(world: World, evaluator: Evaluator, asked: PodQuestion) -> None:
         answers: Answers = {"disk": answer}
         assert outlook(asked, answers) is expected
 

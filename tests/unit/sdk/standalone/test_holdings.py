@@ -6,11 +6,11 @@ import pytest
 from tests.unit.sdk.standalone.world import ShelfDriver
 
 from parley.sdk.embedded import EmbeddedDriver
-from parley.sdk.standalone.holdings import Holdings, Stage, StandaloneHolding
+from parley.sdk.standalone.holdings import AllocationStage, Holdings, StandaloneHolding
 from parley.simulate.virtual_time import run
 
 KEY = ("team", "disk")
-HOLDING = StandaloneHolding(KEY, "a", Stage.RECORDED)
+HOLDING = StandaloneHolding(KEY, "a", AllocationStage.RECORDED)
 
 
 class Stuck(ShelfDriver):

@@ -8,7 +8,7 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.selectors import node_selector
 from parley.sdk import PodReference
 from parley.sdk.standalone.operations import ClaimRef
-from parley.sdk.standalone.questions import ClaimEntry, Question, about_claim, available
+from parley.sdk.standalone.questions import ClaimEntry, PodQuestion, about_claim, available
 
 DRIVER = "disks.example.com"
 NODES = [Node(ObjectMeta(name=name)) for name in ("a", "b", "c")]
@@ -28,9 +28,9 @@ def a_claim(name: str = "c", *, on: str = "", status: dict[str, Any] | None = No
     )
 
 
-def asked(*claims: ResourceClaim, pod: str = "p", class_: ResourceClass | None = None) -> Question:
+def asked(*claims: ResourceClaim, pod: str = "p", class_: ResourceClass | None = None) -> PodQuestion:
     found = tuple(ClaimEntry(claim.metadata.name, claim, class_ or a_class()) for claim in claims)
-    return Question(PodReference("team", pod, f"uid-{pod}"), found, ("a", "b"), 1)
+    return PodQuestion(PodReference("team", pod, f"uid-{pod}"), found, ("a", "b"), 1)
 
 
 def test_only_claims_that_hold_nothing_are_pending() -> None:
@@ -67,7 +67,7 @@ def test_the_state_changes_with_the_question_and_with_what_it_is_about() -> None
 def test_the_strictest_class_limits_the_time() -> None:
     slow, quick = a_class(allocationTimeoutSeconds=600), a_class(allocationTimeoutSeconds=60)
     both = asked(a_claim("one"), class_=slow).entries + asked(a_claim("two"), class_=quick).entries
-    assert Question(PodReference("team", "p", "uid-p"), both).seconds == 60
+    assert PodQuestion(PodReference("team", "p", "uid-p"), both).seconds == 60
 
 
 def test_suitable_is_what_classes_and_allocated_claims_select() -> None:
