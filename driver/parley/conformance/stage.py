@@ -184,7 +184,7 @@ class Stage:
         claim = await self.claim(**parameters)
         pod = await self.ask(claim, nodes=[node] if node else self.nodes)
         entry = (await self.answered(pod, claim))[claim]
-        chosen = next(iter(viable(entry)), "")
+        chosen = next(iter(viable_nodes(entry)), "")
         if not chosen:
             raise Unmet(self.question(pod), "a viable node, as the driver is idle", entry_text(entry))
         await self.set_question(pod, selectedNode=chosen)
@@ -202,7 +202,7 @@ class Stage:
         claim = await self.claim()
         pod = await self.ask(claim)
         try:
-            found = viable((await self.answered(pod, claim))[claim])
+            found = viable_nodes((await self.answered(pod, claim))[claim])
         except Unmet as unmet:
             raise NotApplicable(f"no answer to a question about one claim: {unmet}") from None
         await self.drop(pod)
@@ -218,7 +218,7 @@ class Stage:
         while len(held) < MOST_CLAIMS:
             claim = await self.claim()
             pod = await self.ask(claim, nodes=[node])
-            if not viable((await self.answered(pod, claim))[claim]):
+            if not viable_nodes((await self.answered(pod, claim))[claim]):
                 await self.drop(pod)
                 await self.delete_claim(claim)
                 return held
@@ -311,7 +311,7 @@ def has_allocation(claim: Mapping[str, Any]) -> bool:
     return bool((claim.get("status") or {}).get("allocation"))
 
 
-def viable(entry: Mapping[str, Any]) -> list[str]:
+def viable_nodes(entry: Mapping[str, Any]) -> list[str]:
     """The nodes where the driver could allocate."""
     return list(entry.get("viableNodes") or ())
 

@@ -5,8 +5,16 @@ from typing import Any
 
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.conformance.results import Check, NotApplicable, Unmet
-from parley.conformance.stage import Allocated, Entries, Stage, claim_text, entries_text, failure, has_allocation
-from parley.conformance.stage import viable as viable_nodes
+from parley.conformance.stage import (
+    Allocated,
+    Entries,
+    Stage,
+    claim_text,
+    entries_text,
+    failure,
+    has_allocation,
+    viable_nodes,
+)
 from parley.kube.client import Call
 
 _SECTION = "2. Allocate"
@@ -158,7 +166,7 @@ def is_allocation(call: Call) -> bool:
     return call.resource.plural == CLAIMS.plural and bool(status.get("allocation"))
 
 
-async def _begun(stage: Stage) -> tuple[str, str, str]:
+async def begun(stage: Stage) -> tuple[str, str, str]:
     """Pod, claim and node of an allocation that can't be recorded at the moment."""
     claim = await stage.claim()
     pod = await stage.ask(claim)
@@ -185,21 +193,21 @@ async def _aborted(stage: Stage, claim: str) -> None:
 
 async def _aborts_when_deselected(stage: Stage) -> None:
     """An allocation ends when no node is selected any more."""
-    pod, claim, _ = await _begun(stage)
+    pod, claim, _ = await begun(stage)
     await stage.set_question(pod, selectedNode="")
     await _aborted(stage, claim)
 
 
 async def _aborts_when_pod_goes(stage: Stage) -> None:
     """An allocation ends when the PodScheduling goes."""
-    pod, claim, _ = await _begun(stage)
+    pod, claim, _ = await begun(stage)
     await stage.drop(pod)
     await _aborted(stage, claim)
 
 
 async def _goes_on_after_refusal(stage: Stage) -> None:
     """A write that was refused for a while is repeated."""
-    _, claim, node = await _begun(stage)
+    _, claim, node = await begun(stage)
     stage.traffic.end_refusals()
     allocation = (await stage.allocated(claim))["status"]["allocation"]
     if not available(allocation, node):

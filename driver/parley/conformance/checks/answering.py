@@ -5,7 +5,7 @@ from typing import Any
 
 from parley.conformance.checks.hostile import hostile, of_a_wrong_type
 from parley.conformance.results import Check, NotApplicable, Unmet
-from parley.conformance.stage import Entries, Stage, entry_text, viable
+from parley.conformance.stage import Entries, Stage, entry_text, viable_nodes
 
 _SECTION = "1. Answer"
 _BATCH = 16
@@ -20,13 +20,13 @@ async def _answers(stage: Stage) -> None:
     about = stage.question(pod)
     if entry["driverName"] != stage.subject.driver:
         raise Unmet(about, f"driverName {stage.subject.driver}", f"driverName {entry['driverName']}")
-    if not viable(entry):
+    if not viable_nodes(entry):
         raise Unmet(about, f"one of {', '.join(stage.nodes)} viable, as nothing is allocated", entry_text(entry))
     _check_candidates(about, entry, stage.nodes)
 
 
 def _check_candidates(about: str, entry: Mapping[str, Any], candidates: Sequence[str]) -> None:
-    if strange := set(viable(entry)) - set(candidates):
+    if strange := set(viable_nodes(entry)) - set(candidates):
         raise Unmet(about, f"viableNodes among {', '.join(candidates)}", ", ".join(sorted(strange)))
 
 
@@ -68,7 +68,7 @@ async def _judges_claims_together(stage: Stage) -> None:
     claims = [await stage.claim(), await stage.claim()]
     pod = await stage.ask(*claims, nodes=[node])
     entries = await stage.answered(pod, *claims)
-    if all(viable(entries[claim]) for claim in claims):
+    if all(viable_nodes(entries[claim]) for claim in claims):
         expected = f"{node}, which has room for one claim, not viable for a pod with two"
         raise Unmet(stage.question(pod), expected, f"{node} is viable for both")
 
@@ -87,7 +87,7 @@ async def _keeps_answers_up_to_date(stage: Stage) -> None:
     await stage.free(held[0])
 
     def useful(found: Entries) -> bool:
-        return viable(found.get(claim, {})) == [node] and found[claim]["round"] == 1
+        return viable_nodes(found.get(claim, {})) == [node] and found[claim]["round"] == 1
 
     await stage.until_entries(pod, useful, f"{node} viable in round 1, as a claim there was deallocated")
 
@@ -103,7 +103,7 @@ async def _refuses_parameters(stage: Stage) -> None:
         entry = (await stage.answered(pod, claim))[claim]
         alternatives = (entry.get("alternatives") or {}).get("nodes")
         words = entry.get("reason") or ""
-        if viable(entry) or alternatives != [] or claim not in words or field not in words:
+        if viable_nodes(entry) or alternatives != [] or claim not in words or field not in words:
             expected = (
                 f"no viable nodes, alternatives {{nodes: []}}, and a reason that names claim {claim} and field "
                 f"{field}, which has a wrong type"

@@ -1,8 +1,8 @@
 """The rules of "At start": the driver's process is killed without warning, and started again."""
 
-from parley.conformance.checks.allocating import available, is_allocation
+from parley.conformance.checks.allocating import available, begun
 from parley.conformance.results import Check, NotApplicable, Unmet
-from parley.conformance.stage import Stage, claim_text, entry_text, has_allocation, viable
+from parley.conformance.stage import Stage, claim_text, entry_text, has_allocation, viable_nodes
 
 _SECTION = "At start"
 
@@ -26,7 +26,7 @@ async def _holds_what_the_api_says(stage: Stage) -> None:
     claim = await stage.claim()
     pod = await stage.ask(claim, nodes=[node])
     entry = (await stage.answered(pod, claim))[claim]
-    if viable(entry):
+    if viable_nodes(entry):
         expected = f"{node} not viable, as it was full before the restart"
         raise Unmet(stage.question(pod), expected, entry_text(entry))
     for allocated in held:
@@ -72,21 +72,13 @@ async def _leaves_nothing_behind(stage: Stage) -> None:
 
 async def _goes_on(stage: Stage) -> None:
     """What was begun and is still wanted is allocated."""
-    claim = await stage.claim()
-    pod = await stage.ask(claim)
-    nodes = viable((await stage.answered(pod, claim))[claim])
-    if not nodes:
-        raise NotApplicable("no node is viable")
-    stage.traffic.refuse = is_allocation
-    await stage.set_question(pod, selectedNode=nodes[0])
-    expected = "a write of its allocation"
-    await stage.until(lambda: stage.traffic.refused > 0, stage.about(claim), expected, "no such write")
+    _, claim, node = await begun(stage)
     await _kill(stage)
     stage.traffic.end_refusals()
     await _start(stage)
     allocation = (await stage.allocated(claim))["status"]["allocation"]
-    if not available(allocation, nodes[0]):
-        raise Unmet(stage.about(claim), f"an allocation on {nodes[0]}", f"{allocation}")
+    if not available(allocation, node):
+        raise Unmet(stage.about(claim), f"an allocation on {node}", f"{allocation}")
 
 
 CHECKS = (

@@ -2,7 +2,7 @@
 
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.conformance.results import Check, NotApplicable, Unmet
-from parley.conformance.stage import FOREIGN, Allocated, Stage, viable
+from parley.conformance.stage import FOREIGN, Allocated, Stage, viable_nodes
 from parley.kube.transport import APPLY_PATCH
 
 _CONDITION = {
@@ -54,7 +54,7 @@ async def _keeps_conditions(stage: Stage) -> None:
     claim = await stage.claim()
     await stage.write_claim(claim, {"status": {"conditions": [_CONDITION]}}, "status")
     pod = await stage.ask(claim)
-    nodes = viable((await stage.answered(pod, claim))[claim])
+    nodes = viable_nodes((await stage.answered(pod, claim))[claim])
     if not nodes:
         raise NotApplicable("no node is viable")
     await stage.set_question(pod, selectedNode=nodes[0])
