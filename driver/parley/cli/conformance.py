@@ -22,51 +22,61 @@ from parley.conformance.subject import BadSubject, Subject
 from parley.kube.faults import Unanswerable, readable_errors
 from parley.simulate.manifests import BadManifests, read_dump
 
+_DEFAULTS = Patience()
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE...",
+        help="Manifests: a class of the driver, a claim or a template of it, and what else the driver reads.",
+    ),
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help="Starts the driver, with $KUBECONFIG and $API_SERVER; without it start the driver yourself.",
+        show_default=False,
+    ),
+]
+ClassName = Annotated[str, typer.Option("--class", help="If the files have several.", show_default=False)]
+Only = Annotated[
+    list[str] | None, typer.Option(metavar="CHECK", help="Only this one; can be repeated.", show_default=False)
+]
+Skipped = Annotated[
+    list[str] | None, typer.Option(metavar="CHECK", help="Not this one; can be repeated.", show_default=False)
+]
+Timeout = Annotated[
+    float, typer.Option(min=1, metavar="SECONDS", help="The most that the driver may take for a step.")
+]
+Settle = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="How long to watch for what must not happen.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 is a free one.")]
+Real = Annotated[
+    bool, typer.Option("--real", help="On the cluster of --kubeconfig, not in memory.", show_default=False)
+]
+DriverAs = Annotated[
+    str,
+    typer.Option(metavar="USER", help="With --real: the account as which the driver acts.", show_default=False),
+]
+Listing = Annotated[bool, typer.Option("--list", help="Print the checks, and run none.")]
+
 
 def conformance(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE...",
-            help="Manifests: a class of the driver, a claim or a template of it, and what else the driver reads.",
-        ),
-    ] = None,
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help="Starts the driver, with $KUBECONFIG and $API_SERVER; without it start the driver yourself.",
-            show_default=False,
-        ),
-    ] = "",
-    class_name: Annotated[
-        str, typer.Option("--class", help="If the files have several.", show_default=False)
-    ] = "",
-    check: Annotated[
-        list[str] | None, typer.Option(metavar="CHECK", help="Only this one; can be repeated.", show_default=False)
-    ] = None,
-    skip: Annotated[
-        list[str] | None, typer.Option(metavar="CHECK", help="Not this one; can be repeated.", show_default=False)
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="The most that the driver may take for a step.")
-    ] = Patience().limit,
-    settle: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long to watch for what must not happen.")
-    ] = Patience().settle,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 is a free one.")] = 0,
-    real: Annotated[
-        bool, typer.Option("--real", help="On the cluster of --kubeconfig, not in memory.", show_default=False)
-    ] = False,
+    files: Files = None,
+    start: Start = "",
+    class_name: ClassName = "",
+    check: Only = None,
+    skip: Skipped = None,
+    timeout: Timeout = _DEFAULTS.limit,
+    settle: Settle = _DEFAULTS.settle,
+    port: Port = 0,
+    real: Real = False,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
-    driver_as: Annotated[
-        str,
-        typer.Option(
-            metavar="USER", help="With --real: the account as which the driver acts.", show_default=False
-        ),
-    ] = "",
-    list_checks: Annotated[bool, typer.Option("--list", help="Print the checks, and run none.")] = False,
+    driver_as: DriverAs = "",
+    list_checks: Listing = False,
     output: DataFormat = Data.TEXT,
 ) -> None:
     """Check a standalone driver, in any language, against the driver protocol.
