@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.pages import File, steps, take
 from tools import image_sbom
 
 from parley_devcluster import parley_image
@@ -109,3 +110,18 @@ def _normal(requirement: str) -> str:
 
 def _locked() -> list[str]:
     return re.findall(r"(?m)^(\S+==\S+) \\$", (CHECKOUT / "deploy/requirements.lock").read_text())
+
+
+def test_a_drivers_image_is_made_of_it_as_the_tutorial_says(
+    container_engine: Engine, image: str, tmp_path: Path
+) -> None:
+    for step in steps(CHECKOUT / "docs" / "tutorials" / "first-driver.md"):
+        if isinstance(step, File):
+            take(step, tmp_path)
+    container_engine.run("tag", image, "parley:dev")
+    container_engine.run("build", "--tag", "slots:test", str(tmp_path))
+
+    (inspected,) = json.loads(container_engine.run("image", "inspect", "slots:test"))
+    assert inspected["Config"]["Cmd"] == ["parley", "driver", "run", "slots:Slots"]
+    found = run(container_engine, "slots:test", "python3", "-c", "import slots; print(slots.Slots.name)")
+    assert found.strip() == "slots.example.com"

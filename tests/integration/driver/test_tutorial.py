@@ -1,4 +1,4 @@
-"""The tutorials that write a driver, followed literally on a real API server; no image is built."""
+"""The tutorials that write a driver, followed literally on a real API server; `container` builds the image."""
 
 from pathlib import Path
 
