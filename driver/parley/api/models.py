@@ -166,6 +166,13 @@ class ResourceClass(Model):
             description="The first that names or selects a claim's namespace holds, or else the first for all.",
         ),
     ] = ()
+    preemption: Annotated[
+        Literal["Never", "LowerPriority"],
+        Field(
+            description="LowerPriority: for a claim of this class that no node can serve, pods of lower priority "
+            "are evicted that hold exclusive claims of this class or of others that say the same. Never: it waits."
+        ),
+    ] = "Never"
     status: ClassStatus = ClassStatus()
 
     @property

@@ -77,6 +77,15 @@ SCHEDULER_REFUSED: Final = "SchedulerRefused"
 SCHEDULER_CHOOSES: Final = "SchedulerChooses"
 """The viable nodes were offered; the scheduler is choosing among them."""
 
+PREEMPTING: Final = "Preempting"
+"""Pods of lower priority are evicted for what they hold, or are on their way out; it is kept for the pod."""
+
+PREEMPTED: Final = "Preempted"
+"""The pod was evicted: a pod of higher priority gets what it held."""
+
+EVICTION_FORBIDDEN: Final = "EvictionForbidden"
+"""The class says `preemption: LowerPriority`, and Parley's account lacks the right to evict pods."""
+
 BINDING: Final = "Binding"
 """Everything is allocated; the scheduler has yet to bind the pod."""
 

@@ -1,20 +1,23 @@
 """What every decision is made from. Nothing is decided here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Ledger
+from parley.control.nominations import Nominations
 from parley.sdk.embedded import EmbeddedDriver
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The informers' caches, the ledger of what is allocated, and the drivers in this process by name.
+    """The informers' caches, the ledger of what is allocated, the drivers in this process by name, and what is
+    kept for pods that others were evicted for.
 
-    The three values live as long as the process; what they hold changes.
+    The values live as long as the process; what they hold changes.
     """
 
     cluster: Cluster
     ledger: Ledger
     drivers: Mapping[str, EmbeddedDriver]
+    nominations: Nominations = field(default_factory=Nominations)

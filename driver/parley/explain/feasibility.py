@@ -17,6 +17,7 @@ from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import CandidateNodes, common_nodes
+from parley.scheduler.claim_victims import ClaimVictims, Plan, may_take
 from parley.sdk import Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.referenced import NotRead
@@ -85,6 +86,17 @@ class PodFeasibility:
         """Of the nodes those that come into question, and have room."""
         misfits = self.misfits(nodes)
         return self.with_room([node for node in nodes if node not in misfits])
+
+    def preemption(self) -> Plan | None:
+        """Whose claims would be taken for the pod; None if nobody's, or if nobody's need to be."""
+        state = self._snapshot.state
+        drivers = may_take(state, self._pod, self._demand, self.claims)
+        if self.problem or not drivers or self.doing([node.metadata.name for node in self._snapshot.nodes]):
+            return None
+        try:
+            return ClaimVictims(state, self._pod, self.claims, self._demand, drivers).plan()
+        except DriverFault:
+            return None
 
     def would_do(self, node: str) -> bool:
         """Whether the node comes into question, and has room."""

@@ -50,6 +50,8 @@ ADVICE: Mapping[str, str] = {
     reasons.PERMANENTLY_FAILED: "see the driver's message, and recreate the pod once the cause is gone",
     reasons.SCHEDULER_REFUSED: "see the scheduler's message: it checks more than Parley, such as anti-affinity",
     reasons.SCHEDULER_CHOOSES: "nothing to do: the scheduler looks every 5 s",
+    reasons.PREEMPTING: "nothing to do, if the pods on the way out end within their grace periods",
+    reasons.EVICTION_FORBIDDEN: "install the chart with preemption.enabled=true, or change the class",
     reasons.BINDING: "nothing to do: the scheduler is binding the pod",
 }
 """For codes whose remedy does not depend on nodes; as in docs/reasons.md."""
@@ -66,6 +68,7 @@ def remedies(
 ) -> tuple[Remedy, ...]:
     """The best first."""
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
+    found += _preemption(feasibility)
     if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in snapshot.blind:
         found += _by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
@@ -96,6 +99,19 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
             for pod in holding.pods.values():
                 text = f"pod {_name(pod)} holds {holding.units} of class {holding.class_name}: room when it ends"
                 yield Remedy("podEnds", text, (_name(pod),))
+
+
+def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
+    """Whom the controller would have evicted, or waits for."""
+    plan = feasibility.preemption()
+    if plan is None or not plan.victims:
+        return
+    names = tuple(f"{victim.metadata.namespace}/{victim.metadata.name}" for victim in plan.victims)
+    text = (
+        f"the controller evicts {noun_for(len(names), 'pod')} {listed(names, MOST)} of lower priority from node "
+        f"{plan.node} for it, once it may: the class says preemption: LowerPriority"
+    )
+    yield Remedy("preemption", text, names, (plan.node,))
 
 
 def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: ReportedAnswers) -> Iterator[Remedy]:

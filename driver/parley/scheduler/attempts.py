@@ -4,6 +4,7 @@ leader finds out again which nodes the scheduler refuses."""
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parley.control.nominations import KEPT_SECONDS
 from parley.control.publishing.podscheduling import StandaloneClaim
 from parley.negotiation.answers import Answers
 from parley.negotiation.rounds import Negotiation, Outcome
@@ -20,6 +21,12 @@ LONGEST_UNPLACED = 4800.0
 
 CHOICE_SECONDS = 15.0
 """So long the scheduler may keep an offer reserved without naming a node."""
+
+
+PREEMPTION_PAUSE = 60.0
+"""So long a pod evicts nobody after it has, if that did not get it bound; each time twice as long."""
+
+LONGEST_PREEMPTION_PAUSE = 4800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +73,14 @@ class StandaloneAttempt:
 class Attempt:
     """One pod's way so far.
 
-    `place` is where it stands in lines, by priority and the first look at each pod, which was at the time
-    `begun`. `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those
-    where a driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided.
-    `offered` are the nodes that the scheduler may choose from now; since `reserved_since` it has reserved them and
-    names none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod
-    has all its claims; `unplaced` is how often they were taken back because it was not bound. Times are on the
-    event loop's clock.
+    `place` is where it stands in lines, by priority and the first look at each pod, which was at the time `begun`.
+    `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
+    driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided. `offered`
+    are the nodes that the scheduler may choose from now; since `reserved_since` it has reserved them and names
+    none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has
+    all its claims; `unplaced` is how often they were taken back because it was not bound. It has had others
+    evicted `preemptions` times, does so again at `preempts_at` at the earliest, and has what they gave up on a
+    node kept for it until `kept`. Times are on the event loop's clock.
     """
 
     place: Place
@@ -92,6 +100,9 @@ class Attempt:
     reserved_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
+    preemptions: int = 0
+    preempts_at: float = 0.0
+    kept: dict[str, float] = field(default_factory=dict)
 
     def refuse(self, *nodes: str) -> None:
         """The scheduler did not place the pod on these nodes; it gets to choose from now on."""
@@ -142,6 +153,20 @@ class Attempt:
         """The scheduler did not bind the pod in time."""
         self.complete_since = None
         self.unplaced += 1
+
+    def preempted(self, now: float) -> None:
+        """Pods were evicted for this one."""
+        pause = float(min(PREEMPTION_PAUSE * 2**self.preemptions, LONGEST_PREEMPTION_PAUSE))
+        self.preemptions += 1
+        self.preempts_at = now + pause
+
+    def until_preemption(self, now: float) -> float:
+        """How many seconds others may not yet be evicted for it again."""
+        return max(self.preempts_at - now, 0.0)
+
+    def kept_until(self, node: str, now: float) -> float:
+        """How long the node's claims are kept for it, counted from the first time."""
+        return self.kept.setdefault(node, now + KEPT_SECONDS)
 
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""

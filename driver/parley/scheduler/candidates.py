@@ -5,7 +5,7 @@ has confirmed that they pass the real ones. `PreemptibleNodes` would do if the s
 priority there.
 """
 
-from collections.abc import Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from itertools import islice
 
 from parley.api.builtin import Node, Pod
@@ -16,6 +16,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import misfit, needs_of, unsuitable
 from parley.negotiation.preemption import Eviction, eviction
+from parley.negotiation.requests import Amounts
 
 PREEMPTIBLE = 100
 """So many nodes are compared where pods would have to go; as many as the scheduler compares at least."""
@@ -36,6 +37,10 @@ class CandidateNodes(EligibleNodes):
         self._classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
+
+    @property
+    def priority(self) -> int | None:
+        return priority(self._pod)
 
     @property
     def alike(self) -> Hashable:
@@ -65,6 +70,14 @@ class CandidateNodes(EligibleNodes):
         return super().fits(node)
 
     def misfit(self, node: str) -> str:
+        return self._judged(node, self._filtered)
+
+    def misfit_beside(self, node: str, used: Amounts, pods: int) -> str:
+        """Why the node would not be eligible if so many pods used that much of it; "" if it would."""
+        allocatable = self._cluster.allocatable(node)
+        return self._judged(node, lambda found: misfit(self._needs, found, allocatable, used, pods))
+
+    def _judged(self, node: str, filtered: Callable[[Node], str]) -> str:
         if self._needs.node_name not in ("", node):
             return f"the pod is bound to node {self._needs.node_name}"
         found = self._cluster.node(node)
@@ -72,7 +85,7 @@ class CandidateNodes(EligibleNodes):
             return "does not exist"
         if self.only is not None and node not in self.only:
             return "another claim of the pod is allocated elsewhere"
-        return self._unsuitable(found) or self._filtered(found) or self._without_plugin(node)
+        return self._unsuitable(found) or filtered(found) or self._without_plugin(node)
 
     def _filtered(self, node: Node) -> str:
         name, usage = node.metadata.name, self._cluster.usage

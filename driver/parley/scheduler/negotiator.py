@@ -7,8 +7,17 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import Key, reference
 from parley.control.claims.podclaims import NODES, PodClaim, Problem
-from parley.control.decision.decide import Blocked, Search, admit, best, class_topics, none_viable, survey
-from parley.control.decision.demand import Demand, ask
+from parley.control.decision.decide import (
+    Blocked,
+    Search,
+    admit,
+    best,
+    class_topics,
+    none_viable,
+    question,
+    survey,
+)
+from parley.control.decision.demand import Demand
 from parley.control.state import State
 from parley.kube.queue import Requeue
 from parley.negotiation.answers import by_reason
@@ -16,6 +25,8 @@ from parley.negotiation.rounds import MAX_CANDIDATES, Outcome
 from parley.negotiation.states import ClaimState
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
+from parley.scheduler.claim_preemption import ClaimPreemption
+from parley.scheduler.claim_victims import may_take
 from parley.scheduler.placement import NotAllocated, Placement
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result, Wait, wait
@@ -26,12 +37,19 @@ class Negotiator:
     """Decides where pods go. `candidates` is how many nodes a round asks about at most."""
 
     def __init__(
-        self, state: State, pods: Pods, sessions: StandaloneSessions, placement: Placement, candidates: int
+        self,
+        state: State,
+        pods: Pods,
+        sessions: StandaloneSessions,
+        placement: Placement,
+        preemption: ClaimPreemption,
+        candidates: int,
     ) -> None:
         self._state = state
         self._pods = pods
         self._sessions = sessions
         self._placement = placement
+        self._preemption = preemption
         self.candidates = candidates
 
     async def negotiate(
@@ -45,6 +63,7 @@ class Negotiator:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
         if isinstance(demand, Blocked):
+            self._state.nominations.end(pod.metadata.uid)
             return wait(demand)
         own = nodes is None
         if nodes is None:
@@ -64,7 +83,7 @@ class Negotiator:
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if outcome.viable:
             return await self._proceed(key, pod, claims, demand, search, exact=exact)
-        return await self._nothing_viable(pod, claims, demand, search)
+        return await self._nothing_viable(pod, claims, demand, search, own=own)
 
     def _with_evictions(
         self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
@@ -94,7 +113,7 @@ class Negotiator:
         self, key: Key, pod: Pod, pending: Sequence[PodClaim], demand: Demand, search: Search
     ) -> Outcome | Result:
         """The outcome with the standalone drivers' answers, or what is next if there is none to go on with."""
-        inside = ask(self._state.drivers, demand, search.excluded)
+        inside = question(self._state, demand, search)
         heard = await self._sessions.hear(pod, demand, search.nodes, inside)
         if isinstance(heard, Failure):
             pause = self._pods.attempt(pod).block(now())
@@ -120,13 +139,26 @@ class Negotiator:
         return attempt.exact or any(class_.placement == "Exact" for class_ in classes)
 
     async def _nothing_viable(
-        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, own: bool
     ) -> Result:
         if not pod.spec.node_name and any(c.holding and pod.metadata.uid in c.holding.pods for c in claims):
             await self._placement.give_back_all(pod)
             return Requeue()
         outcome = self._pods.attempt(pod).outcome
-        return wait(none_viable(self._state, claims, demand, search, outcome))
+        blocked = none_viable(self._state, claims, demand, search, outcome)
+        if not own or demand.standalone or not may_take(self._state, pod, demand, claims):
+            return wait(blocked)
+        room = await self._preemption.make_room(pod, claims, demand)
+        if isinstance(room, Wait):
+            return room
+        blocked = replace(blocked, helps=None)  # a pod that holds something anew may be one that can be evicted
+        if room is None:
+            return wait(blocked)
+        problem = blocked.problem
+        message = f"{problem.message}. {room.message}"
+        return wait(
+            replace(blocked, problem=replace(problem, code=room.code or problem.code, message=message)), room.after
+        )
 
     async def _proceed(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool

@@ -127,6 +127,7 @@ class Reconciler:
         return await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
 
     async def _terminal(self, pod: Pod) -> None:
+        self._state.nominations.end(pod.metadata.uid)
         self._pods.reporter.ended(pod)
         for door in self._doors:
             door.terminal(pod)
@@ -178,6 +179,7 @@ class Reconciler:
         """Forget what was remembered of the pod; `sync` releases what it holds."""
         user, cluster = reference(pod), self._state.cluster
         self._allocator.abort(user.uid)
+        self._state.nominations.gone(user.uid)
         running_on = "" if done(pod) else pod.spec.node_name
         unwatched = cluster.listing_pods and not pod.spec.node_name  # it may have been bound since it was seen
         if running_on or unwatched:

@@ -58,6 +58,16 @@ class PodReporter:
         meta = pod.metadata
         await self._recorder.warn("Pod", "v1", meta.namespace, meta.name, meta.uid, code, message)
 
+    async def preempted(self, victim: Pod, pod: Pod, node: str) -> None:
+        """An event on a pod that was evicted for another one, which is named in its own namespace alone."""
+        meta, other = victim.metadata, pod.metadata
+        who = _name(pod) if other.namespace == meta.namespace else other.uid
+        note = (
+            f"Preempted by pod {who} on node {node}: it has a higher priority and gets what this pod's claims held"
+        )
+        about = ("Pod", "v1", meta.namespace, meta.name, meta.uid)
+        await self._recorder.warn(*about, reasons.PREEMPTED, note)
+
     def asks(self, pod: Pod, attempt: Attempt, code: str, message: str, selected: str = "") -> None:
         """Standalone drivers are asked, or allocate on the selected node: they read it in the PodScheduling."""
         self._figures.goes_on(pod.metadata.uid, code)

@@ -15,6 +15,7 @@ from parley.control.class_statuses import ClassStatuses
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
+from parley.control.nominations import Nomination, Nominations
 from parley.control.presence import DriverPresence
 from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher
@@ -27,6 +28,7 @@ from parley.control.wakeups import Wakeups
 from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.scheduler.changes import Changes, Queues
+from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.extender.door import ExtenderDoor
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.scope import Scope
@@ -95,7 +97,13 @@ def base(
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
     cluster = Cluster(client, tombstones.heard)
-    state = State(cluster, Ledger(Limits(wakeups.wake, cluster.namespace_labels)), drivers)
+
+    def kept_no_more(nomination: Nomination) -> None:
+        for driver in nomination.requests:
+            wakeups.wake(("driver", driver), (nomination.node,))
+
+    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels))
+    state = State(cluster, ledger, drivers, Nominations(kept_no_more))
     presence = DriverPresence(client, settings.namespace, [*drivers, *apart])
     queues = Queues.empty(cluster)
     return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues, presence, apart)
@@ -152,7 +160,8 @@ def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, Exten
     allocator, records = control.allocator, control.records
     sessions = StandaloneSessions(state, records, pods, base.presence, settings.candidates)
     placement = Placement(client, state, allocator, records, control.giving_back, pods, sessions)
-    negotiator = Negotiator(state, pods, sessions, placement, settings.candidates)
+    preemption = ClaimPreemption(client, state, pods)
+    negotiator = Negotiator(state, pods, sessions, placement, preemption, settings.candidates)
     native = NativeDoor(state, allocator, records, pods, sessions, placement, negotiator)
     scope = Scope(frozenset(settings.scheduler_names), frozenset(settings.managed_resources))
     if not scope:

@@ -15,7 +15,7 @@ A driver whose answers or allocations take longer than a moment is `asynchronous
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -203,6 +203,15 @@ class Driver(Generic[P, C]):
         Asked about each node that changed for all that wait, so write one of your own if `viable` takes long.
         """
         return all(node in answer.viable for answer in self.viable(request, (node,)).values())
+
+    def viable_without(self, request: Request[P, C], node: str, uids: Collection[str]) -> bool:
+        """Whether the node would be viable for all of the request's claims if the claims with these UIDs held
+        nothing. Has no side effects.
+
+        Asked before pods are evicted for what they hold (`preemption` of a class); the claims may be several
+        pods'. For claims of a driver without this method nobody is evicted.
+        """
+        raise NotImplementedError
 
     async def consider(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """As `viable`, for an asynchronous driver that has to ask somebody first. It has 30 s."""

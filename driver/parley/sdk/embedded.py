@@ -8,7 +8,7 @@ node the driver allocates nothing, nor anywhere the devices that the claim's rec
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +99,11 @@ class EmbeddedDriver:
         return type(self.driver).score is not Driver.score
 
     @property
+    def foresees(self) -> bool:
+        """Whether the driver can tell what would be viable if other claims held nothing."""
+        return type(self.driver).viable_without is not Driver.viable_without
+
+    @property
     def node_local(self) -> bool:
         """Whether what is given back on a node changes the answers about that node alone."""
         return self.driver.node_local
@@ -158,6 +163,13 @@ class EmbeddedDriver:
             answers = self.driver.viable(request, asked)
             check_answers(self.name, request, asked, answers)
         return self._without(answers, barred)
+
+    def viable_without(self, request: Request[Any, Any], node: str, uids: Collection[str]) -> bool:
+        """Whether the node would be viable for all of the request's claims without those. Raises DriverFault."""
+        if self._barred([node]):
+            return False
+        with self._contained("viable_without"):
+            return self.driver.viable_without(request, node, uids)
 
     async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """As `viable`, of an asynchronous driver."""

@@ -18,6 +18,7 @@ FILLED_IN = {
         ".nodePart": "Required",
         ".onPermanentError": "ExcludeNode",
         ".placement": "Optimistic",
+        ".preemption": "Never",
         ".scoreWeight": 1,
         ".shareable": False,
     },

@@ -192,6 +192,15 @@ def test_drivers_of_ones_own_in_the_controller_may_have_status_devices_written()
     assert {"--driver=device", "--driver=mine:Mine"} <= set(container["args"])
 
 
+def test_pods_may_be_evicted_only_where_that_is_chosen() -> None:
+    def may_evict(values: dict[str, Any]) -> bool:
+        rules = objects(values)["ClusterRole", "parley-controller"]["rules"]
+        return {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]} in rules
+
+    assert not may_evict({})
+    assert may_evict({"preemption": {"enabled": True}})
+
+
 def test_what_parameters_are_read_from_is_granted_where_it_is_named_and_nowhere_by_default() -> None:
     named = {"parameters": {"namespaces": ["team"]}, "drivers": {"standalone": [{"name": "a.b", "load": "a:B"}]}}
     everywhere = {"parameters": {"allNamespaces": True, "resources": [{"apiGroup": "x.y", "resource": "sizes"}]}}

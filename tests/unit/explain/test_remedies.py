@@ -20,7 +20,7 @@ OF_CLAIMS_ALONE = {
     reasons.DEALLOCATING,
 }
 OF_CLASSES_ALONE = {reasons.DRIVER_MISSING}
-OF_EVENTS_ALONE = {reasons.UNREADABLE}
+OF_EVENTS_ALONE = {reasons.UNREADABLE, reasons.PREEMPTED}
 
 
 def test_every_code_that_is_not_about_nodes_has_its_advice() -> None:
@@ -58,6 +58,34 @@ def test_all_pods_that_have_to_end_are_named_and_no_other(play: Play, ending: tu
             await world.delete_pod(name)
         await world.settle()
         assert await world.node_of("wants") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("class_says", ["LowerPriority", "Never"])
+def test_whose_claims_would_be_taken_is_told_beforehand(play: Play, class_says: str) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 2)
+        await world.add_class(preemption=class_says)
+        await world.add_template("one")
+        for name, priority in (("low", 1), ("lower", 0)):
+            await world.add_pod(name, "one", priority=priority)
+        await world.settle()
+        await world.crash()
+        await world.add_pod("wants", "one", priority=10)
+        await world.settle()
+
+        told = await explained(world, "wants")
+
+        assert [(one.text, one.pods, one.nodes) for one in told.remedies if one.kind == "preemption"] == [
+            (
+                "the controller evicts pod default/lower of lower priority from node a for it, once it may: the "
+                "class says preemption: LowerPriority",
+                ("default/lower",),
+                ("a",),
+            )
+        ][: class_says == "LowerPriority"]
 
     play(scenario)
 

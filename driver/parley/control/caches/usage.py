@@ -1,7 +1,7 @@
 """How much of each node is used: by bound pods, and by pods whose node is selected but not seen bound yet."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from parley.negotiation.preemption import Sum
@@ -107,6 +107,17 @@ class Usage:
     def used(self, node: str) -> Amounts:
         """Sums over the node's pods."""
         return self._nodes[node].used if node in self._nodes else {}
+
+    def without(self, node: str, uids: Iterable[str]) -> tuple[Amounts, int]:
+        """Sums over the node's pods but for these, and how many pods are left."""
+        left, pods = dict(self.used(node)), self.pods(node)
+        for uid in uids:
+            share = self._shares.get(uid)
+            if share is not None and share.node == node:
+                pods -= 1
+                for name, amount in share.amounts.items():
+                    left[name] -= amount
+        return left, pods
 
     def pods(self, node: str) -> int:
         """How many pods count for the node."""

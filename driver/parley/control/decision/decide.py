@@ -95,11 +95,17 @@ def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask],
     choosy = search.choosy or have_preferences(state.drivers, demand)
     return negotiate(
         search.nodes,
-        around(ask(state.drivers, demand, search.excluded)),
+        around(question(state, demand, search)),
         first=search.limit if choosy else FIRST_CANDIDATES,
         limit=search.limit,
         enough=search.enough,
     )
+
+
+def question(state: State, demand: Demand, search: Search) -> Ask:
+    """Asks the drivers in this process about nodes, but for those that are excluded, or kept for other pods."""
+    kept = state.nominations.closed(search.nodes.uid, search.nodes.priority, frozenset(demand.drivers.values()))
+    return ask(state.drivers, demand, {**search.excluded, **kept} if kept else search.excluded)
 
 
 def none_viable(

@@ -25,6 +25,11 @@ class EligibleNodes(ABC):
         self.misfits: dict[str, str] = {}
 
     @property
+    def priority(self) -> int | None:
+        """Of the pod that they are for; None without one, which comes after all pods."""
+        return None
+
+    @property
     def alike(self) -> Hashable:
         """Equal for all who want the same of the same drivers and have the same nodes to choose from."""
         return ()

@@ -1,6 +1,6 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -140,6 +140,10 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         """Whether the node has devices for all claims of the request, as far as that is found out at once."""
         ((_, finding),) = self._findings.each(_demands(request), (node,), Steps(_QUICK), _QUICK)
         return finding is NodeFinding.ROOM or finding is None
+
+    def viable_without(self, request: DeviceRequest, node: str, uids: Collection[str]) -> bool:
+        """Whether the node would have devices for all claims of the request if those held none."""
+        return self._findings.would_fit(_demands(request), self._inventory.stock_without(node, frozenset(uids)))
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""

@@ -74,6 +74,10 @@ class Findings:
         """Devices of the node for the demands. Raises OutOfSteps where `each` returns TOO_LONG."""
         return pack(demands, self._stock(node), Steps(STEPS_PER_NODE))
 
+    def would_fit(self, demands: Demands, stock: Stock) -> bool:
+        """Whether there are devices for the demands in what a node might have free, as far as a search goes."""
+        return _searched(demands, stock, Steps(STEPS_PER_NODE), STEPS_PER_NODE) is NodeFinding.ROOM
+
     def each(
         self, demands: Demands, nodes: Iterable[str], steps: Steps, at_most: int
     ) -> Iterator[tuple[str, NodeFinding | None]]:

@@ -10,7 +10,7 @@ ignored, and logged. So a device's pool is the node where it is.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 import structlog
@@ -131,15 +131,20 @@ class Inventory:
             entry.stock = self._count(entry)
         return entry.stock
 
-    def _count(self, node: _Node) -> Stock:
+    def stock_without(self, node: str, uids: Set[str]) -> Stock:
+        """What the node would have free if the claims with these UIDs held nothing."""
+        entry = self._nodes.get(node)
+        return self._count(entry, uids) if entry is not None else {}
+
+    def _count(self, node: _Node, without: Set[str] = frozenset()) -> Stock:
         groups: defaultdict[tuple[DeviceKind, int], list[str]] = defaultdict(list)
         for device in sorted(node.kinds):
-            if free := self._free_shares(device, node.kinds[device]):
+            if free := self._free_shares(device, node.kinds[device], without):
                 groups[node.kinds[device], free].append(f"{device.pool}/{device.device}")
         return {group: tuple(names) for group, names in groups.items()}
 
-    def _free_shares(self, device: Device, kind: DeviceKind) -> int:
-        holders = self._holders.get(device, {})
+    def _free_shares(self, device: Device, kind: DeviceKind, without: Set[str]) -> int:
+        holders = {uid: share for uid, share in self._holders.get(device, {}).items() if uid not in without}
         if not all(holders.values()):
             return 0
         return max(0, kind.slices - len(holders))

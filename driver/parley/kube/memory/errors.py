@@ -13,6 +13,7 @@ from parley.kube.errors import (
     Invalid,
     NotFound,
     ServerError,
+    TooManyRequests,
 )
 
 
@@ -112,6 +113,18 @@ def no_version(text: str) -> ServerError:
 def version_at_creation() -> ServerError:
     """A resourceVersion in an object to be created; called its own error too."""
     return ServerError(500, "InternalError", "resourceVersion should not be set on objects to be created")
+
+
+def budget_exceeded() -> TooManyRequests:
+    """An eviction that a disruption budget does not allow now."""
+    why = "Cannot evict pod as it would violate the pod's disruption budget."
+    return TooManyRequests(429, "TooManyRequests", why)
+
+
+def several_budgets() -> ServerError:
+    """An eviction of a pod that several disruption budgets select; called its own error."""
+    why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    return ServerError(500, "", why)
 
 
 def no_target() -> ServerError:

@@ -145,6 +145,7 @@ _KINDS: Mapping[tuple[str, str], Traits] = {
     ("resource.k8s.io", "resourceclaims"): _BUILTIN_CLAIM,
     ("resource.k8s.io", "resourceclaimtemplates"): Traits(rules=(builtin_claims.template_rules,)),
     ("resource.k8s.io", "resourceslices"): Traits(generation=Generation.SPEC),
+    ("policy", "poddisruptionbudgets"): Traits(status=True, generation=Generation.SPEC),
 }
 _OURS: Mapping[str, Callable[[], Traits]] = {
     "resourceclasses": lambda: _ours(models.ResourceClass, status=True),

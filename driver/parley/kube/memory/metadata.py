@@ -7,7 +7,15 @@ from collections.abc import Set
 from typing import Any
 
 from parley.api.resources import Resource
-from parley.kube.memory.errors import Fault, bad_request, changed_meanwhile, invalid, other_uid
+from parley.kube.memory.errors import (
+    Fault,
+    bad_request,
+    changed_meanwhile,
+    invalid,
+    other_uid,
+    other_version,
+    replaced_meanwhile,
+)
 from parley.kube.memory.kinds import Generation, Json, Traits
 
 _KEPT = (
@@ -94,6 +102,15 @@ def check_preconditions(resource: Resource[Any], old: Json, given: Any, *, uid_c
         raise changed_meanwhile(resource, before["name"])
     if uid_counts and uid and uid != before["uid"]:
         raise other_uid(resource, before["name"], uid)
+
+
+def check_deletion(resource: Resource[Any], old: Json, uid: str, version: str) -> None:
+    """Raise Conflict if a deletion is meant for an object of another UID or resourceVersion, if it names one."""
+    before = old["metadata"]
+    if uid and uid != before["uid"]:
+        raise replaced_meanwhile(resource, before["name"], uid, before["uid"])
+    if version and version != before["resourceVersion"]:
+        raise other_version(resource, before["name"], version, before["resourceVersion"])
 
 
 def check_identity(resource: Resource[Any], body: Any, name: str, namespace: str | None) -> None:

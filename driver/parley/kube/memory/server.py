@@ -16,7 +16,7 @@ import orjson
 from parley.api.resources import Resource
 from parley.kube.client import Client
 from parley.kube.clock import Clock, rfc3339, utc
-from parley.kube.memory import managed_fields, metadata, pods
+from parley.kube.memory import evictions, managed_fields, metadata, pods
 from parley.kube.memory.errors import (
     Fault,
     already_exists,
@@ -27,8 +27,6 @@ from parley.kube.memory.errors import (
     no_such_path,
     no_target,
     not_found,
-    other_version,
-    replaced_meanwhile,
     version_at_creation,
 )
 from parley.kube.memory.garbage_collector import GarbageCollector
@@ -178,10 +176,7 @@ class MemoryServer:
         """Delete an object, or mark it as being deleted. Pods are marked in any case, as everybody sees."""
         stored = self.get(resource, name, namespace)
         meta = stored.meta
-        if uid and uid != meta["uid"]:
-            raise replaced_meanwhile(resource, name, uid, meta["uid"])
-        if resource_version and resource_version != meta["resourceVersion"]:
-            raise other_version(resource, name, resource_version, meta["resourceVersion"])
+        metadata.check_deletion(resource, stored.body, uid, resource_version)
         seconds = pods.grace(stored.body, grace) if _is_pod(resource) else 0
         if meta.get("finalizers") or _is_pod(resource):
             self._mark(resource, stored, seconds)
@@ -197,17 +192,23 @@ class MemoryServer:
         if subresource == "binding":
             self._bind(resource, name, body, namespace)
         else:
-            options = body.get("deleteOptions") or {}
-            required = options.get("preconditions") or {}
-            self.delete(
-                resource,
-                name,
-                namespace,
-                required.get("uid", ""),
-                required.get("resourceVersion", ""),
-                options.get("gracePeriodSeconds"),
-            )
+            self._evict(resource, name, body.get("deleteOptions") or {}, namespace)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+    def _evict(self, resource: Resource[Any], name: str, options: Json, namespace: str | None) -> None:
+        required = options.get("preconditions") or {}
+        uid, version = required.get("uid", ""), required.get("resourceVersion", "")
+        stored = self.get(resource, name, namespace)
+        metadata.check_deletion(resource, stored.body, uid, version)
+        budgets = self.store.collection(evictions.BUDGETS)
+        budget = evictions.budget_for(stored.body, [each.body for each in budgets.within(namespace)])
+        if options.get("dryRun"):
+            return
+        if budget is not None:
+            known = budgets.objects[_name(budget["metadata"])]
+            left = evictions.taken_from(budget, name, rfc3339(self._clock()))
+            self.store.write(budgets, _name(budget["metadata"]), left, known.owners)
+        self.delete(resource, name, namespace, uid, version, options.get("gracePeriodSeconds"))
 
     def _bind(self, resource: Resource[Any], name: str, body: Json, namespace: str | None) -> None:
         stored, given = self.get(resource, name, namespace), body.get("metadata") or {}

@@ -129,6 +129,7 @@ class NativeDoor:
         )
 
     async def _stuck(self, pod: Pod, problem: Problem) -> Wait:
+        self._state.nominations.end(pod.metadata.uid)
         if not pod.spec.node_name:
             await self._placement.give_back_all(pod)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
@@ -141,6 +142,7 @@ class NativeDoor:
             drivers = {entry: h.driver for entry, h in holdings.items() if not h.standalone}
             standalone = len(drivers) < len(holdings)
             self._sessions.give_up(reference(pod))
+            self._state.nominations.end(pod.metadata.uid)
             self._reporter.bound(pod, drivers, self._pods.settled(pod), standalone=standalone)
 
     async def _unplaced(self, pod: Pod, claims: Sequence[PodClaim]) -> Requeue | None:
@@ -154,6 +156,7 @@ class NativeDoor:
         unplaced = [claim.holding for claim in claims if claim.holding is not None]
         result = await self._take_back(pod, claims, unplaced)
         attempt.give_up_waiting()
+        self._state.nominations.end(pod.metadata.uid)
         return result
 
     def _adopt(self, pod: Pod, claims: Sequence[PodClaim]) -> None:

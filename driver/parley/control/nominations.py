@@ -1,0 +1,115 @@
+"""What pods that leave a node give up there, and for whom it is kept: as the scheduler's nominated pods. In
+memory.
+
+A nomination is made before anybody is evicted for it, and lasts until its pod is bound or gone, wants another
+node, or has had `KEPT_SECONDS`. While it lasts, no pod of lower or equal priority is allocated anything on the
+node by the same drivers, unless it was nominated for the node beside it. After a restart of the controller there
+are none: who is leaving by then is found by its deletion timestamp.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parley.negotiation.requests import Amounts
+from parley.sdk import PodReference, Request
+
+KEPT_SECONDS = 600.0
+"""So long a pod has a node's claims kept for it at most."""
+
+KEPT = "what pods give up there is kept for a pod that they were evicted for"
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A node on which others leave a pod what it asks for.
+
+    `requests` are what it asks drivers for, `amounts` what it requests of the node, in thousandths. `leaving` are
+    the UIDs of the pods that leave, `freed` those of what they hold, by driver. `until` is on the event loop's
+    clock.
+    """
+
+    pod: PodReference
+    priority: int
+    node: str
+    requests: Mapping[str, Request[Any, Any]]
+    amounts: Amounts
+    leaving: frozenset[str]
+    freed: Mapping[str, frozenset[str]]
+    until: float
+
+
+def _unheard(_: Nomination) -> None:
+    """Nobody waits."""
+
+
+class Nominations:
+    """All nominations, by pod. `ended` is called with one that is there no more: others may try."""
+
+    def __init__(self, ended: Callable[[Nomination], None] = _unheard) -> None:
+        self._ended = ended
+        self._by_pod: dict[str, Nomination] = {}
+        self._evicted: set[str] = set()
+
+    def of(self, pod_uid: str) -> Nomination | None:
+        """The pod's."""
+        return self._by_pod.get(pod_uid)
+
+    def make(self, nomination: Nomination) -> list[PodReference]:
+        """It replaces the pod's earlier one. Returns pods of lower priority that lose theirs by it: it was made as
+        if they had none."""
+        former = self._by_pod.get(nomination.pod.uid)
+        self._by_pod[nomination.pod.uid] = nomination
+        if former is not None and former.node != nomination.node:
+            self._ended(former)
+        losers = [one for one in self._on(nomination) if one.priority < nomination.priority]
+        for one in losers:
+            self.end(one.pod.uid)
+        return [one.pod for one in losers]
+
+    def _on(self, nomination: Nomination) -> list[Nomination]:
+        return [
+            one
+            for one in self._by_pod.values()
+            if one is not nomination and one.node == nomination.node and one.requests.keys() & nomination.requests
+        ]
+
+    def end(self, pod_uid: str) -> None:
+        """The pod needs it no more. Idempotent."""
+        nomination = self._by_pod.pop(pod_uid, None)
+        if nomination is not None:
+            self._ended(nomination)
+
+    def beside(self, pod_uid: str, priority: int, node: str) -> list[Nomination]:
+        """Others' for the node that a pod of that priority has to leave room for."""
+        return [
+            one
+            for one in self._by_pod.values()
+            if one.node == node and one.pod.uid != pod_uid and one.priority >= priority
+        ]
+
+    def closed(self, uid: str, priority: int | None, drivers: Collection[str]) -> dict[str, str]:
+        """The nodes where these drivers may not allocate for the pod, or the claim without a pod, of that UID,
+        each with the reason."""
+        own = self._by_pod.get(uid)
+        return {
+            one.node: KEPT
+            for one in self._by_pod.values()
+            if one.pod.uid != uid
+            and (priority is None or one.priority >= priority)
+            and (own is None or own.node != one.node)
+            and not one.requests.keys().isdisjoint(drivers)
+        }
+
+    def evicted(self, pod_uids: Iterable[str]) -> None:
+        """The API server took the eviction of these pods; the informer may show it later."""
+        self._evicted.update(pod_uids)
+
+    def is_evicted(self, pod_uid: str) -> bool:
+        """Whether the pod was evicted by this process, and is not gone yet."""
+        return pod_uid in self._evicted
+
+    def gone(self, pod_uid: str) -> None:
+        """The pod is gone: nothing is kept for it, nor does it leave anything any more."""
+        self._evicted.discard(pod_uid)
+        self.end(pod_uid)

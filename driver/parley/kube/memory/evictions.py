@@ -1,0 +1,70 @@
+"""Whether disruption budgets let a pod be evicted, and what a budget is afterwards.
+
+A budget's status is taken as it stands: nobody here counts healthy pods, as the kube-controller-manager does.
+Source: pkg/registry/core/pod/storage/eviction.go (1.37).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from parley.api.resources import Resource
+from parley.api.selectors import label_selector
+from parley.kube.memory.errors import budget_exceeded, several_budgets
+
+Json = dict[str, Any]
+
+BUDGETS: Resource[Any] = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True, type=dict
+)
+
+_IGNORING = frozenset({"Pending", "Succeeded", "Failed"})
+
+
+def budget_for(pod: Json, budgets: Iterable[Json]) -> Json | None:
+    """The budget of those in the pod's namespace that an eviction takes from; None if it needs none.
+
+    Raises ServerError if there are several, TooManyRequests if there is nothing to take.
+    """
+    if pod.get("status", {}).get("phase") in _IGNORING or pod["metadata"].get("deletionTimestamp"):
+        return None
+    found = [budget for budget in budgets if _selects(budget, pod)]
+    if len(found) > 1:
+        raise several_budgets()
+    if not found or _may_go_unready(found[0], pod):
+        return None
+    status = found[0].get("status", {})
+    processed = status.get("observedGeneration", 0) >= found[0]["metadata"].get("generation", 0)
+    if not processed or status.get("disruptionsAllowed", 0) <= 0:
+        raise budget_exceeded()
+    return found[0]
+
+
+def taken_from(budget: Json, pod: str, now: str) -> Json:
+    """The budget after an eviction of the pod of that name."""
+    status = budget["status"]
+    left = {
+        **status,
+        "disruptionsAllowed": status["disruptionsAllowed"] - 1,
+        "disruptedPods": {**status.get("disruptedPods", {}), pod: now},
+    }
+    return {**budget, "status": left}
+
+
+def _selects(budget: Json, pod: Json) -> bool:
+    """Of `policy/v1`: an empty selector selects all pods, none selects none."""
+    selector = budget.get("spec", {}).get("selector")
+    if selector is None:
+        return False
+    equal = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    wanted = ",".join(equal)
+    return not wanted or label_selector(wanted)(pod["metadata"].get("labels") or {})
+
+
+def _may_go_unready(budget: Json, pod: Json) -> bool:
+    """A pod that is not ready may go where the budget is kept without it."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+        return False
+    status = budget.get("status", {})
+    always = budget.get("spec", {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    return always or bool(status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0)

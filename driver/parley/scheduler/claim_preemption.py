@@ -1,0 +1,245 @@
+"""Evicts pods of lower priority for what they hold, through the eviction API: budgets and grace periods are
+honoured.
+
+A pod that nothing is viable for gets the plan that does least harm (`claim_victims`), a nomination for its node,
+and only then evictions. They are bounded: a pod has one plan at a time, and after each eviction a pause that
+doubles; all pods together evict `MOST_EVICTIONS` a minute. A pod can only evict pods of lower priority, so they
+cannot evict each other in turns.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.api.wording import counted, listed, noun_for
+from parley.control.caches.cluster import priority, reference
+from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
+from parley.control.decision.decide import class_topics
+from parley.control.decision.demand import Demand
+from parley.control.nominations import Nomination
+from parley.control.state import State
+from parley.kube.client import Client, Forbidden, NotFound, ServerError, TooManyRequests
+from parley.negotiation.requests import requested
+from parley.scheduler.claim_victims import ClaimVictims, Plan, may_take
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Wait
+
+MOST_EVICTIONS = 60
+"""So many pods are evicted within a minute."""
+
+SPARED_SECONDS = 30.0
+"""So long a pod is left alone that the API server did not let Parley evict."""
+
+FORBIDDEN_SECONDS = 60.0
+"""So long nobody is evicted after a lack of the right to evict."""
+
+PLANS = 4
+"""So many plans are tried in a row, where disruption budgets spare pods."""
+
+_MINUTE = 60.0
+_SHOWN = 3
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Pods could leave what the pod needs, and nobody is evicted now: why, and after how many seconds it is looked
+    at again. `code` is empty where that is not worth a reason of its own."""
+
+    code: str
+    message: str
+    after: float
+
+
+class _Respite(NamedTuple):
+    """Something could not be evicted: when that is tried again, and why not before."""
+
+    until: float
+    message: str
+
+
+class _Spared(Exception):
+    """Raised when the API server did not let a pod be evicted."""
+
+    def __init__(self, victim: Pod, message: str) -> None:
+        super().__init__(message)
+        self.victim = victim
+
+
+class ClaimPreemption:
+    """Has pods evicted for others' claims."""
+
+    def __init__(self, client: Client, state: State, pods: Pods) -> None:
+        self._client = client
+        self._state = state
+        self._nominations = state.nominations
+        self._pods = pods
+        self._recent: deque[float] = deque()
+        self._spared: dict[str, _Respite] = {}
+        self._forbidden = _Respite(0.0, "")
+
+    async def make_room(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> Wait | Postponed | None:
+        """Nothing is viable for the pod: what it waits for while others leave what it needs.
+
+        None if nobody leaves it, or may be made to. Raises DriverFault, and what a client raises.
+        """
+        drivers = may_take(self._state, pod, demand, claims)
+        for _ in range(PLANS if drivers else 0):
+            plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
+            if plan is None or not (plan.victims or plan.leaving):
+                break
+            if plan.victims and (postponed := self._postponed(pod)):
+                self._nominations.end(pod.metadata.uid)
+                return postponed
+            self._nominate(pod, demand, plan)
+            try:
+                await self._evict(pod, plan)
+            except _Spared as error:
+                message = f"{_one(pod, error.victim)} could not be evicted: {error}"
+                self._spared[error.victim.metadata.uid] = _Respite(now() + SPARED_SECONDS, message)
+            except Forbidden as error:
+                log.warning("eviction forbidden", pod=_name(pod), error=error.message)
+                self._forbidden = _Respite(now() + FORBIDDEN_SECONDS, _forbidden(claims))
+                self._nominations.end(pod.metadata.uid)
+                return self._postponed(pod)
+            else:
+                return self._waits(pod, claims, demand, plan)
+        self._nominations.end(pod.metadata.uid)
+        return self._respited(self._victims(pod, claims, demand, drivers).plan()) if drivers else None
+
+    def _victims(
+        self,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        demand: Demand,
+        drivers: frozenset[str],
+        spared: Collection[str] = (),
+    ) -> ClaimVictims:
+        attempt = self._pods.attempt(pod)
+        shunned = attempt.refused.union(attempt.excluded)
+        return ClaimVictims(self._state, pod, claims, demand, drivers, shunned, spared)
+
+    def _spared_now(self) -> Collection[str]:
+        self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
+        return self._spared
+
+    def _respited(self, plan: Plan | None) -> Postponed | None:
+        """What would be, if some pods could be evicted that can't at the moment."""
+        spared = self._spared_now()
+        for victim in plan.victims if plan is not None else ():
+            if victim.metadata.uid in spared:
+                respite = self._spared[victim.metadata.uid]
+                return Postponed("", respite.message, max(respite.until - now(), 0.0))
+        return None
+
+    def _postponed(self, pod: Pod) -> Postponed | None:
+        """Whether nobody may be evicted lately, or too many were, for the pod or in all."""
+        time = now()
+        if self._forbidden.until > time:
+            return Postponed(reasons.EVICTION_FORBIDDEN, self._forbidden.message, self._forbidden.until - time)
+        while self._recent and self._recent[0] <= time - _MINUTE:
+            self._recent.popleft()
+        pause = self._pods.attempt(pod).until_preemption(time)
+        if len(self._recent) >= MOST_EVICTIONS:
+            pause = max(pause, self._recent[0] + _MINUTE - time)
+        if pause <= 0:
+            return None
+        return Postponed("", "Pods are evicted for it after a pause, as some were before", pause)
+
+    def _nominate(self, pod: Pod, demand: Demand, plan: Plan) -> None:
+        """Before anybody is evicted. Not for longer than a time, however long they take."""
+        until = self._pods.attempt(pod).kept_until(plan.node, now())
+        if until <= now():
+            self._nominations.end(pod.metadata.uid)
+            return
+        nomination = Nomination(
+            reference(pod),
+            priority(pod),
+            plan.node,
+            demand.requests,
+            requested(pod),
+            plan.leaving.union(victim.metadata.uid for victim in plan.victims),
+            plan.freed,
+            until,
+        )
+        for loser in self._nominations.make(nomination):
+            self._pods.look_again((loser.namespace, loser.name))
+
+    async def _evict(self, pod: Pod, plan: Plan) -> None:
+        """Several are evicted only if the API server would take each of these evictions."""
+        if len(plan.victims) > 1:
+            for victim in plan.victims:
+                await self._post(victim, dry_run=True)
+        for victim in plan.victims:
+            await self._post(victim, dry_run=False)
+            self._recent.append(now())
+            self._nominations.evicted([victim.metadata.uid])
+            log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
+            await self._pods.reporter.preempted(victim, pod, plan.node)
+        if plan.victims:
+            self._pods.attempt(pod).preempted(now())
+
+    async def _post(self, victim: Pod, *, dry_run: bool) -> None:
+        """Raises Forbidden, and _Spared where a disruption budget, or whatever else may pass, is in the way."""
+        meta = victim.metadata
+        options = {"preconditions": {"uid": meta.uid}, **({"dryRun": ["All"]} if dry_run else {})}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": options,
+        }
+        try:
+            await self._client.create_subresource(PODS, meta.name, "eviction", body, meta.namespace)
+        except NotFound:
+            return
+        except (TooManyRequests, ServerError) as error:
+            raise _Spared(victim, error.message) from None
+
+    def _waits(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, plan: Plan) -> Wait:
+        nomination = self._nominations.of(pod.metadata.uid)
+        topics: list[Topic] = [("driver", name) for name in demand.requests]
+        message = f"node {plan.node}: {_who(pod, plan)}"
+        if nomination is not None:
+            message += "; what they hold there is kept for this pod"
+        problem = Problem(reasons.PREEMPTING, message, (*topics, *class_topics(claims), NODES, ROOM))
+        after = nomination.until - now() if nomination is not None else None
+        return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=after)
+
+
+def _one(pod: Pod, victim: Pod) -> str:
+    """Named in its own namespace alone."""
+    return f"Pod {_name(victim)}" if victim.metadata.namespace == pod.metadata.namespace else "A pod elsewhere"
+
+
+def _who(pod: Pod, plan: Plan) -> str:
+    """Names pods of the pod's own namespace only."""
+    own = [_name(victim) for victim in plan.victims if victim.metadata.namespace == pod.metadata.namespace]
+    others, found = len(plan.victims) - len(own), []
+    if own:
+        found.append(f"{noun_for(len(own), 'pod')} {listed(own, _SHOWN)}")
+    if others:
+        found.append(f"{counted(others, 'pod')} of other namespaces")
+    told = [f"{' and '.join(found)} of lower priority evicted"] if found else []
+    if plan.leaving:
+        told.append(f"{counted(len(plan.leaving), 'pod')} on the way out")
+    return ", ".join(told)
+
+
+def _forbidden(claims: Sequence[PodClaim]) -> str:
+    names = [c.class_name for c in claims if c.class_ is not None and c.class_.preemption == "LowerPriority"]
+    return (
+        "No pod could be evicted for it: Parley's account lacks the right to create pods/eviction. Install the "
+        f"chart with preemption.enabled=true, or change preemption of class {names[0]} to Never"
+    )
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,198 @@
+"""For whom which pods would have to leave what they hold: decided from the state, for the controller and
+`explain`.
+
+Asked for a pod that nothing is viable for. Drivers are asked about a node "as if these claims were free"; those
+that cannot tell are asked as ever. Victims are pods of lower priority that hold exclusive generated claims on one
+node, and nothing of a class that does not say `preemption: LowerPriority`. Pods that leave anyway cost nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from parley.api.builtin import Pod
+from parley.control.caches.cluster import done, priority, reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Demand
+from parley.control.ledger import Holding
+from parley.control.nominations import Nomination
+from parley.control.state import State
+from parley.negotiation.victims import Choice, Holder, choose
+from parley.scheduler.candidates import PREEMPTIBLE, CandidateNodes, common_nodes
+from parley.sdk import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The pods `victims` would have to be evicted from the node; those with the UIDs `leaving` leave it anyway.
+
+    `freed` are the UIDs of what all of them hold there, by driver.
+    """
+
+    node: str
+    victims: tuple[Pod, ...]
+    leaving: frozenset[str]
+    freed: Mapping[str, frozenset[str]]
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """A pod that holds something on a node: `held` are the claims' UIDs by driver. `pod` is None if it leaves."""
+
+    pod: Pod | None
+    held: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim]) -> frozenset[str]:
+    """The drivers for whose claims others may be evicted for the pod: their pending claims' classes say so, and
+    they can tell what would be viable then. None for a pod that preempts nobody."""
+    if pod.spec.node_name or pod.spec.preemption_policy == "Never":
+        return frozenset()
+    spared = {
+        claim.class_.driver_name
+        for claim in claims
+        if claim.class_ is not None and claim.class_.preemption == "Never"
+    }
+    return frozenset(name for name in demand.requests if name not in spared and state.drivers[name].foresees)
+
+
+class ClaimVictims:
+    """Looks for victims for one pod. `drivers` are those whose claims may be taken, `shunned` are nodes not to
+    look at, `spared` the UIDs of pods that are not to be evicted."""
+
+    def __init__(
+        self,
+        state: State,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        demand: Demand,
+        drivers: Collection[str],
+        shunned: Collection[str] = (),
+        spared: Collection[str] = (),
+    ) -> None:
+        classes = [claim.class_ for claim in claims if claim.class_]
+        self._state = state
+        self._pod = pod
+        self._demand = demand
+        self._drivers = drivers
+        self._nodes = CandidateNodes(state.cluster, pod, classes, common_nodes(claims))
+        self._tenants = self._all_tenants(shunned, spared)
+        self._viable: dict[tuple[str, str], bool] = {}
+
+    def plan(self) -> Plan | None:
+        """What would do least harm; None if nothing would help."""
+        found = choose({node: self._holders(node) for node in self._order()}, self._does)
+        return self._planned(found) if found is not None else None
+
+    def _order(self) -> list[str]:
+        """The nodes to compare: the one that the pod is nominated for, then those where somebody leaves anyway,
+        then those with the least important pods."""
+        nomination = self._state.nominations.of(self._pod.metadata.uid)
+        own = nomination.node if nomination is not None else ""
+
+        def rank(node: str) -> tuple[bool, bool, int]:
+            tenants = self._tenants[node].values()
+            priorities = [priority(one.pod) for one in tenants if one.pod is not None]
+            return node != own, all(one.pod is not None for one in tenants), min(priorities, default=0)
+
+        return sorted(sorted(self._tenants), key=rank)[:PREEMPTIBLE]
+
+    def _all_tenants(self, shunned: Collection[str], spared: Collection[str]) -> dict[str, dict[str, _Tenant]]:
+        """Who leaves each node, and who may be made to, by UID."""
+        found: defaultdict[str, dict[str, _Tenant]] = defaultdict(dict)
+        for holding in self._state.ledger:
+            node = _only_node(holding)
+            if holding.driver not in self._drivers or node is None or node in shunned or len(holding.pods) > 1:
+                continue
+            user = next(iter(holding.pods.values()), None)
+            uid, pod = holding.uid, None
+            if user is not None:
+                uid, pod = user.uid, self._state.cluster.pod((user.namespace, user.name))
+                if pod is not None and pod.metadata.uid != uid:
+                    pod = None  # another one of that name: it is gone
+            if pod is not None and self._leaves(pod):
+                pod = None
+            elif pod is not None and (uid in spared or not self._may_be_evicted(pod)):
+                continue
+            found[node].setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
+        return dict(found)
+
+    def _leaves(self, pod: Pod) -> bool:
+        evicted = self._state.nominations.is_evicted(pod.metadata.uid)
+        return evicted or done(pod) or bool(pod.metadata.deletion_timestamp)
+
+    def _may_be_evicted(self, pod: Pod) -> bool:
+        if priority(pod) >= priority(self._pod):
+            return False
+        classes = {holding.class_name for holding in self._state.ledger.of_pod(reference(pod))}
+        known = map(self._state.cluster.class_, classes)
+        return all(class_ is not None and class_.preemption == "LowerPriority" for class_ in known)
+
+    def _holders(self, node: str) -> list[Holder]:
+        tenants = self._tenants[node].items()
+        return [
+            Holder(uid, priority(one.pod), sum(map(len, one.held.values())))
+            for uid, one in tenants
+            if one.pod is not None
+        ]
+
+    def _gone(self, node: str, victims: Sequence[Holder]) -> Iterator[tuple[str, _Tenant]]:
+        uids = {one.uid for one in victims}
+        return ((uid, one) for uid, one in self._tenants[node].items() if one.pod is None or uid in uids)
+
+    def _does(self, node: str, victims: Sequence[Holder]) -> bool:
+        """Whether pod and claims would find enough on the node, beside what is kept there for others."""
+        others = self._others(node)
+        gone = {uid for uid, _ in self._gone(node, victims)}.union(*(one.leaving for one in others))
+        used, pods = self._state.cluster.usage.without(node, gone)
+        together = Counter(used)
+        for one in others:
+            together.update(one.amounts)
+        if self._nodes.misfit_beside(node, together, pods + len(others)):
+            return False
+        return all(self._served(name, node, victims, others) for name in self._demand.requests)
+
+    def _others(self, node: str) -> list[Nomination]:
+        """What is kept on the node for others, and not allocated for them yet."""
+        uid, ledger = self._pod.metadata.uid, self._state.ledger
+        beside = self._state.nominations.beside(uid, priority(self._pod), node)
+        return [one for one in beside if not ledger.of_pod(one.pod)]
+
+    def _served(self, name: str, node: str, victims: Sequence[Holder], others: Sequence[Nomination]) -> bool:
+        driver, request = self._state.drivers[name], self._demand.requests[name]
+        if name not in self._drivers:
+            if (name, node) not in self._viable:
+                answers = driver.viable(request, (node,)).values()
+                self._viable[name, node] = all(node in answer.viable for answer in answers)
+            return self._viable[name, node]
+        freed = {uid for _, one in self._gone(node, victims) for uid in one.held[name]}
+        freed.update(*(one.freed.get(name, frozenset()) for one in others))
+        return driver.viable_without(_together(request, others, name), node, freed)
+
+    def _planned(self, choice: Choice) -> Plan:
+        gone = dict(self._gone(choice.node, choice.victims))
+        return Plan(
+            choice.node,
+            tuple(one.pod for one in gone.values() if one.pod is not None),
+            frozenset(uid for uid, one in gone.items() if one.pod is None),
+            {name: frozenset(uid for one in gone.values() for uid in one.held[name]) for name in self._drivers},
+        )
+
+
+def _only_node(holding: Holding) -> str | None:
+    """The node where an exclusive generated claim can be used, if it is that and there is one."""
+    if holding.named or holding.shareable or holding.standalone or holding.nodes is None:
+        return None
+    return holding.nodes[0] if len(holding.nodes) == 1 else None
+
+
+def _together(request: Request[Any, Any], others: Sequence[Nomination], driver: str) -> Request[Any, Any]:
+    """One request with the claims of all, under names that do not clash."""
+    theirs = tuple(
+        replace(claim, name=f"{one.pod.uid}/{claim.name}")
+        for one in others
+        if driver in one.requests
+        for claim in one.requests[driver].claims
+    )
+    return replace(request, claims=(*request.claims, *theirs)) if theirs else request

@@ -1,0 +1,367 @@
+"""Claims of lower priority are taken for a pod where their class says so: by evictions, and never in vain."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.faults import FaultClient, NumberedCall
+
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.kube.client import Forbidden
+from parley.kube.informer import Informer
+from parley.kube.memory.evictions import BUDGETS
+from parley.scheduler.claim_preemption import SPARED_SECONDS
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+WATCHING: set[asyncio.Task[None]] = set()
+
+
+async def begin(world: World, preemption: str = "LowerPriority", **devices: int) -> list[str]:
+    """Nodes with so many devices, and a class. Returns the names of the pods that were deleted, as they are."""
+    for name, count in devices.items():
+        await world.add_node(name, count)
+    await world.add_class(**({"preemption": preemption} if preemption else {}))
+    await world.add_template("one")
+    await world.add_template("two", count=2)
+    world.start_parley()
+    evicted: list[str] = []
+
+    def changed(old: Pod | None, new: Pod | None) -> None:
+        for pod in (
+            old if new is None else None,
+            new if new is not None and new.metadata.deletion_timestamp else None,
+        ):
+            if pod is not None and pod.metadata.name not in evicted:
+                evicted.append(pod.metadata.name)
+
+    WATCHING.add(asyncio.create_task(Informer(world.client, PODS, on_change=changed).run()))
+    await world.settle(5)
+    return evicted
+
+
+async def hold(world: World, **priorities: int) -> None:
+    """Pods of these priorities get a device each, one after the other."""
+    for name, priority in priorities.items():
+        await world.add_pod(name, "one", priority=priority)
+        await world.settle(5)
+        assert await world.node_of(name)
+
+
+async def budget(world: World, allowed: int, **labels: str) -> None:
+    """A disruption budget for pods with these labels, which allows so many disruptions."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    await world.create(BUDGETS, {"metadata": {"name": "spares"}, "spec": spec})
+    counts = {"currentHealthy": 1, "desiredHealthy": 2 - allowed}
+    status = {"disruptionsAllowed": allowed, "observedGeneration": 1, **counts}
+    await world.client.patch(BUDGETS, "spares", {"status": status}, "default", subresource="status")
+
+
+def test_of_four_holders_the_one_with_the_lowest_priority_goes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2, b=2)
+        await hold(world, three=3, one=1, two=2, four=4)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        assert evicted == ["one"]
+        assert await world.node_of("urgent")
+
+    play(scenario)
+
+
+def test_the_victim_and_the_preemptor_are_told(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, a=1)
+        await hold(world, low=1)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        note = (
+            "Preempted by pod default/urgent on node a: it has a higher priority and gets what this pod's claims "
+            "held"
+        )
+        assert await world.events_on("low") == [("Preempted", note)]
+        status = (await world.scheduling("urgent")).status
+        assert status.waiting_for == "Preempting"
+        assert status.message == (
+            "node a: pod default/low of lower priority evicted; what they hold there is kept for this pod"
+        )
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("preemption", "priority", "spec"),
+    [
+        ("LowerPriority", 1, {}),
+        ("LowerPriority", 10, {"preemptionPolicy": "Never"}),
+        ("Never", 10, {}),
+        ("", 10, {}),
+    ],
+    ids=["equal priority", "the pod says Never", "the class says Never", "the class says nothing"],
+)
+def test_nobody_is_evicted(play: Play, preemption: str, priority: int, spec: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, preemption, a=1)
+        await hold(world, low=1)
+        await world.add_pod("waits", "one", priority=priority, **spec)
+        await world.settle(700)
+        assert evicted == []
+        assert (await world.scheduling("waits")).status.waiting_for == "NothingViable"
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_where_the_pod_would_not_fit_all_the_same(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await hold(world, low=1, lower=0)
+        await world.taint("a", "maintenance", "NoSchedule")
+        await world.taint("b", "maintenance", "NoSchedule")
+        await world.add_pod("waits", "one", priority=10)
+        await world.settle(700)
+        assert evicted == []
+
+    play(scenario)
+
+
+def test_claims_of_a_class_that_does_not_say_so_are_not_taken(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_class("kept")
+        await world.add_template("mine", "kept")
+        await world.add_pod("low", "mine")
+        await world.settle()
+        await world.add_pod("waits", "one", priority=10)
+        await world.settle(700)
+        assert evicted == []
+
+    play(scenario)
+
+
+def test_as_few_as_possible_go(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2, b=2)
+        await world.add_pod("both", "two", priority=1)
+        await world.settle()
+        await hold(world, small=1, smaller=1)
+        await world.add_pod("urgent", "two", priority=10)
+        await world.settle()
+        assert evicted == ["both"]
+        assert await world.node_of("urgent") == await world.node_of("urgent") != ""
+
+    play(scenario)
+
+
+def test_what_a_victim_gives_up_is_kept_for_the_preemptor(play: Play) -> None:
+    """Of equal priority, and earlier in the line than the preemptor; but it may not preempt."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=1, lower=0)
+        await world.add_pod("patient", "one", priority=10, preemptionPolicy="Never")
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        assert evicted == ["lower"]
+        await world.add_pod("late", "one", priority=5, preemptionPolicy="Never")
+        await world.settle()
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("urgent") == "a"
+        assert evicted == ["lower"]
+        assert not await world.node_of("patient")
+        assert not await world.node_of("late")
+        await world.delete_pod("low")
+        await world.settle()
+        assert await world.node_of("patient") == "a"
+
+    play(scenario)
+
+
+def test_two_preemptors_for_one_victim_evict_it_once(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await hold(world, low=1)
+        world.kubelets.stop("a")
+        for name in ("urgent", "also"):
+            await world.add_pod(name, "one", priority=10)
+        await world.settle()
+        world.kubelets.start("a")
+        await world.settle(700)
+        assert evicted == ["low"]
+        assert {await world.node_of("urgent"), await world.node_of("also")} == {"a", ""}
+
+    play(scenario)
+
+
+def test_two_preemptors_get_a_victim_each_at_the_same_time(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=3)
+        await hold(world, high=20, low=1, lower=0)
+        world.kubelets.stop("a")
+        for name in ("urgent", "also"):
+            await world.add_pod(name, "one", priority=10)
+        await world.settle()
+        assert sorted(evicted) == ["low", "lower"]
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("urgent") == await world.node_of("also") == "a"
+
+    play(scenario)
+
+
+def test_a_higher_one_that_comes_later_gets_it_and_the_first_takes_another(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=1, lower=0)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        await world.add_pod("higher", "one", priority=20)
+        await world.settle(120)
+        assert evicted == ["lower", "low"]
+        world.kubelets.start("a")
+        await world.settle(120)
+        assert await world.node_of("urgent") == await world.node_of("higher") == "a"
+
+    play(scenario)
+
+
+def test_a_budget_spares_one_and_another_goes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=1, lower=0)
+        await world.client.patch(PODS, "lower", {"metadata": {"labels": {"app": "spared"}}}, "default")
+        await budget(world, 0, app="spared")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        assert evicted == ["low"]
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_where_a_budget_spares_all_the_pod_waits_until_it_allows_one(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await hold(world, low=1)
+        await budget(world, 0, app="test")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(SPARED_SECONDS + 5)
+        assert evicted == []
+        assert (await world.scheduling("urgent")).status.message == (
+            "0 of 1 node will do: node a: claim gpu-0: 0 of 1 device free, 1 wanted. To help: free devices or add "
+            "nodes that have what is asked for. Pod default/low could not be evicted: "
+            "Cannot evict pod as it would violate the pod's disruption budget."
+        )
+        await world.client.patch(
+            BUDGETS, "spares", {"status": {"disruptionsAllowed": 1}}, "default", subresource="status"
+        )
+        await world.settle(SPARED_SECONDS + 5)
+        assert evicted == ["low"]
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_where_a_budget_spares_one_of_two_that_would_have_to_go(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=1, lower=0)
+        await world.client.patch(PODS, "low", {"metadata": {"labels": {"app": "spared"}}}, "default")
+        await budget(world, 0, app="spared")
+        await world.add_pod("urgent", "two", priority=10)
+        await world.settle(300)
+        assert evicted == []
+
+    play(scenario)
+
+
+def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
+    asked: list[str] = []
+
+    def forbid(call: NumberedCall) -> None:
+        if call.subresource == "eviction":
+            asked.append(call.name)
+            raise Forbidden(403, "Forbidden", 'cannot create resource "pods/eviction"')
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await hold(world, low=1)
+        await world.crash()
+        world.start_parley(FaultClient(world.server.client(), before=forbid))
+        await world.add_pod("urgent", "one", priority=10)
+        await asyncio.sleep(600)
+        assert evicted == []
+        status = (await world.scheduling("urgent")).status
+        assert status.waiting_for == "EvictionForbidden"
+        assert status.message == (
+            "0 of 1 node will do: node a: claim gpu-0: 0 of 1 device free, 1 wanted. To help: free devices or add "
+            "nodes that have what is asked for. No pod could be evicted for it: Parley's account lacks the right "
+            "to create pods/eviction. Install the chart with preemption.enabled=true, or change preemption of "
+            "class gpu to Never"
+        )
+        assert 5 <= len(asked) <= 12
+
+    play(scenario)
+
+
+def test_a_recreated_victim_evicts_nobody(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await hold(world, low=1)
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        await world.add_pod("again", "one", priority=1)
+        await world.settle(700)
+        assert evicted == ["low"]
+        assert not await world.node_of("again")
+
+    play(scenario)
+
+
+def test_a_controller_that_is_restarted_evicts_nobody_else_while_the_victim_ends(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=1, lower=0)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        await world.crash()
+        world.start_parley()
+        await world.settle(120)
+        assert evicted == ["lower"]
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("urgent") == "a"
+        assert evicted == ["lower"]
+
+    play(scenario)
+
+
+def test_a_preemptor_that_is_deleted_leaves_what_was_kept_for_it_to_others(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, a=1)
+        await hold(world, low=1)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", priority=10)
+        await world.add_pod("next", "one", priority=0)
+        await world.settle()
+        await world.delete_pod("urgent")
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("next") == "a"
+
+    play(scenario)
