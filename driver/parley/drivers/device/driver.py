@@ -1,6 +1,6 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -11,6 +11,7 @@ from parley.api.resources import RESOURCE_SLICES, Resource
 from parley.api.wording import noun_for
 from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import OutOfSteps, Steps
+from parley.drivers.device.fullness import room_left
 from parley.drivers.device.inventory import Inventory
 from parley.drivers.device.packing import ClaimDemand, exact
 from parley.sdk import (
@@ -140,6 +141,15 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
         """Whether the node has devices for all claims of the request, as far as that is found out at once."""
         ((_, finding),) = self._findings.each(_demands(request), (node,), Steps(_QUICK), _QUICK)
         return finding is NodeFinding.ROOM or finding is None
+
+    def room_left(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
+        """How many whole devices are left that the request could use."""
+        demands = _demands(request)
+        return {node: room_left(demands, self._inventory.stock(node)) for node in nodes}
+
+    def fullest(self, request: DeviceRequest) -> Iterable[str]:
+        """The nodes with devices of use, those with the fewest first."""
+        return self._inventory.fullness.fullest(_demands(request))
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""
