@@ -143,6 +143,15 @@ class ResourceClass(Model):
             "None: nothing is to be prepared there, and no plugin is needed."
         ),
     ] = "Required"
+    prefer: Annotated[
+        Literal["Pack", "Spread"] | None,
+        Field(
+            description="Which of the viable nodes are preferred. Pack: those with the least left of what the "
+            "driver hands out, so that the largest gaps stay whole; of equal ones those with the most pods. "
+            "Spread: the reverse. Left out: Pack if the class is not shareable and its driver can tell what is "
+            "left on a node, or else Spread."
+        ),
+    ] = None
     score_weight: Annotated[
         int, Field(ge=0, le=100, description="How much the driver's preference among viable nodes counts.")
     ] = 1
@@ -174,6 +183,11 @@ class ResourceClass(Model):
         ),
     ] = "Never"
     status: ClassStatus = ClassStatus()
+
+    @property
+    def preference(self) -> Literal["Pack", "Spread"] | None:
+        """Its `prefer`. None: left to whether the driver can tell what is left on a node."""
+        return "Spread" if self.prefer is None and self.shareable else self.prefer
 
     @property
     def selects_namespaces(self) -> bool:

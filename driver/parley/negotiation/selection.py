@@ -20,14 +20,17 @@ def ranked(
     scores: Mapping[str, float],
     avoid: Set[str] = frozenset(),
     pods: Callable[[str], int] = _equally_full,
+    *,
+    packed: bool = False,
 ) -> list[str]:
     """The viable nodes, best first: those to avoid after all others, then by score, then the fewest pods, so that
     many pods at once are no herd, then in the order given.
 
     `avoid` are nodes that this pod just left, that the scheduler refused for it, or where allocating failed;
-    `pods` counts those on a node.
+    `pods` counts those on a node. `packed`: those with the most pods before others.
     """
-    return sorted(viable, key=lambda node: (node in avoid, -scores.get(node, 0.0), pods(node)))
+    sign = -1 if packed else 1
+    return sorted(viable, key=lambda node: (node in avoid, -scores.get(node, 0.0), sign * pods(node)))
 
 
 def select(
@@ -35,6 +38,8 @@ def select(
     scores: Mapping[str, float],
     avoid: Set[str] = frozenset(),
     pods: Callable[[str], int] = _equally_full,
+    *,
+    packed: bool = False,
 ) -> str | None:
     """The best viable node, as `ranked` has it; None if no node is viable."""
-    return next(iter(ranked(viable, scores, avoid, pods)), None)
+    return next(iter(ranked(viable, scores, avoid, pods, packed=packed)), None)

@@ -5,7 +5,7 @@ has confirmed that they pass the real ones. `PreemptibleNodes` would do if the s
 priority there.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 
 from parley.api.builtin import Node, Pod
@@ -64,6 +64,9 @@ class CandidateNodes(EligibleNodes):
             return (self._needs.node_name,)
         return sorted(self.only) if self.only is not None else self._cluster.node_names()
 
+    def _proposes(self, node: str) -> bool:
+        return self._needs.node_name in ("", node) and (self.only is None or node in self.only)
+
     def fits(self, node: str) -> bool:
         if self._needs.node_name not in ("", node):
             return False  # a driver's proposal; that the pod is bound elsewhere explains nothing
@@ -120,6 +123,9 @@ class ProposedNodes(CandidateNodes):
             return self._proposed
         return [name for name in self._proposed if name in self.only]
 
+    def _proposes(self, node: str) -> bool:
+        return node in self._known and super()._proposes(node)
+
     def _filtered(self, node: Node) -> str:
         if node.metadata.name in self._known:
             return ""
@@ -138,7 +144,13 @@ class PreemptibleNodes(CandidateNodes):
         self._evictions: dict[str, Eviction] = {}
 
     def __iter__(self) -> Iterator[str]:
-        found = (node for node in super().__iter__() if node in self._evictions)
+        return self._sparing_most(super().__iter__())
+
+    def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
+        return self._sparing_most(super().beginning_with(first))
+
+    def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
+        found = (node for node in fitting if node in self._evictions)
         return iter(sorted(islice(found, PREEMPTIBLE), key=self._evictions.__getitem__))
 
     @property

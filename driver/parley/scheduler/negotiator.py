@@ -179,7 +179,10 @@ class Negotiator:
             await self._placement.offer(key, pod, claims, demand, fresh[:MAX_CANDIDATES])
             return None
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
-        selected = best(self._state, demand, fresh or viable, attempt.left, standalone)
+        if isinstance(search.nodes, PreemptibleNodes):
+            selected = next((node for node in fresh or viable if node not in attempt.left), viable[0])
+        else:
+            selected = best(self._state, demand, fresh or viable, attempt.left, standalone)
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
 

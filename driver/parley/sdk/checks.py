@@ -7,6 +7,7 @@ API. A driver that breaks one is at fault, not the user: the error names the dri
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, get_args
 
 import orjson
@@ -170,6 +171,13 @@ def check_scores(driver: str, scores: Mapping[str, float]) -> None:
     for node, score in scores.items():
         if not 0 <= score <= 1:
             raise DriverFault(f"driver {driver} gave node {node!r} the score {score}; it must be from 0 to 1")
+
+
+def check_room(driver: str, left: Mapping[str, float]) -> None:
+    """Raises DriverFault unless all that is left are numbers, 0 or more."""
+    for node, room in left.items():
+        if not 0 <= room < inf:
+            raise DriverFault(f"driver {driver} has {room} left on node {node!r}; it must be a number, 0 or more")
 
 
 def check_units(driver: str, claim: str, units: object) -> None:

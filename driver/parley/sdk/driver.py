@@ -15,7 +15,7 @@ A driver whose answers or allocations take longer than a moment is `asynchronous
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 
 from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
+from parley.negotiation.preference import Prefer
 
 MAX_TEXT = 1024
 """Characters in a text among a driver's parameters, where its field names no `max_length` of its own."""
@@ -82,12 +83,14 @@ class Request(Generic[P, C]):
     """All pending claims of one pod that this driver serves. They are evaluated and allocated together.
 
     `progress` takes a short sentence about how far an allocation is ("attached, formatting"); an asynchronous
-    driver's users read it in the claims' conditions.
+    driver's users read it in the claims' conditions. `prefer` is what the claims' classes prefer: Parley goes by
+    it where the driver has no `score` of its own.
     """
 
     pod: PodReference
     claims: tuple[ClaimRequest[P, C], ...]
     progress: Callable[[str], None] = field(default=_discard, compare=False, repr=False)
+    prefer: Prefer = "Spread"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -229,8 +232,27 @@ class Driver(Generic[P, C]):
         return None
 
     def score(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
-        """Preference among viable nodes, 0 (worst) to 1; a node not named counts 0."""
+        """Preference among viable nodes, 0 (worst) to 1; a node not named counts 0.
+
+        A driver that has none of its own may have `room_left`: then the class's `prefer` decides.
+        """
         return {}
+
+    def room_left(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
+        """How much a further request of the kind would find on each of these viable nodes once this one is
+        allocated there: 0 or more, in what the driver counts.
+
+        With it, claims are packed unless their class says `prefer: Spread`: see `Request.prefer`.
+        """
+        return {}
+
+    def fullest(self, request: Request[P, C]) -> Iterable[str]:
+        """Nodes that may be viable, those with the least `room_left` first; made as it is iterated over.
+
+        So that packing need not look at every node. Parley asks the other nodes after these, in its own order;
+        without such an order it compares the first few viable ones.
+        """
+        return ()
 
     async def allocate(self, request: Request[P, C], node: str) -> Mapping[str, Allocation]:
         """Allocate all claims of the request on the node, or none and raise.

@@ -8,7 +8,7 @@ node the driver allocates nothing, nor anywhere the devices that the claim's rec
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ import structlog
 from parley.api.models import ParametersReference, ResourceClass
 from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
+from parley.negotiation.preference import Prefer, by_room, of_classes
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
@@ -25,6 +26,7 @@ from parley.sdk.checks import (
     check_allocations,
     check_answers,
     check_capacity,
+    check_room,
     check_scores,
     check_units,
     fault_text,
@@ -51,7 +53,8 @@ log = structlog.get_logger(__name__)
 class RawClaim:
     """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim.
 
-    A `reference` names the object that has the claim's parameters, `class_reference` that of its class.
+    A `reference` names the object that has the claim's parameters, `class_reference` that of its class; `prefer`
+    is what the class states about nodes, None if it leaves that to what the driver can tell.
     """
 
     name: str
@@ -64,6 +67,7 @@ class RawClaim:
     subject: str = ""
     reference: ParametersReference | None = None
     class_reference: ParametersReference | None = None
+    prefer: Prefer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,14 @@ class EmbeddedDriver:
 
     @property
     def has_preferences(self) -> bool:
-        """Whether the driver has a `score` of its own."""
-        return type(self.driver).score is not Driver.score
+        """Whether some nodes are better than others: the driver has a `score`, or tells what is left."""
+        return type(self.driver).score is not Driver.score or self.tells_room
+
+    @property
+    def tells_room(self) -> bool:
+        """Whether nodes are preferred by what the driver has left there: it tells that, and has no `score`."""
+        kind = type(self.driver)
+        return kind.room_left is not Driver.room_left and kind.score is Driver.score
 
     @property
     def foresees(self) -> bool:
@@ -115,7 +125,8 @@ class EmbeddedDriver:
         Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read.
         """
         with self._contained("parameters"):
-            return Request(pod, tuple(self._typed(claim, since) for claim in claims))
+            prefer = of_classes((claim.prefer for claim in claims), tells_room=self.tells_room)
+            return Request(pod, tuple(self._typed(claim, since) for claim in claims), prefer=prefer)
 
     def _typed(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
         of_class = self._class_parameters(raw.class_name, raw.class_parameters, raw.class_reference, since)
@@ -207,11 +218,29 @@ class EmbeddedDriver:
             return True
 
     def score(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
-        """The driver's preferences, by node. Raises DriverFault if it fails or one is not between 0 and 1."""
+        """The driver's preferences, by node; those of the claims' classes, if the driver tells what is left.
+
+        Raises DriverFault if it fails, or one is not between 0 and 1.
+        """
+        if self.tells_room:
+            return by_room(request.prefer, self._room_left(request, nodes))
         with self._contained("score"):
             scores = self.driver.score(request, nodes)
             check_scores(self.name, scores)
         return scores
+
+    def _room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        with self._contained("room_left"):
+            left = self.driver.room_left(request, nodes)
+            check_room(self.name, left)
+        return left
+
+    def fullest(self, request: Request[Any, Any]) -> Iterable[str]:
+        """The nodes to begin with, if the claims are to be packed and the driver keeps an order. Iterating raises
+        DriverFault if it fails."""
+        if self.tells_room and request.prefer == "Pack":
+            with self._contained("fullest"):
+                yield from self.driver.fullest(request)
 
     def units(self, claim: ClaimRequest[Any, Any]) -> int:
         """How much of a class's limit in units the claim takes up. Raises DriverFault."""

@@ -210,12 +210,10 @@ class World:
         await self.client.patch(NODES, name, {"status": {"allocatable": allocatable}}, subresource="status")
         await self.publish(name, [f"gpu-{i}" for i in range(devices)])
 
-    async def publish(self, node: str, devices: Sequence[str], model: str = "a100") -> None:
+    async def publish(self, node: str, devices: Sequence[str], model: str = "a100", slices: int = 1) -> None:
         """What the node's plugin has to offer, which may be nothing."""
-        listed = [
-            {"name": d, "attributes": {"model": {"string": model}}, "capacity": {"memory": {"value": "40Gi"}}}
-            for d in devices
-        ]
+        capacity = {"memory": {"value": "40Gi"}, "slices": {"value": str(slices)}}
+        listed = [{"name": d, "attributes": {"model": {"string": model}}, "capacity": capacity} for d in devices]
         spec = {"driver": DeviceDriver.name, "nodeName": node, "pool": {"name": node, "generation": 1}}
         name, body = f"{node}-devices", {"spec": {**spec, "devices": listed}}
         try:

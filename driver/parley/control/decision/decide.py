@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
-from parley.control.decision.demand import Demand, ask, demand_of, have_preferences, scores, units
-from parley.control.decision.eligible import EligibleNodes
+from parley.control.decision.demand import Demand, ask, demand_of, fullest, in_no_order, scores, units
+from parley.control.decision.eligible import EligibleNodes, FullestFirst
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
 from parley.negotiation.nowhere import nowhere, where
@@ -90,11 +90,12 @@ def _unchanged(plain: Ask) -> Ask:
 def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask], Ask] = _unchanged) -> Outcome:
     """What the drivers in this process answer about the candidates. `around` may qualify their answers.
 
+    Where claims are to be packed and a driver keeps its nodes in order, the fullest are asked about first.
     Raises DriverFault.
     """
-    choosy = search.choosy or have_preferences(state.drivers, demand)
+    choosy = search.choosy or in_no_order(state.drivers, demand)
     return negotiate(
-        search.nodes,
+        FullestFirst(search.nodes, fullest(state.drivers, demand)) if demand.packs else search.nodes,
         around(question(state, demand, search)),
         first=search.limit if choosy else FIRST_CANDIDATES,
         limit=search.limit,
@@ -153,12 +154,13 @@ def best(
     avoid: Set[str] = frozenset(),
     standalone: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
-    """The viable node to select: the drivers' preferences decide, then the fewest pods; `avoid` come last.
+    """The viable node to select: the drivers' preferences decide, then the fewest pods, or the most where claims
+    are packed; `avoid` come last.
 
     `standalone` has the preferences of standalone drivers. There is at least one viable node. Raises DriverFault.
     """
     preferences = scores(state.drivers, demand, viable, standalone or {})
-    selected = select(viable, preferences, avoid, state.cluster.usage.pods)
+    selected = select(viable, preferences, avoid, state.cluster.usage.pods, packed=demand.packs)
     assert selected is not None
     return selected
 

@@ -1,8 +1,9 @@
 """What pending claims demand of their drivers: typed parameters, one request for each driver in this process."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from parley.control.claims.podclaims import PodClaim
@@ -37,6 +38,14 @@ class Demand:
         """What standalone drivers are asked for, for each claim: a change of it voids their answers."""
         return frozenset(
             (claim.entry, claim.uid, self.drivers[claim.entry], repr(claim.asked)) for claim in self.standalone
+        )
+
+    @property
+    def packs(self) -> bool:
+        """Whether one of the claims prefers nodes where little is left. Of a standalone driver, which scores nodes
+        by what is left there itself, only if the class says so."""
+        return any(request.prefer == "Pack" for request in self.requests.values()) or any(
+            claim.class_ is not None and claim.class_.preference == "Pack" for claim in self.standalone
         )
 
 
@@ -83,6 +92,7 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         subject=claim.subject,
         reference=claim.asked.reference if claim.asked is not None else None,
         class_reference=claim.class_.parameters_ref,
+        prefer=claim.class_.preference,
     )
 
 
@@ -114,8 +124,21 @@ def units(drivers: Drivers, requests: Requests) -> dict[str, int]:
 
 
 def have_preferences(drivers: Drivers, demand: Demand) -> bool:
-    """Whether some driver scores nodes, so that it is worth asking about more than the first few."""
+    """Whether some nodes are better than others for a driver in this process."""
     return any(drivers[name].has_preferences for name in demand.requests)
+
+
+def in_no_order(drivers: Drivers, demand: Demand) -> bool:
+    """Whether it is worth asking about more than the first few nodes: some are preferred, and may be any."""
+    return any(
+        not drivers[name].tells_room and (drivers[name].has_preferences or request.prefer == "Pack")
+        for name, request in demand.requests.items()
+    )
+
+
+def fullest(drivers: Drivers, demand: Demand) -> Iterator[str]:
+    """The nodes to begin with where claims are to be packed, as the drivers have them in order."""
+    return chain.from_iterable(drivers[name].fullest(request) for name, request in demand.requests.items())
 
 
 def scores(

@@ -5,12 +5,13 @@ its driver's plugin runs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
 from parley.control.caches.cluster import Cluster
 from parley.negotiation.fit import matches
+from parley.negotiation.rounds import FIRST_CANDIDATES
 from parley.negotiation.selection import spread
 from parley.sdk.immediate import NodeRule
 
@@ -37,6 +38,18 @@ class EligibleNodes(ABC):
     def __iter__(self) -> Iterator[str]:
         return (name for name in spread(self._names(), self.uid) if self.fits(name))
 
+    def beginning_with(self, first: Iterable[str]) -> Iterator[str]:
+        """The eligible nodes, these before the others. Where all are asked about at once, order is of no use."""
+        looked_at: set[str] = set()
+        names = self._names()
+        if len(names) > FIRST_CANDIDATES:
+            for name in first:
+                if name not in looked_at and self._proposes(name):
+                    looked_at.add(name)
+                    if self.fits(name):
+                        yield name
+        yield from (name for name in spread(names, self.uid) if name not in looked_at and self.fits(name))
+
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
         """The eligible nodes that match each of the selectors, in the same order."""
         for name in self:
@@ -55,6 +68,10 @@ class EligibleNodes(ABC):
         """The nodes to look at."""
         return self._cluster.node_names()
 
+    def _proposes(self, node: str) -> bool:
+        """Whether the node is one to look at."""
+        return self._cluster.node(node) is not None
+
     @abstractmethod
     def misfit(self, node: str) -> str:
         """Why the node is not eligible; "" if it is."""
@@ -62,6 +79,25 @@ class EligibleNodes(ABC):
     @abstractmethod
     def anew(self) -> "EligibleNodes":
         """The same, as if no node had been looked at yet."""
+
+
+class FullestFirst:
+    """Eligible nodes in the order in which claims are packed: `first` has the nodes to begin with."""
+
+    def __init__(self, nodes: EligibleNodes, first: Iterable[str]) -> None:
+        self._nodes = nodes
+        self._first = first
+
+    def __iter__(self) -> Iterator[str]:
+        return self._nodes.beginning_with(self._first)
+
+    def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
+        """The eligible nodes that match each of the selectors: a driver's proposal, in no order of its own."""
+        return self._nodes.matching(selectors)
+
+    def fits(self, node: str) -> bool:
+        """Whether the node is eligible."""
+        return self._nodes.fits(node)
 
 
 class SuitableNodes(EligibleNodes):

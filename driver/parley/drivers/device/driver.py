@@ -1,6 +1,6 @@
 """The device driver: which nodes have the devices that a pod's claims ask for, and which devices those get."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -11,6 +11,7 @@ from parley.api.resources import RESOURCE_SLICES, Resource
 from parley.api.wording import noun_for
 from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import OutOfSteps, Steps
+from parley.drivers.device.fullness import room_left
 from parley.drivers.device.inventory import Inventory
 from parley.drivers.device.packing import ClaimDemand, exact
 from parley.sdk import (
@@ -144,6 +145,15 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
     def viable_without(self, request: DeviceRequest, node: str, uids: Collection[str]) -> bool:
         """Whether the node would have devices for all claims of the request if those held none."""
         return self._findings.would_fit(_demands(request), self._inventory.stock_without(node, frozenset(uids)))
+
+    def room_left(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
+        """How many whole devices are left that the request could use."""
+        demands = _demands(request)
+        return {node: room_left(demands, self._inventory.stock(node)) for node in nodes}
+
+    def fullest(self, request: DeviceRequest) -> Iterable[str]:
+        """The nodes with devices of use, those with the fewest first."""
+        return self._inventory.fullness.fullest(_demands(request))
 
     async def allocate(self, request: DeviceRequest, node: str) -> Mapping[str, Allocation]:
         """Hold the devices. Raises NotEnough if another request was faster."""

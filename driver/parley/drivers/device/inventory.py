@@ -17,6 +17,7 @@ import structlog
 
 from parley.api.builtin import ResourceSlice, SliceDevice
 from parley.api.quantity import parse
+from parley.drivers.device.fullness import Fullness
 from parley.drivers.device.packing import DeviceKind, Stock, exact
 from parley.sdk import Device
 
@@ -42,6 +43,7 @@ class Inventory:
         """By the name of a ResourceSlice."""
         self._held: dict[str, tuple[tuple[Device, ...], bool]] = {}
         self._holders: defaultdict[Device, dict[str, bool]] = defaultdict(dict)
+        self.fullness = Fullness(self.stock)
 
     def publish(self, old: ResourceSlice | None, new: ResourceSlice | None) -> tuple[str, ...]:
         """Take over a ResourceSlice that came, changed or went; returns whose devices may be others now."""
@@ -84,12 +86,14 @@ class Inventory:
             for device in slice_.spec.devices
         }
         node.stock = None
+        self.fullness.changed(name)
         if not node.slices:
             del self._nodes[name]
 
     def _spoil(self, name: str) -> None:
         if node := self._nodes.get(name):
             node.stock = None
+            self.fullness.changed(name)
 
     def hold(self, uid: str, devices: tuple[Device, ...], *, shared: bool) -> None:
         """Count the devices, or one share of each, as held by the claim. Replaces what it held before."""

@@ -30,7 +30,8 @@ MOST_CLAIMS = 64
 
 class LeastAssumed(ProposedNodes):
     """Iterates over the nodes with the fewest assumed pods first: about a node that has any, drivers are asked
-    twice, the second time with the assumed pods' claims."""
+    twice, the second time with the assumed pods' claims. (Where claims are packed the fullest come first all the
+    same: each pod is assumed on one.)"""
 
     def __init__(
         self,

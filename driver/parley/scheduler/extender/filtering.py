@@ -161,7 +161,7 @@ class CandidateFilter:
             return self._nothing(claims, demand, search, outcome, passes=passes)
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
         named = meant.union(claim.uid for claim in pending if claim.claim is not None)
-        if named:
+        if named or (demand.packs and not choosy):
             viable = (best(self._state, demand, viable),)
         assumed = AssumedPod(reference(pod), demand, frozenset(viable), self._units(demand, pending), named)
         return FilterResult(viable, assumed)

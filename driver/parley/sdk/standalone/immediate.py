@@ -8,6 +8,7 @@ of them. What fails on every viable node is tried again after a pause.
 import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim, ResourceClass
@@ -144,7 +145,8 @@ class ImmediateAllocations:
         request = question.request(driver)
         nodes = {node.metadata.name: rule.misfit(node) for node in informers.nodes()}
         misfits = {node: why for node, why in nodes.items() if why}
-        eligible = [node for node in spread(list(nodes), question.uid) if node not in misfits]
+        in_order = dict.fromkeys(chain(driver.fullest(request), spread(list(nodes), question.uid)))
+        eligible = [node for node in in_order if node in nodes and node not in misfits]
         excluded = {node: failed.excluded[node] for node in eligible if node in failed.excluded}
         refused = {node: f"could not allocate: {why}" for node, why in excluded.items()}
         viable: list[str] = []
@@ -152,7 +154,7 @@ class ImmediateAllocations:
             answers = await self._deps.evaluator.ask(request, chunk)
             viable += viable_for_all(chunk, answers)
             refused.update(refusals(answers))
-            if viable and not driver.has_preferences:
+            if viable and (driver.tells_room or not driver.has_preferences):
                 break
         scores = driver.score(request, viable) if viable else {}
         why = nowhere(len(nodes), misfits, refused, asked=bool(eligible))

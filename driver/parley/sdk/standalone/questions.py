@@ -49,6 +49,7 @@ class ClaimEntry:
             class_parameters=class_.parameters,
             reference=self.claim.spec.parameters_ref,
             class_reference=class_.parameters_ref,
+            prefer=class_.preference,
         )
 
 

@@ -164,7 +164,7 @@ def test_pods_are_told_nodes_that_nobody_was_told_before_as_long_as_there_are_an
         nodes = [f"n{i:02}" for i in range(20)]
         for name in nodes:
             await world.add_node(name, devices=2)
-        await world.add_class()
+        await world.add_class(prefer="Spread")
         await world.add_template()
         world.start_parley()
         names = ("p", "q", "r")

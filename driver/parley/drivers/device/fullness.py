@@ -1,0 +1,117 @@
+"""The nodes in the order of how full they are: by how many devices, or shares, of each kind are free there.
+
+Kept up to date node by node, as devices are held and released, so that finding the fullest node that will do costs
+no more in a large cluster than in a small one.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from parley.drivers.device.packing import ClaimDemand, DeviceKind, Stock
+
+AT_A_LEVEL = 1000
+"""Of nodes with equally many devices free, so many are handed out: the others are as good, and may be asked about
+in any order."""
+
+KINDS = 256
+"""Of more different kinds the first are looked at."""
+
+DEMANDS = 8
+"""Of a pod that asks for more in different ways every device counts."""
+
+
+class Level(NamedTuple):
+    """What a node has free of a kind: `whole` devices, or else shares of devices that are partly used."""
+
+    kind: DeviceKind
+    whole: bool
+    free: int
+
+
+def suits_any(demands: Sequence[ClaimDemand], kind: DeviceKind) -> bool:
+    """Whether devices of the kind are of use for one of the demands."""
+    return len(demands) > DEMANDS or any(demand.suits(kind) for demand in demands)
+
+
+def free_levels(stock: Stock) -> list[Level]:
+    """What there is of each kind."""
+    free: defaultdict[tuple[DeviceKind, bool], int] = defaultdict(int)
+    for (kind, shares), names in stock.items():
+        whole = shares == kind.slices
+        free[kind, whole] += len(names) if whole else shares * len(names)
+    return [Level(kind, whole, count) for (kind, whole), count in free.items()]
+
+
+class Fullness:
+    """All nodes, by what they have free. `stock` gives that of one node."""
+
+    def __init__(self, stock: Callable[[str], Stock]) -> None:
+        self._stock = stock
+        self._levels: dict[str, list[Level]] = {}
+        self._nodes: defaultdict[Level, dict[str, None]] = defaultdict(dict)
+        self._of_kind: dict[DeviceKind, set[Level]] = {}
+        self._changed: dict[str, None] = {}
+
+    def changed(self, node: str) -> None:
+        """The node has more, less or other devices free."""
+        self._changed[node] = None
+
+    def fullest(self, demands: Sequence[ClaimDemand]) -> Iterator[str]:
+        """The nodes that have something of use free, in this order: those where shares of partly used devices will
+        do, those that have enough devices of one kind, and those that have fewer. Of each the fullest first, and a
+        node more than once if it has several kinds."""
+        self._catch_up()
+        different = list(dict.fromkeys(demands))
+        of_use = islice((kind for kind in sorted(self._of_kind) if suits_any(different, kind)), KINDS)
+        levels = [level for kind in of_use for level in self._of_kind[kind]]
+        devices = sum(demand.count for demand in demands if not demand.shared)
+        shares = sum(demand.count for demand in demands if demand.shared)
+        begun = [] if devices else [level for level in levels if not level.whole]
+        whole = [level for level in levels if level.whole]
+        for level in (*_in_order(begun, shares), *_in_order(whole, max(devices, 1))):
+            yield from tuple(islice(self._nodes.get(level, ()), AT_A_LEVEL))
+
+    def _catch_up(self) -> None:
+        for node in self._changed:
+            for level in self._levels.pop(node, ()):
+                self._remove(level, node)
+            if levels := free_levels(self._stock(node)):
+                self._levels[node] = levels
+            for level in levels:
+                self._nodes[level][node] = None
+                self._of_kind.setdefault(level.kind, set()).add(level)
+        self._changed.clear()
+
+    def _remove(self, level: Level, node: str) -> None:
+        nodes = self._nodes[level]
+        del nodes[node]
+        if nodes:
+            return
+        del self._nodes[level]
+        self._of_kind[level.kind].discard(level)
+        if not self._of_kind[level.kind]:
+            del self._of_kind[level.kind]
+
+
+def _in_order(levels: Iterable[Level], wanted: int) -> list[Level]:
+    """Those with enough, the least first; then those with too little, the most first."""
+    return sorted(levels, key=lambda level: (level.free < wanted, abs(level.free - wanted), level.kind))
+
+
+def room_left(demands: Sequence[ClaimDemand], stock: Stock) -> float:
+    """How many whole devices of use are left on a node with that stock, once the demands are met there.
+
+    Shares are taken from devices that are partly used, if those have enough: then no device is broken into, and
+    what is left is a part of one, below 1. Where one is broken into, a device more counts as left than are.
+    """
+    different = list(dict.fromkeys(demands))
+    levels = [level for level in free_levels(stock) if suits_any(different, level.kind)]
+    devices = sum(demand.count for demand in demands if not demand.shared)
+    shares = sum(demand.count for demand in demands if demand.shared)
+    whole = sum(level.free for level in levels if level.whole)
+    begun = sum(level.free for level in levels if not level.whole)
+    if devices or not shares:
+        return max(whole - devices, 0)
+    return (begun - shares) / (begun - shares + 1) if begun >= shares else 1 + whole
