@@ -8,11 +8,15 @@ the set that is left when one pod after the other is spared that can be.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, islice
 from typing import NamedTuple
 
 TRIES = 300
 """So many sets of pods are tried for one decision, over all nodes, before the search gets less exact."""
+
+
+COMPARED = 100
+"""So many nodes are compared; as many as the scheduler compares at least where it preempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,12 @@ Does = Callable[[str, Sequence[Holder]], bool]
 
 
 def choose(holders: Mapping[str, Sequence[Holder]], does: Does) -> Choice | None:
-    """The node where it costs least, of equal ones the first; None if no node will do whoever of these leaves."""
-    lowest = {node: found for node, pods in holders.items() if (found := _lowest(node, pods, does)) is not None}
+    """The node where it costs least, of equal ones the first; None if no node will do whoever of these leaves.
+
+    Of more than `COMPARED` nodes that will do the others are not looked at.
+    """
+    promising = islice((node for node, pods in holders.items() if does(node, pods)), COMPARED)
+    lowest = {node: _lowest(node, holders[node], does) for node in promising}
     if not lowest:
         return None
     level, tries = min(lowest.values()), _Tries(TRIES)
@@ -71,14 +79,12 @@ def choose(holders: Mapping[str, Sequence[Holder]], does: Does) -> Choice | None
     return min(choices, key=lambda choice: cost(choice.victims))
 
 
-def _lowest(node: str, pods: Sequence[Holder], does: Does) -> int | None:
-    """The lowest priority up to which it is enough that all pods leave; below all if nobody has to."""
-    if does(node, ()):
-        return _NOBODY.priority
-    for level in sorted({one.priority for one in pods}):
-        if does(node, [one for one in pods if one.priority <= level]):
-            return level
-    return None
+def _lowest(node: str, pods: Sequence[Holder], does: Does) -> int:
+    """The lowest priority up to which it is enough that all pods leave; below all if nobody has to. It is enough
+    if all do."""
+    levels = [_NOBODY.priority, *sorted({one.priority for one in pods})]
+    enough = (up_to for up_to in levels[:-1] if does(node, [one for one in pods if one.priority <= up_to]))
+    return next(enough, levels[-1])
 
 
 class _Tries:

@@ -164,8 +164,10 @@ class Attempt:
         """How many seconds others may not yet be evicted for it again."""
         return max(self.preempts_at - now, 0.0)
 
-    def kept_until(self, node: str, now: float) -> float:
-        """How long the node's claims are kept for it, counted from the first time."""
+    def kept_until(self, node: str, now: float, *, anew: bool) -> float:
+        """How long the node's claims are kept for it, counted from when pods were evicted there `anew`."""
+        if anew:
+            self.kept.pop(node, None)
         return self.kept.setdefault(node, now + KEPT_SECONDS)
 
     def begin_again(self) -> None:

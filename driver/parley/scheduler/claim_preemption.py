@@ -39,6 +39,9 @@ SPARED_SECONDS = 30.0
 FORBIDDEN_SECONDS = 60.0
 """So long nobody is evicted after a lack of the right to evict."""
 
+BINDING_SECONDS = 2.0
+"""After so long it is looked whether a pod is bound by now."""
+
 PLANS = 4
 """So many plans are tried in a row, where disruption budgets spare pods."""
 
@@ -95,7 +98,7 @@ class ClaimPreemption:
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
             if plan is None or not (plan.victims or plan.leaving):
                 break
-            if plan.victims and (postponed := self._postponed(pod)):
+            if plan.victims and (postponed := self._postponed(pod, plan)):
                 self._nominations.end(pod.metadata.uid)
                 return postponed
             self._nominate(pod, demand, plan)
@@ -108,7 +111,7 @@ class ClaimPreemption:
                 log.warning("eviction forbidden", pod=_name(pod), error=error.message)
                 self._forbidden = _Respite(now() + FORBIDDEN_SECONDS, _forbidden(claims))
                 self._nominations.end(pod.metadata.uid)
-                return self._postponed(pod)
+                return self._postponed(pod, plan)
             else:
                 return self._waits(pod, claims, demand, plan)
         self._nominations.end(pod.metadata.uid)
@@ -139,13 +142,18 @@ class ClaimPreemption:
                 return Postponed("", respite.message, max(respite.until - now(), 0.0))
         return None
 
-    def _postponed(self, pod: Pod) -> Postponed | None:
-        """Whether nobody may be evicted lately, or too many were, for the pod or in all."""
+    def _postponed(self, pod: Pod, plan: Plan) -> Postponed | None:
+        """Whether nobody may be evicted, or too many were lately, for the pod or in all; or one of them is being
+        bound, which a scheduler does in moments: before that it would have to be deleted without having run."""
         time = now()
         if self._forbidden.until > time:
             return Postponed(reasons.EVICTION_FORBIDDEN, self._forbidden.message, self._forbidden.until - time)
         while self._recent and self._recent[0] <= time - _MINUTE:
             self._recent.popleft()
+        if unbound := [victim for victim in plan.victims if not victim.spec.node_name]:
+            return Postponed(
+                "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
+            )
         pause = self._pods.attempt(pod).until_preemption(time)
         if len(self._recent) >= MOST_EVICTIONS:
             pause = max(pause, self._recent[0] + _MINUTE - time)
@@ -155,7 +163,7 @@ class ClaimPreemption:
 
     def _nominate(self, pod: Pod, demand: Demand, plan: Plan) -> None:
         """Before anybody is evicted. Not for longer than a time, however long they take."""
-        until = self._pods.attempt(pod).kept_until(plan.node, now())
+        until = self._pods.attempt(pod).kept_until(plan.node, now(), anew=bool(plan.victims))
         if until <= now():
             self._nominations.end(pod.metadata.uid)
             return
@@ -178,7 +186,8 @@ class ClaimPreemption:
             for victim in plan.victims:
                 await self._post(victim, dry_run=True)
         for victim in plan.victims:
-            await self._post(victim, dry_run=False)
+            if not await self._post(victim, dry_run=False):
+                continue
             self._recent.append(now())
             self._nominations.evicted([victim.metadata.uid])
             log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
@@ -186,8 +195,9 @@ class ClaimPreemption:
         if plan.victims:
             self._pods.attempt(pod).preempted(now())
 
-    async def _post(self, victim: Pod, *, dry_run: bool) -> None:
-        """Raises Forbidden, and _Spared where a disruption budget, or whatever else may pass, is in the way."""
+    async def _post(self, victim: Pod, *, dry_run: bool) -> bool:
+        """Whether the pod is there still. Raises Forbidden, and _Spared where a disruption budget, or something
+        else that may pass, is in the way."""
         meta = victim.metadata
         options = {"preconditions": {"uid": meta.uid}, **({"dryRun": ["All"]} if dry_run else {})}
         body = {
@@ -199,9 +209,10 @@ class ClaimPreemption:
         try:
             await self._client.create_subresource(PODS, meta.name, "eviction", body, meta.namespace)
         except NotFound:
-            return
+            return False
         except (TooManyRequests, ServerError) as error:
             raise _Spared(victim, error.message) from None
+        return True
 
     def _waits(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, plan: Plan) -> Wait:
         nomination = self._nominations.of(pod.metadata.uid)

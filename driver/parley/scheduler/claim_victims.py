@@ -19,7 +19,7 @@ from parley.control.ledger import Holding
 from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.negotiation.victims import Choice, Holder, choose
-from parley.scheduler.candidates import PREEMPTIBLE, CandidateNodes, common_nodes
+from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.sdk import Request
 
 
@@ -86,7 +86,7 @@ class ClaimVictims:
         return self._planned(found) if found is not None else None
 
     def _order(self) -> list[str]:
-        """The nodes to compare: the one that the pod is nominated for, then those where somebody leaves anyway,
+        """The nodes to look at: the one that the pod is nominated for, then those where somebody leaves anyway,
         then those with the least important pods."""
         nomination = self._state.nominations.of(self._pod.metadata.uid)
         own = nomination.node if nomination is not None else ""
@@ -96,7 +96,7 @@ class ClaimVictims:
             priorities = [priority(one.pod) for one in tenants if one.pod is not None]
             return node != own, all(one.pod is not None for one in tenants), min(priorities, default=0)
 
-        return sorted(sorted(self._tenants), key=rank)[:PREEMPTIBLE]
+        return sorted(sorted(self._tenants), key=rank)
 
     def _all_tenants(self, shunned: Collection[str], spared: Collection[str]) -> dict[str, dict[str, _Tenant]]:
         """Who leaves each node, and who may be made to, by UID."""

@@ -9,10 +9,14 @@ from tests.support.faults import FaultClient, NumberedCall
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.drivers.device import DeviceDriver
 from parley.kube.client import Forbidden
 from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
+from parley.negotiation.waiting import Place
+from parley.scheduler.attempts import Attempt
 from parley.scheduler.claim_preemption import SPARED_SECONDS
+from parley.sdk import Driver
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -365,3 +369,89 @@ def test_a_preemptor_that_is_deleted_leaves_what_was_kept_for_it_to_others(play:
         assert await world.node_of("next") == "a"
 
     play(scenario)
+
+
+class Silent(DeviceDriver):
+    """Hands out devices, and cannot tell what would be viable if claims were free."""
+
+    viable_without = Driver.viable_without
+
+
+def test_for_claims_of_a_driver_that_cannot_tell_nobody_is_evicted(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.crash()
+        world.start_parley(drivers=[Silent()])
+        await hold(world, low=1)
+        await world.add_pod("waits", "one", priority=10)
+        await world.settle(700)
+        assert evicted == []
+
+    play(scenario)
+
+
+def test_what_victims_request_of_a_node_is_counted_as_free_and_a_pod_that_needs_more_evicts_nobody(
+    play: Play,
+) -> None:
+    def cpu(amount: int) -> list[dict[str, Any]]:
+        return [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(amount)}}}]
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_pod("other", nodeName="a", priority=20, containers=cpu(2))
+        await world.add_pod("low", "one", containers=cpu(6))
+        await world.settle()
+        await world.add_pod("large", "one", priority=10, containers=cpu(7))
+        await world.settle(300)
+        assert evicted == []
+        await world.add_pod("fits", "one", priority=10, containers=cpu(6))
+        await world.settle()
+        assert evicted == ["low"]
+        assert await world.node_of("fits") == "a"
+
+    play(scenario)
+
+
+def test_for_a_pod_that_is_never_bound_few_are_evicted(play: Play) -> None:
+    """Its scheduler refuses it for reasons that Parley does not know; whatever was evicted is made again."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_pod("urgent", "one", priority=10, schedulerName="asleep")
+        await world.settle()
+        for number in range(4 * 120):
+            if not any(pod.metadata.name.startswith("low") for pod in (await world.client.list(PODS)).items):
+                await world.add_pod(f"low-{number}", "one")
+            await world.add_pod(f"job-{number}", nodeName="a")  # its end makes Parley try refused nodes again
+            await asyncio.sleep(30)
+            await world.delete_pod(f"job-{number}")
+        assert 1 <= sum(name.startswith("low") for name in evicted) <= 4
+
+    play(scenario)
+
+
+def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_runs(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_pod("low", "one", schedulerName="asleep")
+        await world.settle(5)
+        await world.add_pod("urgent", "one", priority=10)
+        await asyncio.sleep(60)
+        assert evicted == []
+        target = {"apiVersion": "v1", "kind": "Node", "name": "a"}
+        await world.client.create_subresource(PODS, "low", "binding", {"target": target}, "default")
+        await world.settle()
+        assert evicted == ["low"]
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_the_pause_between_evictions_for_a_pod_doubles() -> None:
+    attempt, pauses = Attempt(Place(0, 0)), []
+    for _ in range(8):
+        attempt.preempted(0.0)
+        pauses.append(attempt.until_preemption(0.0))
+
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3840, 4800]
+    assert attempt.until_preemption(5000.0) == 0

@@ -17,6 +17,9 @@ STEPS_PER_NODE = 20_000
 STEPS_PER_CALL = 60_000
 """And the searches of one call together: the event loop does nothing else meanwhile."""
 
+STEPS_FORESEEING = 1_000
+"""And the search of one node as it might be: there may be hundreds for one decision."""
+
 DEMANDS = 256
 """So many different demands are remembered."""
 
@@ -75,8 +78,8 @@ class Findings:
         return pack(demands, self._stock(node), Steps(STEPS_PER_NODE))
 
     def would_fit(self, demands: Demands, stock: Stock) -> bool:
-        """Whether there are devices for the demands in what a node might have free, as far as a search goes."""
-        return _searched(demands, stock, Steps(STEPS_PER_NODE), STEPS_PER_NODE) is NodeFinding.ROOM
+        """Whether there are devices for the demands in what a node might have free, if that is found out soon."""
+        return _searched(demands, stock, Steps(STEPS_FORESEEING), STEPS_FORESEEING) is NodeFinding.ROOM
 
     def each(
         self, demands: Demands, nodes: Iterable[str], steps: Steps, at_most: int
