@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from parley.drivers.device import fullness
 from parley.drivers.device.flow import Steps
-from parley.drivers.device.fullness import Fullness, room_left
+from parley.drivers.device.fullness import Fullness
 from parley.drivers.device.packing import ClaimDemand, DeviceKind, Stock, pack
 
 A100 = DeviceKind(40, 4, "a100")
@@ -66,15 +66,15 @@ def test_the_order_follows_what_is_held_and_released() -> None:
 def test_devices_of_no_use_do_not_count() -> None:
     nodes = Nodes({"a": stock((T4, 1, 1), (A100, 4, 4)), "b": stock((A100, 4, 2)), "c": t4s(1)})
     assert nodes.fullest(wants(1, "a100")) == ["b", "a"]
-    assert room_left(wants(1, "a100"), nodes.stocks["a"]) == 3
-    assert room_left(wants(1), nodes.stocks["a"]) == 4
+    assert nodes.order.room_left(wants(1, "a100"), "ab") == {"a": 3, "b": 1}
+    assert nodes.order.room_left(wants(1), "ac") == {"a": 4, "c": 0}
 
 
 def test_shares_go_to_devices_that_are_partly_used() -> None:
     begun, whole, both = stock((A100, 2, 1)), stock((A100, 4, 1)), stock((A100, 4, 3), (A100, 1, 1))
     nodes = Nodes({"whole": whole, "both": both, "begun": begun})
     assert nodes.fullest(wants(1, shared=True)) == ["both", "begun", "whole"]
-    left = {node: room_left(wants(1, shared=True), of_node) for node, of_node in nodes.stocks.items()}
+    left = nodes.order.room_left(wants(1, shared=True), ["both", "begun", "whole"])
     assert left == {"both": 0, "begun": 0.5, "whole": 2}
     assert nodes.fullest(wants(1)) == ["whole", "both"]
 
@@ -116,4 +116,4 @@ def test_every_node_with_room_is_handed_out(wanted: tuple[ClaimDemand, ...], of_
     for node, of_node in nodes.stocks.items():
         if pack(wanted, of_node, Steps(20_000)) is not None:
             assert node in found
-        assert room_left(wanted, of_node) >= 0
+    assert all(left >= 0 for left in nodes.order.room_left(wanted, nodes.stocks).values())
