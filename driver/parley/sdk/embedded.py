@@ -223,13 +223,14 @@ class EmbeddedDriver:
         Raises DriverFault if it fails, or one is not between 0 and 1.
         """
         if self.tells_room:
-            return by_room(request.prefer, self._room_left(request, nodes))
+            return by_room(request.prefer, self.room_left(request, nodes))
         with self._contained("score"):
             scores = self.driver.score(request, nodes)
             check_scores(self.name, scores)
         return scores
 
-    def _room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+    def room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, float]:
+        """What is left on each of the nodes. Raises DriverFault if the driver fails, or it is not 0 or more."""
         with self._contained("room_left"):
             left = self.driver.room_left(request, nodes)
             check_room(self.name, left)

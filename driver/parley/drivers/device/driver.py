@@ -11,7 +11,6 @@ from parley.api.resources import RESOURCE_SLICES, Resource
 from parley.api.wording import noun_for
 from parley.drivers.device.findings import STEPS_PER_CALL, STEPS_PER_NODE, Findings, NodeFinding
 from parley.drivers.device.flow import OutOfSteps, Steps
-from parley.drivers.device.fullness import room_left
 from parley.drivers.device.inventory import Inventory
 from parley.drivers.device.packing import ClaimDemand, exact
 from parley.sdk import (
@@ -148,8 +147,7 @@ class DeviceDriver(Driver[DeviceParameters, NoParameters]):
 
     def room_left(self, request: DeviceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
         """How many whole devices are left that the request could use."""
-        demands = _demands(request)
-        return {node: room_left(demands, self._inventory.stock(node)) for node in nodes}
+        return self._inventory.fullness.room_left(_demands(request), nodes)
 
     def fullest(self, request: DeviceRequest) -> Iterable[str]:
         """The nodes with devices of use, those with the fewest first."""

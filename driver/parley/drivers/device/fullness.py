@@ -66,12 +66,33 @@ class Fullness:
         different = list(dict.fromkeys(demands))
         of_use = islice((kind for kind in sorted(self._of_kind) if suits_any(different, kind)), KINDS)
         levels = [level for kind in of_use for level in self._of_kind[kind]]
-        devices = sum(demand.count for demand in demands if not demand.shared)
-        shares = sum(demand.count for demand in demands if demand.shared)
+        devices, shares = _wanted(demands)
         begun = [] if devices else [level for level in levels if not level.whole]
         whole = [level for level in levels if level.whole]
         for level in (*_in_order(begun, shares), *_in_order(whole, max(devices, 1))):
             yield from tuple(islice(self._nodes.get(level, ()), AT_A_LEVEL))
+
+    def room_left(self, demands: Sequence[ClaimDemand], nodes: Iterable[str]) -> dict[str, float]:
+        """How many whole devices of use are left on each of the nodes, once the demands are met there.
+
+        Shares are taken from devices that are partly used, if those have enough: then no device is broken into,
+        and what is left is a part of one, below 1. Where one is broken into, one more counts as left than is.
+        """
+        self._catch_up()
+        different = list(dict.fromkeys(demands))
+        of_use: dict[DeviceKind, bool] = {}
+        devices, shares = _wanted(demands)
+        left: dict[str, float] = {}
+        for node in nodes:
+            whole = begun = 0
+            for level in self._levels.get(node, ()):
+                kind = level.kind
+                if kind not in of_use:
+                    of_use[kind] = suits_any(different, kind)
+                if of_use[kind]:
+                    whole, begun = (whole + level.free, begun) if level.whole else (whole, begun + level.free)
+            left[node] = _left(whole, begun, devices, shares)
+        return left
 
     def _catch_up(self) -> None:
         for node in self._changed:
@@ -95,23 +116,19 @@ class Fullness:
             del self._of_kind[level.kind]
 
 
-def _in_order(levels: Iterable[Level], wanted: int) -> list[Level]:
-    """Those with enough, the least first; then those with too little, the most first."""
-    return sorted(levels, key=lambda level: (level.free < wanted, abs(level.free - wanted), level.kind))
+def _wanted(demands: Sequence[ClaimDemand]) -> tuple[int, int]:
+    """How many whole devices, and how many shares."""
+    whole = sum(demand.count for demand in demands if not demand.shared)
+    return whole, sum(demand.count for demand in demands) - whole
 
 
-def room_left(demands: Sequence[ClaimDemand], stock: Stock) -> float:
-    """How many whole devices of use are left on a node with that stock, once the demands are met there.
-
-    Shares are taken from devices that are partly used, if those have enough: then no device is broken into, and
-    what is left is a part of one, below 1. Where one is broken into, a device more counts as left than are.
-    """
-    different = list(dict.fromkeys(demands))
-    levels = [level for level in free_levels(stock) if suits_any(different, level.kind)]
-    devices = sum(demand.count for demand in demands if not demand.shared)
-    shares = sum(demand.count for demand in demands if demand.shared)
-    whole = sum(level.free for level in levels if level.whole)
-    begun = sum(level.free for level in levels if not level.whole)
+def _left(whole: int, begun: int, devices: int, shares: int) -> float:
+    """Of so many whole devices, and shares of partly used ones."""
     if devices or not shares:
         return max(whole - devices, 0)
     return (begun - shares) / (begun - shares + 1) if begun >= shares else 1 + whole
+
+
+def _in_order(levels: Iterable[Level], wanted: int) -> list[Level]:
+    """Those with enough, the least first; then those with too little, the most first."""
+    return sorted(levels, key=lambda level: (level.free < wanted, abs(level.free - wanted), level.kind))

@@ -78,6 +78,7 @@ class Responder:
         """The pod's claims are allocated, or it asks for none."""
         self._answered.pop(key, None)
         self._stale.discard(key)
+        self._evaluator.forget(key)
         self.waiting.leave(key)
 
     def selected(self, key: Key) -> None:

@@ -6,15 +6,17 @@ round.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from parley.kube.cache import Key
 from parley.negotiation.answers import Answer, Answers, viable_for_all
 from parley.negotiation.selection import spread
 from parley.sdk.checks import ANSWER_SECONDS, MAX_ALTERNATIVES, MAX_NODES, DriverFault
 from parley.sdk.driver import Request
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.standalone.expected import ExpectedPods
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.questions import PodQuestion, available
 from parley.sdk.standalone.waiting import Outlook
@@ -24,11 +26,16 @@ CHUNK = 256
 
 
 class Evaluator:
-    """Asks one driver."""
+    """Asks one driver. `holds` tells whether the claim of that UID holds something."""
 
-    def __init__(self, driver: EmbeddedDriver, informers: Informers) -> None:
+    def __init__(self, driver: EmbeddedDriver, informers: Informers, holds: Callable[[str], bool]) -> None:
         self._driver = driver
         self._informers = informers
+        self._expected = ExpectedPods(driver, holds)
+
+    def forget(self, key: Key) -> None:
+        """The pod has what it asked for, or is gone."""
+        self._expected.forget(key)
 
     async def answers(self, question: PodQuestion) -> Answers:
         """For all claims of the question. Raises BadParameters, DriverFault, and what the driver raises."""
@@ -50,10 +57,15 @@ class Evaluator:
 
     def scores(self, question: PodQuestion, answers: Answers) -> Mapping[str, float]:
         """The driver's preferences among the nodes that are viable for all claims."""
+        key = (question.pod.namespace, question.pod.name)
+        self._expected.forget(key)
         viable = viable_for_all(question.candidates, answers)
         if not viable or not question.pending or not self._driver.has_preferences:
             return {}
-        return self._driver.score(question.request(self._driver), viable)
+        request = question.request(self._driver)
+        if self._driver.tells_room and not self._driver.driver.asynchronous:
+            return self._expected.scores(key, request, viable)
+        return self._driver.score(request, viable)
 
     async def alternatives(self, question: PodQuestion, asked: Sequence[str]) -> tuple[str, ...]:
         """At most 32 other nodes where all pending claims could be allocated now."""

@@ -62,7 +62,7 @@ class StandaloneDriver:
         self._holdings = Holdings(embedded, self._changed)
         self._records = StandaloneRecords(client, self._informers, clock)
         self._operations = Operations(self._operation_ended)
-        evaluator = Evaluator(embedded, self._informers)
+        evaluator = Evaluator(embedded, self._informers, self._holds)
         allocator = StandaloneAllocator(embedded, self._holdings, self._records)
         self._answering = Responder(client, self._informers, evaluator, self._pods)
         self._pod_allocations = PodAllocations(
@@ -77,6 +77,9 @@ class StandaloneDriver:
         )
         self._references.subscribe(self._answering.parameters_read)
         self._references.subscribe(self._immediate.parameters_read)
+
+    def _holds(self, uid: str) -> bool:
+        return self._holdings.get(uid) is not None
 
     def _rank(self, key: Key) -> int:
         """Pods of a high priority are answered first."""

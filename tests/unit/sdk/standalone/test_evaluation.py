@@ -56,7 +56,7 @@ def evaluated(
             (scheduling,) = informers.schedulings()
             found = question(informers, scheduling)
             assert found is not None
-            await scenario(world, Evaluator(EmbeddedDriver(driver), informers), found)
+            await scenario(world, Evaluator(EmbeddedDriver(driver), informers, holds=lambda _uid: False), found)
 
     run(main())
 

@@ -1,0 +1,85 @@
+"""Scores for pods of a burst, by what a driver has left: as if those that were answered before had been served.
+
+An answer reserves nothing, and in a burst many pods are answered before the first one's node is selected. Were all
+of them sent to the fullest node, most would fail there. So each pod that was answered is expected on the node with
+its best score until it holds something, is answered anew or goes; and the next one's scores count it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parley.kube.cache import Key
+from parley.negotiation.answers import viable_for_all
+from parley.negotiation.preference import by_room
+from parley.sdk.driver import Request
+from parley.sdk.embedded import EmbeddedDriver
+
+MOST_CLAIMS = 64
+"""So many claims are judged together at most; a node where more are expected comes last for the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A pod with an answer, and the node that it probably goes to."""
+
+    request: Request[Any, Any]
+    node: str
+
+
+class ExpectedPods:
+    """Pods that have an answer and hold nothing. `holds` tells whether the claim of that UID holds something."""
+
+    def __init__(self, driver: EmbeddedDriver, holds: Callable[[str], bool]) -> None:
+        self._driver = driver
+        self._holds = holds
+        self._by_key: dict[Key, _Expected] = {}
+        self._by_node: defaultdict[str, dict[Key, Request[Any, Any]]] = defaultdict(dict)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def forget(self, key: Key) -> None:
+        """The pod has what it asked for, or is gone. Idempotent."""
+        expected = self._by_key.pop(key, None)
+        if expected is not None:
+            of_node = self._by_node[expected.node]
+            del of_node[key]
+            if not of_node:
+                del self._by_node[expected.node]
+
+    def scores(self, key: Key, request: Request[Any, Any], viable: Sequence[str]) -> Mapping[str, float]:
+        """The pod's scores on these nodes; it is expected on the best one from now on. Nodes that are left to
+        others are not named. Raises DriverFault."""
+        self.forget(key)
+        scores = by_room(request.prefer, self._room_left(request, viable))
+        if scores:
+            node = max(scores, key=scores.__getitem__)
+            self._by_key[key] = _Expected(request, node)
+            self._by_node[node][key] = request
+        return scores
+
+    def _room_left(self, request: Request[Any, Any], nodes: Sequence[str]) -> dict[str, float]:
+        left: dict[str, float] = {}
+        alone: list[str] = []
+        for node in nodes:
+            together = self._together(request, node)
+            if together is request:
+                alone.append(node)
+            elif len(together.claims) <= MOST_CLAIMS and self._viable(together, node):
+                left.update(self._driver.room_left(together, (node,)))
+        return {**self._driver.room_left(request, alone), **left}
+
+    def _together(self, request: Request[Any, Any], node: str) -> Request[Any, Any]:
+        """With the claims of the pods that are expected on the node, under names that do not clash."""
+        others = tuple(
+            replace(claim, name=f"{other.pod.uid}/{claim.name}")
+            for other in self._by_node.get(node, {}).values()
+            for claim in other.claims
+            if not self._holds(claim.uid)
+        )
+        return replace(request, claims=(*request.claims, *others)) if others else request
+
+    def _viable(self, together: Request[Any, Any], node: str) -> bool:
+        return bool(viable_for_all((node,), self._driver.viable(together, (node,))))
