@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from parley.negotiation.answers import Answers
-from parley.sdk.checks import check_allocations, check_answers
+from parley.sdk.checks import check_allocations, check_answers, check_room
 from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
 
 
@@ -56,6 +56,7 @@ async def check_driver(scenario: Scenario) -> None:
         check_viable_has_no_effect(scenario, wanted)
         await check_viable_means_allocatable(scenario, wanted)
         check_viable_means_room(scenario, wanted)
+        check_room_is_told_of_viable_nodes(scenario, wanted)
         await check_refusal_holds_nothing(scenario, wanted)
         await check_giving_back_restores(scenario, wanted)
         await check_restore_equals_allocate(scenario, wanted)
@@ -92,6 +93,20 @@ def check_viable_means_room(scenario: Scenario, wanted: Request[Any, Any]) -> No
     driver = scenario.make()
     for node in _viable(driver, scenario, wanted):
         assert driver.has_room(wanted, node), f"viable() and has_room() disagree about node {node}"
+
+
+def check_room_is_told_of_viable_nodes(scenario: Scenario, wanted: Request[Any, Any]) -> None:
+    """A driver with room_left() tells it of every viable node, and fullest() leaves none of them out, if it has an
+    order."""
+    driver = scenario.make()
+    if type(driver).room_left is Driver.room_left:
+        return
+    viable = _viable(driver, scenario, wanted)
+    left = driver.room_left(wanted, viable)
+    check_room(driver.name, left)
+    assert left.keys() == set(viable), "room_left() does not tell of every node that it was asked about"
+    in_order = set(driver.fullest(wanted))
+    assert not in_order or in_order.issuperset(viable), "fullest() leaves out nodes that are viable"
 
 
 async def _try(driver: Driver[Any, Any], wanted: Request[Any, Any], node: str) -> Mapping[str, Allocation] | None:

@@ -20,7 +20,7 @@ from parley.drivers.device import DeviceDriver, DeviceParameters
 from parley.drivers.device.driver import NotEnough
 from parley.sdk import Capacity, ClassOnNodes, Device, Held, NoParameters
 from parley.sdk.checks import BadParameters, parse_parameters
-from parley.sdk.testing import Scenario, check_driver, request
+from parley.sdk.testing import Scenario, check_driver, check_room_is_told_of_viable_nodes, request
 
 
 def device(name: str, model: str = "a100", memory: str = "40Gi", slices: int = 1) -> SliceDevice:
@@ -292,3 +292,22 @@ async def test_what_is_free_are_the_devices_of_which_nobody_holds_a_share() -> N
     await driver.allocate(request(driver, "q", {"model": "h100", "shared": True}), "b")
     assert driver.capacity(of) == Capacity(3, 1)
     assert driver.capacity(ClassOnNodes("gpu", NoParameters(), ("a",))) == Capacity(1, 0)
+
+
+class Forgetful(DeviceDriver):
+    """Its order leaves out a node that has devices."""
+
+    def fullest(self, request: Any) -> list[str]:
+        return [node for node in super().fullest(request) if node != "a"]
+
+
+def test_the_kit_finds_an_order_that_leaves_out_a_viable_node() -> None:
+    def stocked_forgetful() -> Forgetful:
+        driver = Forgetful()
+        for node in "ab":
+            driver.observe(None, slice_of(node, device("gpu-0")))
+        return driver
+
+    scenario = Scenario(stocked_forgetful, ("a", "b"), ())
+    with pytest.raises(AssertionError, match="leaves out nodes that are viable"):
+        check_room_is_told_of_viable_nodes(scenario, request(stocked_forgetful(), "p", {}))

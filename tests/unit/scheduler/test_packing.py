@@ -173,3 +173,20 @@ def test_of_a_driver_that_can_not_tell_what_is_left_pods_decide_where_the_class_
         assert await placed(world, *((f"p{i}", "packed") for i in range(3))) == ["n07"] * 3
 
     play(scenario)
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["", "standalone driver"])
+def test_claims_that_no_pod_waits_for_are_packed_too(play: Play, outside: bool) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, {**{f"n{i:02}": 4 for i in range(20)}, "pair": 2, "single": 1})
+        if outside:
+            await world.crash()
+            world.start_parley(drivers=[])
+            world.start_driver(DeviceDriver())
+        for name in ("p", "q"):
+            await world.add_claim(name, mode="Immediate")
+            await world.settle(5)
+        held = [(await world.claim(name)).status.allocation for name in ("p", "q")]
+        assert [one.handles[0].devices[0].pool for one in held if one is not None] == ["single", "pair"]
+
+    play(scenario)

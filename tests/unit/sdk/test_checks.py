@@ -270,3 +270,33 @@ def test_the_drivers_that_come_with_parley_have_a_version(driver: Any) -> None:
         (driver.class_parameters, driver.class_parameter_versions),
     ):
         assert list(versions.items()) == [(f"{driver.name}/v1alpha1", newest)]
+
+
+class TellsRoom(Nothing):
+    """Tells what is left, as a test wants it."""
+
+    def __init__(self, left: Any) -> None:
+        self.left = left
+
+    def room_left(self, request: Any, nodes: Any) -> Any:
+        return dict.fromkeys(nodes, self.left)
+
+    def fullest(self, request: Any) -> Any:
+        yield "a"
+        raise RuntimeError("no order")
+
+
+@pytest.mark.parametrize("left", [-1, float("nan"), float("inf")])
+def test_what_is_left_must_be_a_number_and_not_negative(left: float) -> None:
+    driver = EmbeddedDriver(TellsRoom(left))
+    with pytest.raises(DriverFault, match=f"has {left} left on node 'a'; it must be a number, 0 or more"):
+        driver.score(driver.request(PodReference("team", "p", "u"), []), "a")
+
+
+def test_an_order_of_nodes_that_fails_is_the_drivers_fault() -> None:
+    driver = EmbeddedDriver(TellsRoom(1))
+    packs = driver.request(PodReference("team", "p", "u"), [RawClaim("g", "u", "team", "g", "gpus", {}, None)])
+    order = iter(driver.fullest(packs))
+    assert next(order) == "a"
+    with pytest.raises(DriverFault, match="failed in fullest: RuntimeError: no order"):
+        next(order)
