@@ -170,6 +170,10 @@ class Attempt:
             self.kept.pop(node, None)
         return self.kept.setdefault(node, now + KEPT_SECONDS)
 
+    def stuck(self, now: float) -> frozenset[str]:
+        """The nodes where pods took longer to leave than that."""
+        return frozenset(node for node, until in self.kept.items() if until <= now)
+
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""
         self.refused.clear()

@@ -26,7 +26,7 @@ from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.kube.client import Client, Forbidden, NotFound, ServerError, TooManyRequests
 from parley.negotiation.requests import requested
-from parley.scheduler.claim_victims import ClaimVictims, Plan, may_take
+from parley.scheduler.claim_victims import ClaimVictims, Limits, Plan, may_take
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 
@@ -126,8 +126,8 @@ class ClaimPreemption:
         spared: Collection[str] = (),
     ) -> ClaimVictims:
         attempt = self._pods.attempt(pod)
-        shunned = attempt.refused.union(attempt.excluded)
-        return ClaimVictims(self._state, pod, claims, demand, drivers, shunned, spared)
+        limits = Limits(attempt.refused.union(attempt.excluded), spared, attempt.stuck(now()))
+        return ClaimVictims(self._state, pod, claims, demand, drivers, limits)
 
     def _spared_now(self) -> Collection[str]:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
@@ -164,9 +164,6 @@ class ClaimPreemption:
     def _nominate(self, pod: Pod, demand: Demand, plan: Plan) -> None:
         """Before anybody is evicted. Not for longer than a time, however long they take."""
         until = self._pods.attempt(pod).kept_until(plan.node, now(), anew=bool(plan.victims))
-        if until <= now():
-            self._nominations.end(pod.metadata.uid)
-            return
         nomination = Nomination(
             reference(pod),
             priority(pod),
@@ -215,14 +212,11 @@ class ClaimPreemption:
         return True
 
     def _waits(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, plan: Plan) -> Wait:
-        nomination = self._nominations.of(pod.metadata.uid)
         topics: list[Topic] = [("driver", name) for name in demand.requests]
-        message = f"node {plan.node}: {_who(pod, plan)}"
-        if nomination is not None:
-            message += "; what they hold there is kept for this pod"
+        message = f"node {plan.node}: {_who(pod, plan)}; what they hold there is kept for this pod"
         problem = Problem(reasons.PREEMPTING, message, (*topics, *class_topics(claims), NODES, ROOM))
-        after = nomination.until - now() if nomination is not None else None
-        return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=after)
+        until = self._pods.attempt(pod).kept[plan.node]
+        return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))
 
 
 def _one(pod: Pod, victim: Pod) -> str:

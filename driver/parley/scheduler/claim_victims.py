@@ -36,6 +36,16 @@ class Plan:
     freed: Mapping[str, frozenset[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan must do without: nodes that are `shunned`, pods with these UIDs that are `spared`, and nodes
+    that are `stuck`, where it was waited long enough for who is leaving."""
+
+    shunned: Collection[str] = ()
+    spared: Collection[str] = ()
+    stuck: Collection[str] = ()
+
+
 @dataclass(slots=True)
 class _Tenant:
     """A pod that holds something on a node: `held` are the claims' UIDs by driver. `pod` is None if it leaves."""
@@ -49,6 +59,9 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
     they can tell what would be viable then. None for a pod that preempts nobody."""
     if pod.spec.node_name or pod.spec.preemption_policy == "Never":
         return frozenset()
+    nominated = state.nominations.of(pod.metadata.uid) is not None
+    if not nominated and not state.cluster.usage.any_below(priority(pod)):
+        return frozenset()
     spared = {
         claim.class_.driver_name
         for claim in claims
@@ -58,8 +71,8 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
 
 
 class ClaimVictims:
-    """Looks for victims for one pod. `drivers` are those whose claims may be taken, `shunned` are nodes not to
-    look at, `spared` the UIDs of pods that are not to be evicted."""
+    """Looks for victims for one pod. `drivers` are those whose claims may be taken; `limits` is what is not to be
+    counted on."""
 
     def __init__(
         self,
@@ -68,8 +81,7 @@ class ClaimVictims:
         claims: Sequence[PodClaim],
         demand: Demand,
         drivers: Collection[str],
-        shunned: Collection[str] = (),
-        spared: Collection[str] = (),
+        limits: Limits | None = None,
     ) -> None:
         classes = [claim.class_ for claim in claims if claim.class_]
         self._state = state
@@ -77,7 +89,7 @@ class ClaimVictims:
         self._demand = demand
         self._drivers = drivers
         self._nodes = CandidateNodes(state.cluster, pod, classes, common_nodes(claims))
-        self._tenants = self._all_tenants(shunned, spared)
+        self._tenants = self._all_tenants(limits or Limits())
         self._viable: dict[tuple[str, str], bool] = {}
 
     def plan(self) -> Plan | None:
@@ -98,25 +110,30 @@ class ClaimVictims:
 
         return sorted(sorted(self._tenants), key=rank)
 
-    def _all_tenants(self, shunned: Collection[str], spared: Collection[str]) -> dict[str, dict[str, _Tenant]]:
+    def _all_tenants(self, limits: Limits) -> dict[str, dict[str, _Tenant]]:
         """Who leaves each node, and who may be made to, by UID."""
         found: defaultdict[str, dict[str, _Tenant]] = defaultdict(dict)
         for holding in self._state.ledger:
             node = _only_node(holding)
-            if holding.driver not in self._drivers or node is None or node in shunned or len(holding.pods) > 1:
+            if holding.driver not in self._drivers or node is None or node in limits.shunned:
                 continue
-            user = next(iter(holding.pods.values()), None)
-            uid, pod = holding.uid, None
-            if user is not None:
-                uid, pod = user.uid, self._state.cluster.pod((user.namespace, user.name))
-                if pod is not None and pod.metadata.uid != uid:
-                    pod = None  # another one of that name: it is gone
-            if pod is not None and self._leaves(pod):
-                pod = None
-            elif pod is not None and (uid in spared or not self._may_be_evicted(pod)):
-                continue
-            found[node].setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
+            uid, pod = self._holder(holding)
+            if pod is None:
+                counts = node not in limits.stuck
+            else:
+                counts = uid not in limits.spared and self._may_be_evicted(pod)
+            if counts:
+                found[node].setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
         return dict(found)
+
+    def _holder(self, holding: Holding) -> tuple[str, Pod | None]:
+        """The pod that has it, and its UID; None if it leaves, or is gone and its node has yet to confirm that."""
+        user = next(iter(holding.pods.values()), None)
+        if user is None:
+            return holding.uid, None
+        pod = self._state.cluster.pod((user.namespace, user.name))
+        stays = pod is not None and pod.metadata.uid == user.uid and not self._leaves(pod)
+        return user.uid, pod if stays else None
 
     def _leaves(self, pod: Pod) -> bool:
         evicted = self._state.nominations.is_evicted(pod.metadata.uid)
@@ -181,8 +198,8 @@ class ClaimVictims:
 
 
 def _only_node(holding: Holding) -> str | None:
-    """The node where an exclusive generated claim can be used, if it is that and there is one."""
-    if holding.named or holding.shareable or holding.standalone or holding.nodes is None:
+    """The node where an exclusive generated claim of one pod can be used, if it is that and there is one."""
+    if holding.named or holding.shareable or holding.standalone or holding.nodes is None or len(holding.pods) > 1:
         return None
     return holding.nodes[0] if len(holding.nodes) == 1 else None
 

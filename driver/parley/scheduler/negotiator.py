@@ -147,6 +147,7 @@ class Negotiator:
         outcome = self._pods.attempt(pod).outcome
         blocked = none_viable(self._state, claims, demand, search, outcome)
         if not own or demand.standalone or not may_take(self._state, pod, demand, claims):
+            self._state.nominations.end(pod.metadata.uid)
             return wait(blocked)
         room = await self._preemption.make_room(pod, claims, demand)
         if isinstance(room, Wait):

@@ -9,6 +9,7 @@ from tests.support.faults import FaultClient, NumberedCall
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
+from parley.control.nominations import KEPT_SECONDS
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Forbidden
 from parley.kube.informer import Informer
@@ -367,6 +368,22 @@ def test_a_preemptor_that_is_deleted_leaves_what_was_kept_for_it_to_others(play:
         world.kubelets.start("a")
         await world.settle()
         assert await world.node_of("next") == "a"
+
+    play(scenario)
+
+
+def test_after_ten_minutes_a_victim_that_does_not_end_is_not_waited_for(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await hold(world, low=1, lower=0)
+        stuck = await world.node_of("lower")
+        world.kubelets.stop(stuck)
+        await world.add_pod("urgent", "one", priority=10)
+        await asyncio.sleep(KEPT_SECONDS - 5)
+        assert evicted == ["lower"]
+        await asyncio.sleep(10)
+        assert evicted == ["lower", "low"]
+        assert await world.node_of("urgent") == ({"a", "b"} - {stuck}).pop()
 
     play(scenario)
 
