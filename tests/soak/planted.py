@@ -129,7 +129,7 @@ _OFFER, _SELECTOR = mirrors.offer_body, node_selector
 
 BUGS: Mapping[str, Bug] = {
     "the driver hands out what is held": Bug(
-        ((Inventory, "_free_shares", lambda _self, _device, kind: kind.slices),), ("handed out twice",)
+        ((Inventory, "_free_shares", lambda _self, _device, kind, _without: kind.slices),), ("handed out twice",)
     ),
     "what is given back stays in the API": Bug(
         ((Records, "clear_mirror", _nothing), (Records, "clear_claim", _nothing)),
