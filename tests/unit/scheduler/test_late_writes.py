@@ -278,6 +278,23 @@ class AfterIt(Client):
         return await super().request(call)
 
 
+async def cut_off(world: World, which: Which, **class_: Any) -> LateClient:
+    """A leader dies while its write for the pod "waits" is on its way; one of a higher priority comes after that."""
+    client = LateClient(world.server.client(), which, late=60.0)
+    await world.add_node("a", devices=1)
+    await world.add_class(**class_)
+    await world.add_template("one")
+    world.start_parley(client)
+    await world.settle(2)
+    client.armed = True
+    await world.add_pod("waits", "one")
+    await client.given_up.wait()
+    await world.crash()
+    await world.add_pod("urgent", "one", priority=10)
+    assert client.arrived is not None
+    return client
+
+
 @pytest.mark.doors("native")
 @pytest.mark.parametrize(
     ("which", "class_"),
@@ -291,20 +308,9 @@ def test_an_allocation_of_a_leader_that_was_cut_off_is_refused(
 
     async def scenario(world: World) -> None:
         watching = watcher(world)
-        client = LateClient(world.server.client(), which, late=60.0)
-        await world.add_node("a", devices=1)
-        await world.add_class(**class_)
-        await world.add_template("one")
-        world.start_parley(client)
-        await world.settle(2)
-        client.armed = True
-        await world.add_pod("waits", "one")
-        await client.given_up.wait()
-        await world.crash()
-        await world.add_pod("urgent", "one", priority=10)
+        client = await cut_off(world, which, **class_)
         world.start_parley()
         await world.settle(90)
-
         assert client.arrived is not None
         assert client.arrived.result() == "refused"
         assert watching.faults == []
@@ -319,21 +325,11 @@ def test_what_a_former_leader_wrote_at_the_last_moment_counts(play: Any) -> None
     """Between the new leader's list and its own change of the claim."""
 
     async def scenario(world: World) -> None:
-        client = LateClient(world.server.client(), allocates, late=60.0)
-        await world.add_node("a", devices=1)
-        await world.add_class()
-        await world.add_template("one")
-        world.start_parley(client)
-        await world.settle(2)
-        client.armed = True
-        await world.add_pod("first", "one")
-        await client.given_up.wait()
-        await world.crash()
-        await world.add_pod("urgent", "one", priority=10)
+        client = await cut_off(world, allocates)
         world.start_parley(AfterIt(world.server.client(), client))
         await world.settle(90)
         assert client.arrived is not None
         assert client.arrived.result() == "accepted"
-        assert (await world.node_of("urgent"), await world.node_of("first")) == ("", "a")
+        assert (await world.node_of("urgent"), await world.node_of("waits")) == ("", "a")
 
     play(scenario)
