@@ -279,7 +279,7 @@ class AfterIt(Client):
 
 
 async def cut_off(world: World, which: Which, **class_: Any) -> LateClient:
-    """A leader dies while its write for the pod "waits" is on its way; one of a higher priority comes after that."""
+    """A leader dies while its write for the pod "waits" is on its way; one of a higher priority comes then."""
     client = LateClient(world.server.client(), which, late=60.0)
     await world.add_node("a", devices=1)
     await world.add_class(**class_)

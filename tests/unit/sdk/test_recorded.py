@@ -24,9 +24,10 @@ NODES = ("node-1", "node-2", "node-3")
 USER = {"name": "p", "uid": "uid-p"}
 ALLOCATION: dict[str, Any] = {"handles": [{"driverName": "outside.example.com"}]}
 
+devices = st.builds(Device, st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"]))
 allocations = st.builds(
     Allocation,
-    devices=st.lists(st.builds(Device, st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"]))).map(tuple),
+    devices=st.lists(devices, max_size=32).map(tuple),
     data=st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=2),
     available_on=st.none() | st.lists(st.sampled_from(NODES), unique=True, min_size=2).map(tuple) | st.just(()),
 )
