@@ -182,7 +182,8 @@ BUGS: Mapping[str, Bug] = {
         ((podscheduling, "body", _without("ownerReferences", podscheduling.body)),), ("left over",)
     ),
     "deletions go unseen": Bug(
-        ((Informer, "_remove", _for_parley_only(_no_result, Informer._remove)),), ("left over", "waits in vain")
+        ((Informer, "_remove", _for_parley_only(_no_result, Informer._remove)),),
+        ("left over", "waits in vain", "handed out twice"),
     ),
     "failed work is not repeated": Bug(
         ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),
@@ -222,6 +223,7 @@ BUGS: Mapping[str, Bug] = {
         ((MirrorWrites, "patch", _patch_blindly),),
         ("bound too early", "handed out twice", "left over", "moved under a pod", "waits in vain", "in circles"),
         trouble=True,
+        extender=True,
     ),
 }
 
@@ -235,7 +237,7 @@ BUGS = {
             (GivingBack, "_vanishes", lambda _self, _holding: True),
             (GivingBack, "_let_in", lambda self, holding: _LET_IN(self, holding) if holding.named else None),
         ),
-        ("exclusive, two pods", "handed out twice"),
+        ("exclusive, two pods", "handed out twice", "waits in vain"),
         tenant=True,
     ),
     "a restart counts only what has its owner, which anybody may change": Bug(
