@@ -9,7 +9,7 @@ import typer
 
 import parley_devcluster as devcluster
 from parley_devcluster import Cluster, kind_parley
-from parley_devcluster.parley import CONTROLLER, run_parley
+from parley_devcluster.parley import CONTROLLER, run_parley, wait_for_devices
 from parley_devcluster.second_scheduler import SECOND_SCHEDULER, free_address
 
 app = typer.Typer(help="A real Kubernetes on this machine, to try Parley in.", no_args_is_help=True)
@@ -82,6 +82,7 @@ def _run_parley(cluster: Cluster, deploy: Path, devices: Path, extender: bool) -
     if CONTROLLER not in cluster.component_names:
         files = {node.name: devices / f"{node.name}.yaml" for node in cluster.nodes}
         run_parley(cluster, deploy=deploy, devices=files, extender=free_address() if extender else "")
+        wait_for_devices(cluster)
     elif extender and SECOND_SCHEDULER not in cluster.component_names:
         raise ValueError(
             f"the cluster in {cluster.directory} runs without a second scheduler: run `parley cluster down` first"

@@ -8,6 +8,7 @@ are child processes with the service accounts' tokens, a plugin's bound to its n
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -54,6 +55,22 @@ def run_parley(
         account = cluster.kubeconfig_for_service_account(NAMESPACE, NODE_PLUGIN, node=node.name)
         arguments = node_plugin_arguments(node, account, files[node.name])
         cluster.add_program(f"{NODE_PLUGIN}-{node.name}", [*node_plugin, *arguments, *node_arguments])
+
+
+def wait_for_devices(cluster: Cluster, limit: float = 60.0) -> None:
+    """Return when each real node's plugin has published what the node has. Raises ClusterError."""
+    deadline = time.monotonic() + limit
+    while missing := {node.name for node in cluster.nodes} - _published(cluster):
+        if time.monotonic() > deadline:
+            names = ", ".join(sorted(missing))
+            raise ClusterError(
+                f"no ResourceSlice of {names} after {limit:g} s: see the logs in {cluster.directory}"
+            )
+        time.sleep(0.2)
+
+
+def _published(cluster: Cluster) -> set[str]:
+    return set(cluster.kubectl("get", "resourceslices", "-o", "jsonpath={.items[*].spec.nodeName}").split())
 
 
 def install(cluster: Cluster, deploy: Path) -> None:
