@@ -13,6 +13,9 @@ from typing import NamedTuple
 from parley.negotiation.fit import Needs, shortage
 from parley.negotiation.requests import Amounts
 
+NODES_COMPARED = 100
+"""So many nodes are compared where pods would have to go; as many as the scheduler compares at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sum:

@@ -11,12 +11,10 @@ from functools import partial
 from itertools import combinations, islice
 from typing import NamedTuple
 
+from parley.negotiation.preemption import NODES_COMPARED
+
 TRIES = 300
 """So many sets of pods are tried for one decision, over all nodes, before the search gets less exact."""
-
-
-COMPARED = 100
-"""So many nodes are compared; as many as the scheduler compares at least where it preempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,9 @@ Does = Callable[[str, Sequence[Holder]], bool]
 def choose(holders: Mapping[str, Sequence[Holder]], does: Does) -> Choice | None:
     """The node where it costs least, of equal ones the first; None if no node will do whoever of these leaves.
 
-    Of more than `COMPARED` nodes that will do the others are not looked at.
+    Of more than `NODES_COMPARED` nodes that will do the others are not looked at.
     """
-    promising = islice((node for node, pods in holders.items() if does(node, pods)), COMPARED)
+    promising = islice((node for node, pods in holders.items() if does(node, pods)), NODES_COMPARED)
     lowest = {node: _lowest(node, holders[node], does) for node in promising}
     if not lowest:
         return None

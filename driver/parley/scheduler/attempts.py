@@ -6,27 +6,25 @@ from dataclasses import dataclass, field
 
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.publishing.podscheduling import StandaloneClaim
+from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answers
 from parley.negotiation.rounds import Negotiation, Outcome
 from parley.negotiation.waiting import Place
 
-FIRST_BLOCK = 0.1
-FIRST_PAUSE = 5.0
-LONGEST_PAUSE = 300.0
+PAUSES = Backoff(first=5.0, longest=300.0)
+"""Before what the scheduler refused is offered again."""
 
-UNPLACED_SECONDS = 300.0
-"""So long a pod that has all its claims may stay unbound before they are taken back; each time twice as long."""
+BLOCKS = Backoff(first=0.1, longest=300.0)
+"""After the API server refused an allocation."""
 
-LONGEST_UNPLACED = 4800.0
+PATIENCE = Backoff(first=300.0, longest=4800.0)
+"""For a pod that has all its claims to be bound, before they are taken back."""
+
+PREEMPTION_PAUSES = Backoff(first=60.0, longest=4800.0)
+"""Before a pod that had others evicted, and was not bound, has others evicted again."""
 
 CHOICE_SECONDS = 15.0
 """So long the scheduler may keep an offer reserved without naming a node."""
-
-
-PREEMPTION_PAUSE = 60.0
-"""So long a pod evicts nobody after it has, if that did not get it bound; each time twice as long."""
-
-LONGEST_PREEMPTION_PAUSE = 4800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +126,8 @@ class Attempt:
 
     def pause(self, now: float) -> float:
         """Everything was refused: how many seconds to wait before offering it again."""
-        length = float(min(FIRST_PAUSE * 2**self.pauses, LONGEST_PAUSE))
         self.pauses += 1
+        length = PAUSES.delay(self.pauses)
         self.retry_at = now + length
         return length
 
@@ -138,8 +136,8 @@ class Attempt:
 
         Without this two pods could wake each other for ever by what each gives back.
         """
-        length = float(min(FIRST_BLOCK * 2**self.blocks, LONGEST_PAUSE))
         self.blocks += 1
+        length = BLOCKS.delay(self.blocks)
         self.blocked_until = now + length
         return length
 
@@ -147,7 +145,7 @@ class Attempt:
         """The pod has all its claims and no node: how many seconds its scheduler has left to bind it."""
         if self.complete_since is None:
             self.complete_since = now
-        return self.complete_since + float(min(UNPLACED_SECONDS * 2**self.unplaced, LONGEST_UNPLACED)) - now
+        return self.complete_since + PATIENCE.delay(self.unplaced + 1) - now
 
     def give_up_waiting(self) -> None:
         """The scheduler did not bind the pod in time."""
@@ -156,9 +154,8 @@ class Attempt:
 
     def preempted(self, now: float) -> None:
         """Pods were evicted for this one."""
-        pause = float(min(PREEMPTION_PAUSE * 2**self.preemptions, LONGEST_PREEMPTION_PAUSE))
         self.preemptions += 1
-        self.preempts_at = now + pause
+        self.preempts_at = now + PREEMPTION_PAUSES.delay(self.preemptions)
 
     def until_preemption(self, now: float) -> float:
         """How many seconds others may not yet be evicted for it again."""

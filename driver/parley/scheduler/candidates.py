@@ -15,11 +15,8 @@ from parley.control.caches.cluster import Cluster, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import misfit, needs_of, unsuitable
-from parley.negotiation.preemption import Eviction, eviction
+from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
-
-PREEMPTIBLE = 100
-"""So many nodes are compared where pods would have to go; as many as the scheduler compares at least."""
 
 
 class CandidateNodes(EligibleNodes):
@@ -134,8 +131,7 @@ class ProposedNodes(CandidateNodes):
 
 class PreemptibleNodes(CandidateNodes):
     """The nodes that are eligible once the scheduler has evicted pods of lower priority there; first those where
-    the
-    least important and fewest would have to go. What it does not iterate over may be eligible as it is."""
+    the least important and fewest would have to go. What it does not iterate over may be eligible as it is."""
 
     def __init__(
         self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
@@ -151,7 +147,7 @@ class PreemptibleNodes(CandidateNodes):
 
     def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
         found = (node for node in fitting if node in self._evictions)
-        return iter(sorted(islice(found, PREEMPTIBLE), key=self._evictions.__getitem__))
+        return iter(sorted(islice(found, NODES_COMPARED), key=self._evictions.__getitem__))
 
     @property
     def alike(self) -> Hashable:

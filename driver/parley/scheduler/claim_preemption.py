@@ -8,7 +8,7 @@ cannot evict each other in turns.
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.kube.client import Client, Forbidden, NotFound, ServerError, TooManyRequests
 from parley.negotiation.requests import requested
-from parley.scheduler.claim_victims import ClaimVictims, Limits, Plan, may_take
+from parley.scheduler.claim_victims import ClaimVictims, Exclusions, Plan
 from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Wait
 
@@ -88,13 +88,15 @@ class ClaimPreemption:
         self._spared: dict[str, _Respite] = {}
         self._forbidden = _Respite(0.0, "")
 
-    async def make_room(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> Wait | Postponed | None:
-        """Nothing is viable for the pod: what it waits for while others leave what it needs.
+    async def make_room(
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, drivers: Collection[str]
+    ) -> Wait | Postponed | None:
+        """Nothing is viable for the pod: what it waits for while others leave what it needs. `drivers` are those
+        for whose claims others may be evicted (`may_take`).
 
         None if nobody leaves it, or may be made to. Raises DriverFault, and what a client raises.
         """
-        drivers = may_take(self._state, pod, demand, claims)
-        for _ in range(PLANS if drivers else 0):
+        for _ in range(PLANS):
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
             if plan is None or not (plan.victims or plan.leaving):
                 break
@@ -115,30 +117,32 @@ class ClaimPreemption:
             else:
                 return self._waits(pod, claims, demand, plan)
         self._nominations.end(pod.metadata.uid)
-        return self._respited(self._victims(pod, claims, demand, drivers).plan()) if drivers else None
+        return self._respited(pod, claims, demand, drivers)
 
     def _victims(
         self,
         pod: Pod,
         claims: Sequence[PodClaim],
         demand: Demand,
-        drivers: frozenset[str],
+        drivers: Collection[str],
         spared: Collection[str] = (),
     ) -> ClaimVictims:
         attempt = self._pods.attempt(pod)
-        limits = Limits(attempt.refused.union(attempt.excluded), spared, attempt.stuck(now()))
-        return ClaimVictims(self._state, pod, claims, demand, drivers, limits)
+        exclusions = Exclusions(attempt.refused.union(attempt.excluded), spared, attempt.stuck(now()))
+        return ClaimVictims(self._state, pod, claims, demand, drivers, exclusions)
 
-    def _spared_now(self) -> Collection[str]:
+    def _spared_now(self) -> Mapping[str, _Respite]:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
         return self._spared
 
-    def _respited(self, plan: Plan | None) -> Postponed | None:
+    def _respited(
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, drivers: Collection[str]
+    ) -> Postponed | None:
         """What would be, if some pods could be evicted that can't at the moment."""
         spared = self._spared_now()
+        plan = self._victims(pod, claims, demand, drivers).plan() if spared else None
         for victim in plan.victims if plan is not None else ():
-            if victim.metadata.uid in spared:
-                respite = self._spared[victim.metadata.uid]
+            if (respite := spared.get(victim.metadata.uid)) is not None:
                 return Postponed("", respite.message, max(respite.until - now(), 0.0))
         return None
 

@@ -8,8 +8,7 @@ node, and nothing of a class that does not say `preemption: LowerPriority`. Pods
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import done, priority, reference
@@ -18,9 +17,10 @@ from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding
 from parley.control.nominations import Nomination
 from parley.control.state import State
+from parley.negotiation.answers import viable_for_all
 from parley.negotiation.victims import Choice, Holder, choose
 from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.sdk import Request
+from parley.sdk.together import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Exclusions:
     """What a plan must do without: nodes that are `shunned`, pods with these UIDs that are `spared`, and nodes
     that are `stuck`, where it was waited long enough for who is leaving."""
 
@@ -71,8 +71,8 @@ def may_take(state: State, pod: Pod, demand: Demand, claims: Sequence[PodClaim])
 
 
 class ClaimVictims:
-    """Looks for victims for one pod. `drivers` are those whose claims may be taken; `limits` is what is not to be
-    counted on."""
+    """Looks for victims for one pod. `drivers` are those whose claims may be taken; `exclusions` is what is not to
+    be counted on."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ClaimVictims:
         claims: Sequence[PodClaim],
         demand: Demand,
         drivers: Collection[str],
-        limits: Limits | None = None,
+        exclusions: Exclusions | None = None,
     ) -> None:
         classes = [claim.class_ for claim in claims if claim.class_]
         self._state = state
@@ -89,7 +89,7 @@ class ClaimVictims:
         self._demand = demand
         self._drivers = drivers
         self._nodes = CandidateNodes(state.cluster, pod, classes, common_nodes(claims))
-        self._tenants = self._all_tenants(limits or Limits())
+        self._tenants = self._all_tenants(exclusions or Exclusions())
         self._viable: dict[tuple[str, str], bool] = {}
 
     def plan(self) -> Plan | None:
@@ -110,18 +110,18 @@ class ClaimVictims:
 
         return sorted(sorted(self._tenants), key=rank)
 
-    def _all_tenants(self, limits: Limits) -> dict[str, dict[str, _Tenant]]:
+    def _all_tenants(self, exclusions: Exclusions) -> dict[str, dict[str, _Tenant]]:
         """Who leaves each node, and who may be made to, by UID."""
         found: defaultdict[str, dict[str, _Tenant]] = defaultdict(dict)
         for holding in self._state.ledger:
             node = _only_node(holding)
-            if holding.driver not in self._drivers or node is None or node in limits.shunned:
+            if holding.driver not in self._drivers or node is None or node in exclusions.shunned:
                 continue
             uid, pod = self._holder(holding)
             if pod is None:
-                counts = node not in limits.stuck
+                counts = node not in exclusions.stuck
             else:
-                counts = uid not in limits.spared and self._may_be_evicted(pod)
+                counts = uid not in exclusions.spared and self._may_be_evicted(pod)
             if counts:
                 found[node].setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
         return dict(found)
@@ -163,10 +163,10 @@ class ClaimVictims:
         others = self._others(node)
         gone = {uid for uid, _ in self._gone(node, victims)}.union(*(one.leaving for one in others))
         used, pods = self._state.cluster.usage.without(node, gone)
-        together = Counter(used)
+        amounts = Counter(used)
         for one in others:
-            together.update(one.amounts)
-        if self._nodes.misfit_beside(node, together, pods + len(others)):
+            amounts.update(one.amounts)
+        if self._nodes.misfit_beside(node, amounts, pods + len(others)):
             return False
         return all(self._served(name, node, victims, others) for name in self._demand.requests)
 
@@ -180,12 +180,12 @@ class ClaimVictims:
         driver, request = self._state.drivers[name], self._demand.requests[name]
         if name not in self._drivers:
             if (name, node) not in self._viable:
-                answers = driver.viable(request, (node,)).values()
-                self._viable[name, node] = all(node in answer.viable for answer in answers)
+                self._viable[name, node] = bool(viable_for_all((node,), driver.viable(request, (node,))))
             return self._viable[name, node]
         freed = {uid for _, one in self._gone(node, victims) for uid in one.held[name]}
         freed.update(*(one.freed.get(name, frozenset()) for one in others))
-        return driver.viable_without(_together(request, others, name), node, freed)
+        theirs = (one.requests[name] for one in others if name in one.requests)
+        return driver.viable_without(together(request, theirs), node, freed)
 
     def _planned(self, choice: Choice) -> Plan:
         gone = dict(self._gone(choice.node, choice.victims))
@@ -202,14 +202,3 @@ def _only_node(holding: Holding) -> str | None:
     if holding.named or holding.shareable or holding.standalone or holding.nodes is None or len(holding.pods) > 1:
         return None
     return holding.nodes[0] if len(holding.nodes) == 1 else None
-
-
-def _together(request: Request[Any, Any], others: Sequence[Nomination], driver: str) -> Request[Any, Any]:
-    """One request with the claims of all, under names that do not clash."""
-    theirs = tuple(
-        replace(claim, name=f"{one.pod.uid}/{claim.name}")
-        for one in others
-        if driver in one.requests
-        for claim in one.requests[driver].claims
-    )
-    return replace(request, claims=(*request.claims, *theirs)) if theirs else request

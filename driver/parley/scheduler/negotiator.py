@@ -146,10 +146,11 @@ class Negotiator:
             return Requeue()
         outcome = self._pods.attempt(pod).outcome
         blocked = none_viable(self._state, claims, demand, search, outcome)
-        if not own or demand.standalone or not may_take(self._state, pod, demand, claims):
+        drivers = may_take(self._state, pod, demand, claims) if own and not demand.standalone else frozenset()
+        if not drivers:
             self._state.nominations.end(pod.metadata.uid)
             return wait(blocked)
-        room = await self._preemption.make_room(pod, claims, demand)
+        room = await self._preemption.make_room(pod, claims, demand, drivers)
         if isinstance(room, Wait):
             return room
         blocked = replace(blocked, helps=None)  # a pod that holds something anew may be one that can be evicted

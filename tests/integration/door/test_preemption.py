@@ -16,6 +16,7 @@ from tests.integration.door.conftest import NODES, Devices, Parley
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, PODS, Resource
 from parley.kube.client import Client
+from parley.kube.memory.evictions import BUDGETS
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +29,6 @@ CLUSTER_ROLES: Resource[Any] = Resource(
 CLUSTER_ROLE_BINDINGS: Resource[Any] = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False, dict
 )
-BUDGETS: Resource[Any] = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, dict)
 FULL = "30"
 """CPUs, of a node's 32."""
 

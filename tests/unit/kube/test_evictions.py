@@ -43,6 +43,10 @@ async def leaving(client: Client, name: str) -> bool:
 WEB = {"matchLabels": {"app": "web"}}
 
 
+def among(*apps: str) -> Any:
+    return {"matchExpressions": [{"key": "app", "operator": "In", "values": list(apps)}]}
+
+
 @pytest.mark.parametrize(
     ("selector", "status", "phase", "ready", "refusal"),
     [
@@ -51,6 +55,8 @@ WEB = {"matchLabels": {"app": "web"}}
         ({}, {"disruptionsAllowed": 0}, "Running", True, REFUSED),
         (None, {"disruptionsAllowed": 0}, "Running", True, ""),
         ({"matchLabels": {"app": "other"}}, {"disruptionsAllowed": 0}, "Running", True, ""),
+        (among("web", "other"), {"disruptionsAllowed": 0}, "Running", True, REFUSED),
+        (among("other"), {"disruptionsAllowed": 0}, "Running", True, ""),
         (WEB, {"disruptionsAllowed": 1, "observedGeneration": 0}, "Running", True, REFUSED),
         (WEB, {"disruptionsAllowed": 0}, "Pending", True, ""),
         (WEB, {"disruptionsAllowed": 0, "currentHealthy": 1}, "Running", False, ""),
@@ -62,6 +68,8 @@ WEB = {"matchLabels": {"app": "web"}}
         "selects all",
         "selects none",
         "selects others",
+        "selects by an expression",
+        "selects others by an expression",
         "not processed yet",
         "never ran",
         "not ready, enough are",

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.negotiation.victims import COMPARED, Choice, Cost, Does, Holder, choose, cost
+from parley.negotiation.preemption import NODES_COMPARED
+from parley.negotiation.victims import Choice, Cost, Does, Holder, choose, cost
 
 Devices = Mapping[str, int]
 
@@ -93,7 +94,7 @@ def test_of_many_pods_no_more_leave_than_have_to() -> None:
 
 
 def test_nodes_that_will_not_do_are_passed_over() -> None:
-    holders = {f"n{number}": [pod("small")] for number in range(2 * COMPARED)} | {"last": [pod("large")]}
+    holders = {f"n{number}": [pod("small")] for number in range(2 * NODES_COMPARED)} | {"last": [pod("large")]}
 
     found = choose(holders, needs(2, {"small": 1, "large": 2}))
 

@@ -9,7 +9,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.drivers.tokens import TokensDriver
-from parley.scheduler.attempts import UNPLACED_SECONDS
+from parley.scheduler.attempts import PATIENCE
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -150,7 +150,7 @@ def test_what_can_be_used_everywhere_is_allocated_once_for_a_pod_that_the_schedu
         await add_shelf_class(world, nodePart="None")
         world.start_parley(drivers=[ShelfDriver(behaviour)])
         await world.add_pod("p", "shelf", affinity=APART)
-        await asyncio.sleep(UNPLACED_SECONDS - 60)
+        await asyncio.sleep(PATIENCE.first - 60)
         assert await world.node_of("p") == ""
         await world.delete_pod("grump-b")
         await world.settle()

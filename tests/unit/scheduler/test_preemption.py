@@ -9,7 +9,7 @@ import pytest
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.kube.informer import Informer
-from parley.scheduler.attempts import UNPLACED_SECONDS
+from parley.scheduler.attempts import PATIENCE
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -85,7 +85,7 @@ def test_nobody_is_evicted_for(play: Play, priority: int, spec: dict[str, Any]) 
         await fill(world, "ordinary", "a")
         await world.settle(2)
         await world.add_pod("waits", "one", priority=priority, containers=cpu(4), **spec)
-        await world.settle(UNPLACED_SECONDS * 3)
+        await world.settle(PATIENCE.first * 3)
         assert evicted == []
         assert "too little cpu left" in (await world.scheduling("waits")).status.message
 
@@ -101,7 +101,7 @@ def test_nobody_is_evicted_where_no_device_is_free(play: Play) -> None:
         await fill(world, "other", "b")
         await world.settle(2)
         await world.add_pod("waits", "one", priority=10, containers=cpu(4))
-        await world.settle(UNPLACED_SECONDS * 3)
+        await world.settle(PATIENCE.first * 3)
         assert evicted == []
         await world.delete_pod("holder")
         await world.settle(60)

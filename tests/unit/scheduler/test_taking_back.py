@@ -10,7 +10,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.kube.client import Call, Conflict, Invalid
-from parley.scheduler.attempts import UNPLACED_SECONDS
+from parley.scheduler.attempts import PATIENCE
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -284,7 +284,7 @@ def test_others_get_what_a_pod_has_that_its_scheduler_does_not_place(play: Any, 
         await world.add_pod("p1", "shelf")
         await world.settle()
         assert (held(world), await world.node_of("p1")) == (1, "")
-        await asyncio.sleep(UNPLACED_SECONDS)
+        await asyncio.sleep(PATIENCE.first)
         await world.settle()
         assert await places(world, 2) == Counter({"": 1, "a": 1})
         assert held(world) == 1

@@ -148,7 +148,9 @@ class Inventory:
         return {group: tuple(names) for group, names in groups.items()}
 
     def _free_shares(self, device: Device, kind: DeviceKind, without: Set[str]) -> int:
-        holders = {uid: share for uid, share in self._holders.get(device, {}).items() if uid not in without}
+        holders = self._holders.get(device, {})
+        if without:
+            holders = {uid: shared for uid, shared in holders.items() if uid not in without}
         if not all(holders.values()):
             return 0
         return max(0, kind.slices - len(holders))

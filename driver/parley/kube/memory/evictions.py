@@ -7,8 +7,11 @@ Source: pkg/registry/core/pod/storage/eviction.go (1.37).
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
+from parley.api.builtin import LabelSelector
 from parley.api.resources import Resource
-from parley.api.selectors import label_selector
+from parley.api.selectors import selects
 from parley.kube.memory.errors import budget_exceeded, several_budgets
 
 Json = dict[str, Any]
@@ -55,9 +58,7 @@ def _selects(budget: Json, pod: Json) -> bool:
     selector = budget.get("spec", {}).get("selector")
     if selector is None:
         return False
-    equal = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    wanted = ",".join(equal)
-    return not wanted or label_selector(wanted)(pod["metadata"].get("labels") or {})
+    return selects(msgspec.convert(selector, LabelSelector), pod["metadata"].get("labels") or {})
 
 
 def _may_go_unready(budget: Json, pod: Json) -> bool:

@@ -1,14 +1,11 @@
 """Asks drivers about a pod as if every assumed pod were allocated on each of its nodes.
 
-A driver judges all claims of a request together. So a node is viable beside the pods assumed there if it is for
-a request with their claims and the pod's: nothing about a driver need be known for that. Pessimistic: of several
-nodes an assumed pod takes one.
+A node is viable beside the pods assumed there if it is for a request with their claims and the pod's. Pessimistic:
+of several nodes an assumed pod takes one.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
-from typing import Any
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
@@ -19,13 +16,11 @@ from parley.negotiation.rounds import Ask
 from parley.negotiation.selection import spread
 from parley.scheduler.candidates import ProposedNodes
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
-from parley.sdk import PodReference, Request
+from parley.sdk import PodReference
 from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.together import MOST_CLAIMS, together
 
 TAKEN = "another pod is just getting what is left"
-
-MOST_CLAIMS = 64
-"""So many claims are judged together at most; a node where more are assumed is left to them for the moment."""
 
 
 class LeastAssumed(ProposedNodes):
@@ -101,17 +96,9 @@ def _full(
         return frozenset(nodes)
     left = frozenset(nodes)
     for name, request in demand.requests.items():
-        together = _together(request, [r.requests[name] for r in others if name in r.requests])
-        left = left.intersection(viable_for_all(nodes, drivers[name].viable(together, nodes)))
+        with_others = together(request, (other.requests[name] for other in others if name in other.requests))
+        left = left.intersection(viable_for_all(nodes, drivers[name].viable(with_others, nodes)))
     return frozenset(nodes) - left
-
-
-def _together(request: Request[Any, Any], others: Sequence[Request[Any, Any]]) -> Request[Any, Any]:
-    """One request with the claims of all, under names that do not clash."""
-    renamed = tuple(
-        replace(claim, name=f"{other.pod.uid}/{claim.name}") for other in others for claim in other.claims
-    )
-    return replace(request, claims=(*request.claims, *renamed))
 
 
 def _without(answer: Answer, lost: frozenset[str]) -> Answer:

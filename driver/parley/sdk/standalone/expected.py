@@ -13,11 +13,9 @@ from typing import Any
 from parley.kube.cache import Key
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.preference import by_room
-from parley.sdk.driver import Request
+from parley.sdk.driver import ClaimRequest, Request
 from parley.sdk.embedded import EmbeddedDriver
-
-MOST_CLAIMS = 64
-"""So many claims are judged together at most; a node where more are expected comes last for the moment."""
+from parley.sdk.together import MOST_CLAIMS, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +62,20 @@ class ExpectedPods:
         left: dict[str, float] = {}
         alone: list[str] = []
         for node in nodes:
-            together = self._together(request, node)
-            if together is request:
+            with_others = self._together(request, node)
+            if with_others is request:
                 alone.append(node)
-            elif len(together.claims) <= MOST_CLAIMS and self._viable(together, node):
-                left.update(self._driver.room_left(together, (node,)))
+            elif len(with_others.claims) <= MOST_CLAIMS and self._viable(with_others, node):
+                left.update(self._driver.room_left(with_others, (node,)))
         return {**self._driver.room_left(request, alone), **left}
 
     def _together(self, request: Request[Any, Any], node: str) -> Request[Any, Any]:
-        """With the claims of the pods that are expected on the node, under names that do not clash."""
-        others = tuple(
-            replace(claim, name=f"{other.pod.uid}/{claim.name}")
-            for other in self._by_node.get(node, {}).values()
-            for claim in other.claims
-            if not self._holds(claim.uid)
-        )
-        return replace(request, claims=(*request.claims, *others)) if others else request
+        """With the claims of the pods that are expected on the node."""
+        expected = self._by_node.get(node, {}).values()
+        return together(request, (replace(other, claims=self._pending(other)) for other in expected))
 
-    def _viable(self, together: Request[Any, Any], node: str) -> bool:
-        return bool(viable_for_all((node,), self._driver.viable(together, (node,))))
+    def _pending(self, request: Request[Any, Any]) -> tuple[ClaimRequest[Any, Any], ...]:
+        return tuple(claim for claim in request.claims if not self._holds(claim.uid))
+
+    def _viable(self, request: Request[Any, Any], node: str) -> bool:
+        return bool(viable_for_all((node,), self._driver.viable(request, (node,))))

@@ -10,7 +10,8 @@ from parley.kube.cache import Key
 from parley.sdk import Request
 from parley.sdk.driver import PodReference
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
-from parley.sdk.standalone.expected import MOST_CLAIMS, ExpectedPods
+from parley.sdk.standalone.expected import ExpectedPods
+from parley.sdk.together import MOST_CLAIMS
 
 P, Q, R = (("team", name) for name in "pqr")
 
