@@ -1,14 +1,14 @@
 """A write about a claim that was given up and arrives late: what was decided since stays as it is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tests.support.conditions import ready
+from tests.support.late_writes import LateClient, Which
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
-from parley.kube.client import Call, Client, Conflict, Invalid, OutcomeUnknown, ServerError
+from parley.kube.client import Call, Client, ServerError
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -19,12 +19,6 @@ T = TypeVar("T")
 
 pytestmark = pytest.mark.doors("native", "extender")
 
-LATE = 4.0
-"""Seconds after which the write arrives."""
-
-
-Which = Callable[[Call], bool]
-
 
 def allocates(call: Call) -> bool:
     return call.resource == BUILTIN_CLAIMS and bool(((call.body or {}).get("status") or {}).get("allocation"))
@@ -34,39 +28,10 @@ def records_a_claim(call: Call) -> bool:
     return call.resource == CLAIMS and call.subresource == "status"
 
 
-class LateClient(Client):
-    """Holds up the first write that `which` means once `armed` is set. `arrived` says what became of it."""
-
-    def __init__(self, client: Client, which: Which = records_a_claim, late: float = LATE) -> None:
-        super().__init__(client)
-        self._late = late
-        self.armed = False
-        self.given_up = asyncio.Event()
-        self.arrived: asyncio.Task[str] | None = None
-        self._which = which
-
-    async def request(self, call: Call) -> bytes:
-        if not self.armed or not self._which(call):
-            return await super().request(call)
-        self.armed = False
-        self.given_up.set()
-        self.arrived = asyncio.create_task(_arrive(super().request(call), self._late))
-        raise OutcomeUnknown("connection lost")
-
-
-async def _arrive(request: Awaitable[bytes], late: float) -> str:
-    await asyncio.sleep(late)
-    try:
-        await request
-    except (Conflict, Invalid):
-        return "refused"
-    return "accepted"
-
-
 @pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])
 def test_a_late_reservation_for_a_pod_that_is_gone_is_refused(play: Any, mode: str) -> None:
     async def scenario(world: World) -> None:
-        client = LateClient(world.server.client())
+        client = LateClient(world.server.client(), records_a_claim)
         await world.add_node("a", devices=1)
         await world.add_class()
         world.start_parley(client)

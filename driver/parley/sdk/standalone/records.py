@@ -104,6 +104,19 @@ class StandaloneRecords:
 
         return await self._write(ref, change, live=True)
 
+    async def take_over(self, ref: ClaimRef) -> ResourceClaim:
+        """Change a claim that an earlier copy of the driver began with, unless there is an allocation: no write of
+        that copy arrives any more. Returns it. Raises Gone."""
+        since = f"another copy of the driver goes on with it since {rfc3339(self._clock())}"
+
+        def change(claim: ResourceClaim) -> Body | None:
+            if claim.status.allocation is not None:
+                return None
+            update = _allocating(conditions.IN_PROGRESS, since, in_progress=True)
+            return {"status": self._with_conditions(claim, {}, update)}
+
+        return await self._write(ref, change, subresource="status")
+
     async def cleared(self, ref: ClaimRef) -> None:
         """No allocation, no request to deallocate, nothing in progress. Raises Gone."""
 

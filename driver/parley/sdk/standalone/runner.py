@@ -34,6 +34,7 @@ from parley.sdk.standalone.pod_allocations import PodAllocations
 from parley.sdk.standalone.questions import question
 from parley.sdk.standalone.records import StandaloneRecords
 from parley.sdk.standalone.restoring import restore, restore_one
+from parley.sdk.standalone.takeover import shut_out_earlier_copies
 
 WORKERS = 16
 """So many pods are answered at a time, and as many for an asynchronous driver as it can be asked at a time."""
@@ -112,6 +113,7 @@ class StandaloneDriver:
                     tasks.create_task(informer.run())
                 for informer in self.caches:
                     await informer.synced.wait()
+                await shut_out_earlier_copies(self._informers, self._records)
                 self._begin()
                 workers = ASYNCHRONOUS_WORKERS if self.driver.asynchronous else WORKERS
                 tasks.create_task(run_workers(self._pods, self._sync_pod, workers))

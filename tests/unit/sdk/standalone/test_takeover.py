@@ -1,0 +1,146 @@
+"""A copy of a driver that takes over: an earlier one's allocation that the network delivers late is refused."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tests.support.late_writes import LateClient
+from tests.unit.sdk.standalone.world import NAMESPACE, Array, ArrayDriver, ShelfDriver, World
+
+from parley.api.names import CONDITION_ALLOCATING
+from parley.api.resources import CLAIMS
+from parley.kube.client import Call, Client, Forbidden
+
+Play = Callable[[Callable[[World], Coroutine[Any, Any, None]]], None]
+
+
+def allocates(call: Call) -> bool:
+    return call.resource == CLAIMS and bool(((call.body or {}).get("status") or {}).get("allocation"))
+
+
+def begins(call: Call) -> bool:
+    return call.resource == CLAIMS and bool(((call.body or {}).get("metadata") or {}).get("annotations"))
+
+
+async def cut_off(world: World, which: Callable[[Call], bool] = allocates) -> LateClient:
+    """A copy dies while its write for the claim "first" is on its way."""
+    client = LateClient(world.server.client("driver"), which, late=60.0)
+    client.armed = True
+    await world.add_node("a", 1)
+    await world.add_class()
+    await world.add_claim("first")
+    await world.add_claim("second")
+    task = world.start(ShelfDriver(), client)
+    await world.ask("pod", "first", nodes=["a"], selected="a")
+    await client.given_up.wait()
+    await world.kill(task)
+    return client
+
+
+def test_an_allocation_of_a_copy_that_was_cut_off_is_refused(play: Play) -> None:
+    """This copy could not allocate it, and gave the disk to another claim since."""
+
+    async def scenario(world: World) -> None:
+        client = await cut_off(world)
+        await world.set_disks("a", 0)
+        driver = ShelfDriver()
+        world.start(driver)
+        await asyncio.sleep(5)
+        await world.set_disks("a", 1)
+        await world.ask("other", "second", nodes=["a"], selected="a")
+        await world.settle()
+        assert client.arrived is not None
+        assert client.arrived.result() == "refused"
+        assert await world.recorded() == {(await world.claim("second")).metadata.uid: "a"}
+        assert driver.free("a") == 0
+
+    play(scenario)
+
+
+class AfterIt(Client):
+    """Takes over no claim before the late write has arrived."""
+
+    def __init__(self, client: Client, late: LateClient) -> None:
+        super().__init__(client)
+        self._late = late
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource == CLAIMS and call.verb == "patch":
+            assert self._late.arrived is not None
+            await asyncio.wait([self._late.arrived])
+        return await super().request(call)
+
+
+def test_what_an_earlier_copy_wrote_at_the_last_moment_counts(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = await cut_off(world)
+        driver = ShelfDriver()
+        world.start(driver, AfterIt(world.server.client("driver"), client))
+        await world.ask("other", "second", nodes=["a"], selected="a")
+        await world.settle()
+        assert client.arrived is not None
+        assert client.arrived.result() == "accepted"
+        assert await world.recorded() == {(await world.claim("first")).metadata.uid: "a"}
+        assert list(driver.held) == [(await world.claim("first")).metadata.uid]
+
+    play(scenario)
+
+
+def test_a_beginning_that_arrives_late_holds_nothing_for_ever(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = await cut_off(world, begins)
+        await world.end("pod")
+        await world.ask("other", "second", nodes=["a"], selected="a")
+        world.start(ShelfDriver())
+        await world.settle()
+        assert client.arrived is not None
+        assert client.arrived.result() == "accepted"
+        assert not (await world.claim("first")).metadata.finalizers
+        assert await world.node_of("second") == "a"
+
+    play(scenario)
+
+
+def test_an_allocation_goes_on_where_it_was_begun_and_says_so(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        array = Array({"a": 1, "b": 1})
+        await world.add_node("a")
+        await world.add_node("b")
+        await world.add_class()
+        await world.add_claim("disk", mode="Immediate")
+        task = world.start(ArrayDriver(array))
+        await asyncio.sleep(10)
+        await world.kill(task)
+        (begun,) = array.volumes.values()
+        world.start(ArrayDriver(array))
+        await asyncio.sleep(0.5)
+        (condition,) = [c for c in (await world.claim("disk")).status.conditions if c.type == CONDITION_ALLOCATING]
+        assert condition.status == "True"
+        assert "another copy of the driver goes on" in condition.message
+        await world.settle()
+        assert list(array.volumes.values()) == [begun]
+        assert await world.node_of("disk") == begun[0]
+        assert array.calls["deallocate"] == 0
+
+    play(scenario)
+
+
+class NotAllowed(Client):
+    """May not write statuses of claims."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource == CLAIMS and call.subresource == "status":
+            raise Forbidden(403, "Forbidden", "no")
+        return await super().request(call)
+
+
+def test_a_claim_that_cannot_be_changed_holds_nobody_up(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await cut_off(world)
+        world.start(ShelfDriver(), NotAllowed(world.server.client("driver")))
+        await asyncio.sleep(5)
+        assert world.runner is not None
+        assert world.runner.ready.is_set()
+        assert (await world.client.get(CLAIMS, "first", NAMESPACE)).status.allocation is None
+
+    play(scenario)
