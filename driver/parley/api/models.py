@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from parley.api.markers import ListMap, Rule, rules
+from parley.api.markers import ListMap, Moment, Rule, rules
 from parley.api.meta import Condition, LabelSelector, Model, NodeSelector, ObjectMeta
 from parley.api.names import API_VERSION
 
@@ -110,6 +110,20 @@ class ClassStatus(Model):
     free: Annotated[int | None, Field(ge=0, description="How much of it nobody holds.")] = None
 
 
+class WhenUnused(Model):
+    """What becomes of a claim that no pod uses any more."""
+
+    keep_seconds: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=31_536_000,
+            description="So long a claim stays allocated after the last pod that ran with it: `status.keptUntil` "
+            "of the claim has the time. What the driver's node part has for it, a directory say, stays as long.",
+        ),
+    ]
+
+
 class ResourceClass(Model):
     """A kind of resource that one driver provides."""
 
@@ -175,6 +189,14 @@ class ResourceClass(Model):
             description="The first that names or selects a claim's namespace holds, or else the first for all.",
         ),
     ] = ()
+    when_unused: Annotated[
+        WhenUnused | None,
+        Field(
+            description="For claims that pods name, with allocationMode WaitForFirstConsumer, of a driver inside "
+            "the controller. Left out: a claim is deallocated with its last pod. What counts is what the class "
+            "says when a pod leaves the claim; a deadline that was set stays."
+        ),
+    ] = None
     preemption: Annotated[
         Literal["Never", "LowerPriority"],
         Field(
@@ -323,6 +345,14 @@ class ClaimStatus(Model):
     deallocation_requested: Annotated[
         bool, Field(description="Asks the driver to take the allocation back; nobody may use the claim meanwhile.")
     ] = False
+    kept_until: Annotated[
+        str | None,
+        Moment(),
+        Field(
+            description="So long the claim stays allocated if no pod uses it, by `whenUnused` of its class. A pod "
+            "that uses it meanwhile may do so for longer."
+        ),
+    ] = None
     conditions: Annotated[tuple[Condition, ...], ListMap(("type",)), Field(max_length=16)] = ()
 
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Phase(Enum):
 
     HELD -> LEAVING -> gone                            its last pod is done, or its driver takes it back
     HELD -> LEAVING -> RELEASING -> LEAVING -> gone    a pod was deleted by force: nodes owe receipts first
-    HELD -> LEAVING -> RELEASING -> HELD               the same of an immediate claim, which keeps its allocation
+    HELD -> LEAVING -> RELEASING -> HELD               the same of a claim that stays allocated without users
 
     A write that fails on the way leads back to where it began. A new leader begins with LEAVING where records say
     that nodes owe receipts and no pod uses the holding.
@@ -85,14 +86,15 @@ class Holding:
 
     `uid` is the key towards the driver: the UID of the Parley claim if it is named, otherwise of the claim that
     was generated first (one that is made anew for a running pod keeps the holding). `node` is the one that it was
-    allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it is kept
-    without users, `node_part` if a plugin prepares it on its node.
+    allocated for. `standalone` is set if a standalone driver allocated it, `immediate` if it stays
+    allocated without users as long as its claim is there, `node_part` if a plugin prepares it on its node.
     `written` is about the allocation in the mirror, `record_written` about a named claim's own record.
     `shown_by` are the built-in claims that may have shown it, names by UID: a node has one of them prepared,
     whichever was there when the pod was started. `offered` is set while the allocation in the API leaves the node
     to the scheduler.
     `pod_lists` are the lists of pods that had been read when the API began to show the allocation, 0 if that was
     before this process: after another one pods may have used it of which nobody knows.
+    `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
     `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
     there is about to be one.
@@ -115,6 +117,8 @@ class Holding:
     standalone: bool = False
     node_part: bool = True
     offered: bool = False
+    used: bool = False
+    kept_until: datetime | None = None
     written: Written = Written.NO
     record_written: Written = Written.NO
     pod_lists: int = 0
@@ -127,6 +131,11 @@ class Holding:
     def joinable(self) -> bool:
         """Whether pods may come to use it."""
         return self.phase is Phase.HELD
+
+    @property
+    def stays_unused(self) -> bool:
+        """Whether it may be allocated without users."""
+        return self.immediate or self.kept_until is not None
 
     @property
     def nodes(self) -> tuple[str, ...] | None:

@@ -29,7 +29,7 @@ from parley.sdk.recorded import NOTHING_ALLOCATED, allocation_record
 
 T = TypeVar("T")
 
-_NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None}
+_NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None, "keptUntil": None}
 """The status of a named claim that holds nothing."""
 
 
@@ -175,9 +175,8 @@ class Records:
                 await self.clear_mirror(holding)
                 holding.written = Written.NO
             if holding.named:
-                await self._claims.write(
-                    holding, {"reservedFor": users} if self._shows_allocation(holding) else {}
-                )
+                left = {"reservedFor": users, **_kept(holding)}
+                await self._claims.write(holding, left if self._shows_allocation(holding) else {})
         except NotFound:
             pass  # the claim was forced away
 
@@ -241,8 +240,8 @@ class Records:
         await self._released(holding, _NOTHING)
 
     async def keep_without_users(self, holding: Holding) -> None:
-        """An immediate claim is free for the next pod: its nodes have said that it is not prepared there."""
-        await self._released(holding, {})
+        """The claim stays allocated, for the next pod: its nodes have said that it is not prepared there."""
+        await self._released(holding, _kept(holding))
 
     async def tell_releasing(self, holding: Holding) -> None:
         """A named claim shows that it is in nobody's use and not free yet, what it waits for and since when."""
@@ -252,7 +251,7 @@ class Records:
         try:
             if self._cluster.own_writes.unseen(claim.metadata):
                 claim = await self._client.get(CLAIMS, holding.claim, holding.namespace)
-            freed = {"reservedFor": None} if claim.status.reserved_for else {}
+            freed = {"reservedFor": None, **_kept(holding)} if claim.status.reserved_for else {}
             status = with_conditions(claim, freed, rfc3339(self._clock()), releasing_condition(holding))
             if status:
                 await self._claims.patch(claim, status)
@@ -289,6 +288,11 @@ def allocation_status(holding: Holding) -> dict[str, Any]:
     allocation = allocation_record(holding.driver, holding.allocation, holding.node, shareable=holding.shareable)
     units = {"units": holding.units} if holding.records_units else {}
     return {"driverName": holding.driver, "allocation": {**allocation, **units}}
+
+
+def _kept(holding: Holding) -> dict[str, str]:
+    """How long a named claim stays allocated without users, if it does so for a time."""
+    return {"keptUntil": rfc3339(holding.kept_until)} if holding.kept_until is not None else {}
 
 
 def _stands_for(mirror: BuiltinClaim, holding: Holding) -> bool:

@@ -29,6 +29,7 @@ from parley.control.objects.mirror import (
 from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import prepared_by
 from parley.control.state import State
+from parley.kube.clock import moment
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver, RawClaim
@@ -99,6 +100,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         class_name=class_name,
         shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
         standalone=driver not in state.drivers,
+        used=True,
         node_part=bool(allocation.devices.results),
         written=Written.YES,
         offered=is_offer(allocation),
@@ -180,6 +182,8 @@ def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:
         shareable=_shareable(claim, mirror, class_),
         immediate=claim.spec.allocation_mode == "Immediate",
         standalone=driver not in state.drivers,
+        used=True,
+        kept_until=moment(claim.status.kept_until) if claim.status.kept_until else None,
         node_part=_node_part(mirror, class_),
         written=written,
         shown_by={mirror.metadata.uid: mirror.metadata.name} if mirror is not None else {},
@@ -219,6 +223,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         pods={},
         class_name=spec.resource_class_name,
         units=spec.units,
+        used=True,
         phase=Phase.LEAVING,
         owed={prepared_by(release)},
         shown_by={spec.claim.uid: spec.claim.name},

@@ -131,7 +131,7 @@ class PodFeasibility:
             holding.uid: holding
             for pod in pods
             for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
-            if set(holding.pods) <= uids and not holding.immediate and holding.driver in self.drivers
+            if set(holding.pods) <= uids and not holding.stays_unused and holding.driver in self.drivers
         }
         used = self._leave(pods)
         for holding in freed.values():

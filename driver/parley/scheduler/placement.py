@@ -14,7 +14,7 @@ from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import is_offer
 from parley.control.records import Records
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.giving_back import Departure, GivingBack
 from parley.control.state import State
 from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
@@ -148,9 +148,8 @@ class Placement:
         for holding in self._ledger.of_pod(user):
             node = pod.spec.node_name
             prepared_on = (node,) if node and holding.reaches(node) else ()
-            await self._giving_back.give_back(
-                user, [holding], departed=False, prepared_on=prepared_on, cleared=cleared
-            )
+            departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)
+            await self._giving_back.give_back(user, [holding], departure, cleared)
 
     async def offer(
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, nodes: Sequence[str]

@@ -14,7 +14,7 @@ from parley.control.allocation import Allocator, Busy
 from parley.control.caches.cluster import Key, done, over, reference
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim
-from parley.control.release.giving_back import GivingBack
+from parley.control.release.giving_back import Departure, GivingBack
 from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
@@ -79,6 +79,8 @@ class Reconciler:
         not seen yet, or gone between two lists of pods, and perhaps bound before that."""
         self._forced: dict[str, str] = {}
         """Nodes of pods that were deleted before their kubelet reported that they ended, by the pods' UIDs."""
+        self._unbound: set[str] = set()
+        """UIDs of pods that are gone, hold something, and were never bound."""
 
     def resume(self, unconfirmed: Collection[str]) -> None:
         """The state was restored. `unconfirmed` are the UIDs of pods that hold something by the API's record, and
@@ -147,10 +149,14 @@ class Reconciler:
                         continue
                     nodes = () if live is not None else holding.nodes or ()
                 departed.add(user.uid)
-                await self._giving_back.give_back(user, [holding], departed=True, prepared_on=nodes)
+                same = pod is not None and pod.metadata.uid == user.uid
+                bound = bool(pod.spec.node_name) if pod is not None and same else user.uid not in self._unbound
+                departure = Departure(departed=True, bound=bound, prepared_on=nodes)
+                await self._giving_back.give_back(user, [holding], departure)
         for uid in departed:
             self._forced.pop(uid, None)
             self._unconfirmed.discard(uid)
+            self._unbound.discard(uid)
 
     async def _live(self, user: PodReference) -> Pod | None:
         try:
@@ -189,6 +195,8 @@ class Reconciler:
                 self._forced[user.uid] = running_on
             if unwatched:
                 self._unconfirmed.add(user.uid)
+            elif not pod.spec.node_name:
+                self._unbound.add(user.uid)
         for door in self._doors:
             door.gone(user)
         self._pods.gone(user)

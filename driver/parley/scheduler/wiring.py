@@ -21,6 +21,7 @@ from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
+from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
@@ -83,6 +84,7 @@ class _Control:
     records: Records
     releases: Releases
     giving_back: GivingBack
+    keeping: Keeping
 
 
 def base(
@@ -135,7 +137,7 @@ def parts(base: Base) -> Parts:
     classes = ClassStatuses(client, state.cluster, in_process, base.presence, queues.classes, base.clock)
     base.wakeups.subscribe(classes.wake)
     return Parts(
-        ClaimReconciler(client, state, control.giving_back, control.records, immediate),
+        ClaimReconciler(client, state, control.giving_back, control.records, immediate, control.keeping),
         TemplateReconciler(client, state.cluster, base.recorder),
         publisher,
         control.giving_back,
@@ -151,8 +153,9 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     records = Records(client, state.cluster, state.ledger, base.clock)
     releases = Releases(client, state.cluster, state.ledger, records, base.queues.releases)
     claims = base.queues.claims
-    giving_back = GivingBack(state, records, releases, publisher.close, base.wakeups, claims)
-    return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back)
+    keeping = Keeping(state.cluster, base.clock)
+    giving_back = GivingBack(state, records, releases, publisher.close, base.wakeups, claims, keeping)
+    return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back, keeping)
 
 
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:

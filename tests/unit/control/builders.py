@@ -26,6 +26,7 @@ from parley.control.objects.mirror import ClassRequest, claim_mirror, claim_spec
 from parley.control.publishing.events import Recorder
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
+from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -317,10 +318,13 @@ class Acting:
         self.queue: WorkQueue[Key] = WorkQueue()
         state, records = world.state, world.records
         self.releases = Releases(world.client, state.cluster, state.ledger, records, WorkQueue())
-        self.giving_back = GivingBack(state, records, self.releases, self._close, world.wakeups, self.queue)
+        self.keeping = Keeping(state.cluster, world.clock)
+        self.giving_back = GivingBack(
+            state, records, self.releases, self._close, world.wakeups, self.queue, self.keeping
+        )
         self.allocator = Allocator(state.ledger, state.drivers)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)
-        self.claims = ClaimReconciler(world.client, state, self.giving_back, records, self.immediate)
+        self.claims = ClaimReconciler(world.client, state, self.giving_back, records, self.immediate, self.keeping)
 
     async def _close(self, pod: PodReference) -> None:
         self.closed.append(pod)

@@ -15,8 +15,12 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding, Phase
 from parley.control.objects.mirror import asked, consumer
+from parley.control.release.giving_back import Departure
 from parley.kube.client import Conflict, ServerError
 from parley.sdk import Held
+
+ENDED = Departure(departed=True, bound=True)
+UNPLACED = Departure(departed=False, bound=False)
 
 DRIVER = ("driver", TOKENS)
 CLAIM = ("claim", NAMESPACE, "c")
@@ -56,7 +60,7 @@ def test_what_the_last_pod_leaves_is_free_for_the_driver_the_ledger_and_whoever_
     async def story(world: World) -> None:
         pod, acting = await world.pod(claims=["c"]), Acting(world)
         holding = await named(world, pod)
-        await acting.giving_back.give_back(reference(pod), [holding], departed=False)
+        await acting.giving_back.give_back(reference(pod), [holding], UNPLACED)
         assert (await world.the_mirror()).status.allocation is None
         assert (await world.the_claim()).status.allocation is None
         assert not held_by_driver(world, holding)
@@ -73,7 +77,7 @@ def test_a_generated_claim_that_goes_with_its_pod_costs_no_write() -> None:
         holding = await generated(world, pod)
         await finish(world, pod)
         before = len(world.writes)
-        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
         assert len(world.writes) == before
         assert (len(world.ledger), held_by_driver(world, holding)) == (0, False)
         assert world.woken == [DRIVER]
@@ -87,7 +91,7 @@ def test_one_that_another_pod_names_is_cleared_though_its_own_pod_departed() -> 
         holding = await generated(world, pod)
         await finish(world, pod)
         await world.pod("other", claims=["p-licence"])
-        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
         assert (await world.the_mirror("p-licence")).status.allocation is None
 
     played(story)
@@ -104,7 +108,7 @@ def test_if_the_api_does_not_let_go_the_driver_keeps_it_and_pods_may_join_as_bef
 
         world.before = fail
         with pytest.raises(ServerError):
-            await acting.giving_back.give_back(reference(pod), [holding], departed=False)
+            await acting.giving_back.give_back(reference(pod), [holding], UNPLACED)
         assert held_by_driver(world, holding)
         assert world.ledger.of_pod(reference(pod)) == [holding]
         assert world.woken == []
@@ -118,7 +122,7 @@ def test_a_shared_claim_stays_for_the_others() -> None:
         first, second = await world.pod("first", claims=["c"]), await world.pod("second", claims=["c"])
         acting = Acting(world)
         holding = await named(world, first, second, shareable=True)
-        await acting.giving_back.give_back(reference(first), [holding], departed=True)
+        await acting.giving_back.give_back(reference(first), [holding], ENDED)
         assert [user.name for user in (await world.the_mirror()).status.reserved_for] == ["second"]
         assert held_by_driver(world, holding)
         assert (world.ledger.of_pod(reference(first)), world.ledger.of_pod(reference(second))) == ([], [holding])
@@ -130,7 +134,7 @@ def test_an_immediate_claim_keeps_its_allocation_without_users() -> None:
     async def story(world: World) -> None:
         pod, acting = await world.pod(claims=["c"]), Acting(world)
         holding = await named(world, pod, immediate=True)
-        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
         assert (await world.the_mirror()).status.allocation is None
         assert (await world.the_claim()).status.allocation is not None
         assert held_by_driver(world, holding)
@@ -143,7 +147,7 @@ def test_a_pod_that_does_not_use_it_gives_nothing_back() -> None:
     async def story(world: World) -> None:
         pod, other = await world.pod(claims=["c"]), await world.pod("other")
         holding = await named(world, pod)
-        await Acting(world).giving_back.give_back(reference(other), [holding], departed=True)
+        await Acting(world).giving_back.give_back(reference(other), [holding], ENDED)
         assert world.ledger.of_pod(reference(pod)) == [holding]
         assert world.woken == []
 
@@ -155,7 +159,7 @@ def test_what_was_cleared_and_is_reserved_again_is_not_taken_from_the_pod() -> N
         pod = await world.pod(claims=["c"])
         holding = await named(world, pod)
         with pytest.raises(Busy):
-            await Acting(world).giving_back.give_back(reference(pod), [holding], departed=False, cleared=[holding])
+            await Acting(world).giving_back.give_back(reference(pod), [holding], UNPLACED, cleared=[holding])
         assert held_by_driver(world, holding)
 
     played(story)
@@ -167,7 +171,7 @@ def test_a_pod_that_the_scheduler_let_in_meanwhile_uses_it_from_then_on() -> Non
         holding = await named(world, first, shareable=True)
         reserved = [consumer(reference(pod)) for pod in (first, second)]
         await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": reserved})
-        await Acting(world).giving_back.give_back(reference(first), [holding], departed=True)
+        await Acting(world).giving_back.give_back(reference(first), [holding], ENDED)
         assert world.ledger.of_pod(reference(second)) == [holding]
         assert held_by_driver(world, holding)
 
@@ -185,7 +189,7 @@ def test_a_driver_outside_is_asked_and_nobody_joins_until_its_record_is_empty() 
         holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine}, standalone=True)
         world.ledger.add(holding)
         await recorded(world, PodClaim("c", "c", mirror, claim, holding=holding), holding)
-        await acting.giving_back.give_back(reference(pod), [holding], departed=True)
+        await acting.giving_back.give_back(reference(pod), [holding], ENDED)
         await world.seen()
         now = await world.the_claim()
         assert (now.status.deallocation_requested, now.status.reserved_for) == (True, ())

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.builtin import BuiltinClaim
@@ -17,14 +18,6 @@ else:
     World = Any
 
 pytestmark = pytest.mark.doors("native", "extender")
-
-APART = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "grump"}}, "topologyKey": "kubernetes.io/hostname"}
-        ]
-    }
-}
 
 
 async def begin(world: World, scope: str = "Cluster", pool: int = 3) -> None:
@@ -126,9 +119,7 @@ def test_the_scheduler_may_prefer_another_node_for_tokens_of_the_cluster(play: A
     async def scenario(world: World) -> None:
         await begin(world)
         for node in ("a", "b"):
-            meta = {"name": f"grump-{node}", "namespace": "default", "labels": {"app": "grump"}}
-            spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
-            await world.create(PODS, {"metadata": meta, "spec": spec})
+            await add_grump(world, node)
         for i in range(3):
             await world.add_pod(f"p{i}", "seat", affinity=APART)
         await world.settle()
@@ -144,9 +135,7 @@ def test_what_can_be_used_everywhere_is_allocated_once_for_a_pod_that_the_schedu
         behaviour = Behaviour(other=1, everywhere=True)
         for node in ("a", "b", "c"):
             await world.add_node(node)
-            meta = {"name": f"grump-{node}", "namespace": "default", "labels": {"app": "grump"}}
-            spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
-            await world.create(PODS, {"metadata": meta, "spec": spec})
+            await add_grump(world, node)
         await add_shelf_class(world, nodePart="None")
         world.start_parley(drivers=[ShelfDriver(behaviour)])
         await world.add_pod("p", "shelf", affinity=APART)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.faults import FaultClient
+from tests.unit.scheduler.grump import APART, add_grump
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, failing, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, PODS
@@ -19,13 +20,6 @@ else:
 
 pytestmark = pytest.mark.doors("native", "extender")
 
-APART = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "grump"}}, "topologyKey": "kubernetes.io/hostname"}
-        ]
-    }
-}
 TEN_MINUTES = 600.0
 
 
@@ -36,13 +30,6 @@ async def begin(world: World, nodes: str, **class_: Any) -> Behaviour:
     await add_shelf_class(world, **class_)
     world.start_parley(drivers=[ShelfDriver(behaviour)])
     return behaviour
-
-
-async def add_grump(world: World, node: str) -> None:
-    """A pod which others may be told to keep away from."""
-    meta = {"name": f"grump-{node}", "namespace": "default", "labels": {"app": "grump"}}
-    spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
-    await world.create(PODS, {"metadata": meta, "spec": spec})
 
 
 async def places(world: World, pods: int) -> Counter[str]:

@@ -22,8 +22,10 @@ from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
+from parley.control.release.keeping import Keeping
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.queue import Requeue
 from parley.sdk.immediate import is_pending
 from parley.sdk.recorded import driver_of_record
 
@@ -38,6 +40,7 @@ class ClaimReconciler:
         giving_back: GivingBack,
         records: Records,
         immediate: ImmediateClaims,
+        keeping: Keeping,
     ) -> None:
         self._client = client
         self._state = state
@@ -47,10 +50,15 @@ class ClaimReconciler:
         self._giving_back = giving_back
         self._records = records
         self._immediate = immediate
+        self._keeping = keeping
 
-    async def sync(self, key: Key) -> None:
-        """Do what the claim of that name needs next."""
-        await self._give_up_unused(key)
+    async def sync(self, key: Key) -> Requeue | None:
+        """Do what the claim of that name needs next. One that is kept without users comes back at its deadline."""
+        left = await self._give_up_unused(key)
+        await self._reconcile(key)
+        return Requeue(left) if left else None
+
+    async def _reconcile(self, key: Key) -> None:
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
         if claim is None or mirror is not None:
             self._cluster.refusals.clear("ResourceClaim", key)
@@ -77,20 +85,24 @@ class ClaimReconciler:
         shown = mirror is not None and mirror.status.allocation is not None and not immediate
         return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
-    async def _give_up_unused(self, key: Key) -> None:
+    async def _give_up_unused(self, key: Key) -> float:
         """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
-        join it, or without a pod for a claim that is being deleted."""
+        join it, or its claim is being deleted, or was kept long enough. For how many seconds it is kept still."""
         holding = self._ledger.of_claim(*key)
         if holding is None or holding.pods or not holding.joinable:
-            return
-        if self._ends(holding) if holding.immediate else self._ledger.expected_for(*key) is None:
-            try:
-                await self._giving_back.give_up(holding)
-            except Busy:
-                pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
+            return 0.0
+        left = self._keeping.seconds_left(holding)
+        stays = holding.immediate or left > 0 or self._ledger.expected_for(*key) is not None
+        if stays and not (holding.stays_unused and self._ends(holding)):
+            return left
+        try:
+            await self._giving_back.give_up(holding)
+        except Busy:
+            pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
+        return 0.0
 
     def _ends(self, holding: Holding) -> bool:
-        """Whether the claim of an immediate holding is on its way out, or gone by force."""
+        """Whether the holding's claim is on its way out, or gone by force."""
         claim = self._cluster.claim((holding.namespace, holding.claim))
         return claim is None or claim.metadata.uid != holding.uid or bool(claim.metadata.deletion_timestamp)
 
@@ -104,7 +116,9 @@ class ClaimReconciler:
             await self._create(claim, shareable=class_.shareable)
         elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
             holding = self._ledger.get(claim.metadata.uid)
-            await self._let_go(mirror, in_use=holding is not None and bool(holding.pods or not holding.immediate))
+            await self._let_go(
+                mirror, in_use=holding is not None and bool(holding.pods or not holding.stays_unused)
+            )
         elif mirror is not None and is_predecessors(claim, mirror):
             await self._orphan(mirror)
         elif mirror is not None and is_outdated(claim, mirror, class_) and self._unused(claim):

@@ -3,10 +3,11 @@
 So nothing is handed to another pod while a record of it may stand. What a standalone driver allocated it takes
 back itself; until its record is cleared, the holding stays in the ledger without users, and nobody may join it.
 The same holds for what a pod used that was deleted by force, until its node confirms that it is not prepared there
-any more.
+any more. A claim whose class says so is kept for a time without users (`keeping`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,6 +17,7 @@ from parley.control.caches.cluster import Key, over, reference
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
+from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
@@ -24,6 +26,20 @@ from parley.kube.queue import WorkQueue
 from parley.sdk import PodReference
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """How a pod comes to let go of what it holds.
+
+    `departed`: it is done or gone, and its generated claims vanish by themselves, which saves a write. `bound`: it
+    was bound to a node, or may have been. `prepared_on`: nodes whose kubelet has not reported that it ended; free
+    is what these have unprepared.
+    """
+
+    departed: bool
+    bound: bool
+    prepared_on: Sequence[str] = ()
 
 
 class GivingBack:
@@ -38,6 +54,7 @@ class GivingBack:
         close: Callable[[PodReference], Awaitable[None]],
         wakeups: Wakeups,
         claims: WorkQueue[Key],
+        keeping: Keeping,
     ) -> None:
         self._cluster = state.cluster
         self._ledger = state.ledger
@@ -47,26 +64,19 @@ class GivingBack:
         self._close = close
         self._wakeups = wakeups
         self._claims = claims
+        self._keeping = keeping
 
     async def give_back(
-        self,
-        pod: PodReference,
-        holdings: Sequence[Holding],
-        *,
-        departed: bool,
-        prepared_on: Iterable[str] = (),
-        cleared: Sequence[Holding] = (),
+        self, pod: PodReference, holdings: Sequence[Holding], departure: Departure, cleared: Sequence[Holding] = ()
     ) -> None:
-        """The pod lets go of the holdings; what nobody else uses is free afterwards.
+        """The pod lets go of the holdings; what nobody else uses is free afterwards, or kept.
 
-        `departed`: the pod is done or gone, and its generated claims vanish by themselves, which saves a write.
-        `prepared_on`: nodes whose kubelet has not reported that the pod ended; free is what these have unprepared.
         `cleared`: what the pod lets go of because somebody cleared it. Raises Busy if it was reserved again since:
         the pod may be bound by now.
         """
         for holding in holdings:
             was_cleared = any(holding is other for other in cleared)
-            if await self._leave(holding, pod, departed=departed, prepared_on=prepared_on, cleared=was_cleared):
+            if await self._leave(holding, pod, departure, cleared=was_cleared):
                 self._left(holding)
 
     def _left(self, holding: Holding) -> None:
@@ -79,9 +89,7 @@ class GivingBack:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
             self._claims.add((holding.namespace, holding.claim))
 
-    async def _leave(
-        self, holding: Holding, pod: PodReference, *, departed: bool, prepared_on: Iterable[str], cleared: bool
-    ) -> bool:
+    async def _leave(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
         """Whether the pod used it until now."""
         async with holding.lock:
             if pod.uid not in holding.pods:
@@ -89,8 +97,9 @@ class GivingBack:
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
             doubtful = [*self._let_in(holding), *self._unseen(holding)]
-            self._releases.owe(holding, [*prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
-            if len(holding.pods) > 1 or (holding.immediate and not holding.owed):
+            self._releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
+            self._keeping.left(holding, bound=departure.bound)
+            if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
                 await self._releases.note(holding)
                 await self._records.unreserve(holding, pod)
                 self._ledger.leave(holding, pod)
@@ -98,8 +107,12 @@ class GivingBack:
                 await self._hold_back(holding)
                 await self._conclude(holding)
             else:
-                await self._end(holding, departed=departed)
+                await self._end(holding, departed=departure.departed)
             return True
+
+    def _stays(self, holding: Holding) -> bool:
+        """Whether it stays allocated without users. If its claim is being deleted it goes afterwards."""
+        return holding.immediate or self._keeping.seconds_left(holding) > 0
 
     async def _hold_back(self, holding: Holding) -> None:
         """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
@@ -136,7 +149,7 @@ class GivingBack:
         """Whether the holding is free now, because no node owes anything for it any more."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
-        if holding.immediate:
+        if self._stays(holding):
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD
         else:
@@ -172,8 +185,10 @@ class GivingBack:
         return doubtful
 
     async def give_up(self, holding: Holding) -> None:
-        """Nobody uses the holding: it is recorded without users."""
+        """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it."""
         async with holding.lock:
+            if holding.pods or not holding.joinable:
+                raise Busy
             await self._end(holding, departed=False)
         self._left(holding)
 

@@ -1,0 +1,38 @@
+"""How long a claim stays allocated that no pod uses: by `whenUnused` of its class.
+
+The deadline is set whenever a pod leaves that was bound, and recorded in the claim's status by the write that
+takes the pod out of `reservedFor`. So whoever leads next goes by it. A pod that was never bound changes nothing:
+what was allocated for it alone is given back with it.
+"""
+
+from datetime import timedelta
+
+from parley.control.caches.cluster import Cluster
+from parley.control.ledger import Holding
+from parley.kube.clock import Clock
+
+
+class Keeping:
+    """The deadlines of holdings."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+
+    def left(self, holding: Holding, *, bound: bool) -> None:
+        """A pod leaves the holding, which was `bound` or may have been."""
+        if not bound:
+            return
+        holding.used = True
+        class_ = self._cluster.class_(holding.class_name)
+        keeps = class_.when_unused if class_ is not None else None
+        if keeps is None or not holding.named or holding.immediate or holding.standalone:
+            holding.kept_until = None
+        else:
+            holding.kept_until = self._clock() + timedelta(seconds=keeps.keep_seconds)
+
+    def seconds_left(self, holding: Holding) -> float:
+        """For how long the holding stays without users; 0 if it does not."""
+        if holding.kept_until is None:
+            return 0.0
+        return max((holding.kept_until - self._clock()).total_seconds(), 0.0)
