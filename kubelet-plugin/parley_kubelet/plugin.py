@@ -18,12 +18,13 @@ from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import absent
+from parley_kubelet.driver.workspaces import WorkspaceNode
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
 from parley_kubelet.metrics import Liveness, Metrics, loop_lag, served
 from parley_kubelet.serving.driver_server import DriverServer
 from parley_kubelet.serving.service import call_seconds
-from parley_kubelet.settings import DEVICES, PluginSettings
+from parley_kubelet.settings import DEVICES, WORKSPACES, PluginSettings
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +48,7 @@ def _make(settings: PluginSettings, configuration: Configuration, option: str) -
         driver = DeviceNodeDriver(settings.node, configuration, choose_name(settings, configuration))
         driver.found()
         return driver
-    loaded: type[Any] = load_driver(option)
+    loaded: type[Any] = WorkspaceNode if option == WORKSPACES else load_driver(option)
     made: NodeDriver[Any, Any] = loaded(
         settings.node, settings_of(configuration, settings.config, loaded.name, loaded.settings)
     )

@@ -15,6 +15,9 @@ from parley_kubelet.configuration import DEFAULT_DRIVER, driver_name
 DEVICES: Final = "devices"
 """In --driver: the plugin's own driver, of the devices in the configuration file."""
 
+WORKSPACES: Final = "workspaces"
+"""In --driver: that of `workspace.parley.dev`."""
+
 LAST_PORT: Final = 65_535
 
 SERVE: Final = "serve"
@@ -30,7 +33,7 @@ class PluginSettings:
 
     `kubeconfig` is None inside a cluster, `state` None for the plugin's own folder in `plugins`, `driver` (the
     name of the device driver) None if the configuration file may say it, `metrics_port` None if nothing is served.
-    `instance` is the pod's UID, or "" outside of a pod. `drivers` are DEVICES or `module:Class`.
+    `instance` is the pod's UID, or "" outside of a pod. `drivers` are DEVICES, WORKSPACES or `module:Class`.
     """
 
     node: str
@@ -75,7 +78,8 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         "--driver",
         action="append",
         metavar="MODULE:CLASS",
-        help="a node driver to serve; can be repeated. 'devices' is the plugin's own (default: devices)",
+        help="a node driver to serve; can be repeated. 'devices' and 'workspaces' come with the plugin (default: "
+        "devices)",
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(

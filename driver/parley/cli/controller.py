@@ -38,7 +38,7 @@ from parley.scheduler.settings import Settings
 EmbeddedDrivers = Annotated[
     list[str] | None,
     typer.Option(
-        help="A driver to run inside: device, tokens, or MODULE:CLASS of your own; can be repeated. "
+        help="A driver to run inside: device, tokens, workspace, or MODULE:CLASS of your own; can be repeated. "
         "Default: all that come with Parley.",
         show_default=False,
     ),

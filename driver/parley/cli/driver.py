@@ -42,7 +42,9 @@ def drivers() -> None:
 
 @app.command("run")
 def run_driver(
-    driver: Annotated[str, typer.Argument(help="device, tokens, or MODULE:CLASS of your own.", metavar="DRIVER")],
+    driver: Annotated[
+        str, typer.Argument(help="device, tokens, workspace, or MODULE:CLASS of your own.", metavar="DRIVER")
+    ],
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = NAMESPACE,
     lease_name: Annotated[
@@ -70,7 +72,8 @@ def run_driver(
 @app.command("permissions")
 def print_permissions(
     driver: Annotated[
-        str, typer.Argument(help="device, tokens, MODULE:CLASS, or the driver's name.", metavar="DRIVER")
+        str,
+        typer.Argument(help="device, tokens, workspace, MODULE:CLASS, or the driver's name.", metavar="DRIVER"),
     ],
     namespace: Annotated[str, typer.Option(help="Where the account and its lease are.")] = NAMESPACE,
 ) -> None:

@@ -5,9 +5,14 @@ from typing import Any
 
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
+from parley.drivers.workspace import WorkspaceDriver
 from parley.sdk import Driver
 
-BUILT_IN: Mapping[str, type[Driver[Any, Any]]] = {"device": DeviceDriver, "tokens": TokensDriver}
+BUILT_IN: Mapping[str, type[Driver[Any, Any]]] = {
+    "device": DeviceDriver,
+    "tokens": TokensDriver,
+    "workspace": WorkspaceDriver,
+}
 """By the short name that commands take."""
 
 

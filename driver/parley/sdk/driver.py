@@ -64,7 +64,8 @@ class PodReference:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest(Generic[P, C]):
-    """One pending claim: `name` is the pod's entry for it, `uid` and `claim` the object's UID and name."""
+    """One pending claim: `name` is the pod's entry for it, `uid` and `claim` the object's UID and name. If
+    `generated` it was made from a template for the pod alone, and goes with it."""
 
     name: str
     uid: str
@@ -72,6 +73,7 @@ class ClaimRequest(Generic[P, C]):
     class_name: str
     parameters: P
     class_parameters: C
+    generated: bool = False
 
 
 def _discard(_: str) -> None:

@@ -68,6 +68,7 @@ class RawClaim:
     reference: ParametersReference | None = None
     class_reference: ParametersReference | None = None
     prefer: Prefer | None = None
+    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class EmbeddedDriver:
             of_claim = self._of_claim.parse(raw.parameters, subject)
         else:
             of_claim = self._referenced(self._of_claim, raw.reference, raw.namespace, subject, since)
-        return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class)
+        return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class, raw.generated)
 
     def _class_parameters(
         self,

@@ -35,7 +35,7 @@ def test_a_driver_may_be_a_file_in_the_folder_at_hand(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("disks", "'disks' is not known: give one of device, tokens, or MODULE:CLASS"),
+        ("disks", "'disks' is not known: give one of device, tokens, workspace, or MODULE:CLASS"),
         ("absent:Driver", "'absent:Driver': module 'absent' cannot be imported: No module named 'absent'"),
         ("os:Driver", "'os:Driver': os has no class 'Driver' that derives from parley.sdk.Driver"),
         ("os:getcwd", "'os:getcwd': os has no class 'getcwd' that derives from parley.sdk.Driver"),
@@ -116,5 +116,5 @@ def test_a_driver_in_another_language_is_named_by_its_name() -> None:
         with pytest.raises(BadParameter) as refused:
             driver_name(text)
         assert refused.value.message == (
-            f"{text!r} is not known: give one of device, tokens, MODULE:CLASS, or a name like disks.example.com"
+            f"{text!r} is not known: give one of device, tokens, workspace, MODULE:CLASS, or a name like disks.example.com"
         )

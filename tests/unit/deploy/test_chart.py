@@ -16,6 +16,7 @@ from parley.cli.main import app
 from parley.cli.permissions import permissions
 from parley_devcluster import manifests
 from parley_kubelet.configuration import load
+from parley_kubelet.driver.workspaces import WorkspaceSettings
 from parley_kubelet.settings import parse_arguments
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -137,11 +138,13 @@ def test_the_node_plugin_takes_what_any_values_make_of_it(tmp_path: Path) -> Non
         mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
 
         assert spec["nodeSelector"] == {"pool": pool}
-        assert settings.drivers == ("devices", "scratch_node:ScratchNode")
+        assert settings.drivers == ("devices", "scratch_node:ScratchNode", "workspaces")
         assert {
             str(settings.registry),
             str(settings.cdi),
             str(settings.plugins / "scratch.example.com"),
+            str(settings.plugins / "workspace.parley.dev"),
+            str(WorkspaceSettings().root),
         } <= mounted
         assert {mount["name"] for mount in container["volumeMounts"]} == {it["name"] for it in spec["volumes"]}
         (tmp_path / "devices.yaml").write_text(made["ConfigMap", f"parley-devices-{pool}"]["data"]["devices.yaml"])

@@ -93,6 +93,7 @@ def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
         reference=claim.asked.reference if claim.asked is not None else None,
         class_reference=claim.class_.parameters_ref,
         prefer=claim.class_.preference,
+        generated=claim.claim is None,
     )
 
 

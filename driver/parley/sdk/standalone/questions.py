@@ -8,6 +8,7 @@ import orjson
 
 from parley.api.builtin import Node, NodeSelector, ObjectMeta
 from parley.api.models import PodScheduling, ResourceClaim, ResourceClass
+from parley.api.names import GENERATED_LABEL
 from parley.api.selectors import selector_of, suitable_nodes
 from parley.negotiation.fit import matches
 from parley.sdk.driver import PodReference, Request
@@ -50,6 +51,7 @@ class ClaimEntry:
             reference=self.claim.spec.parameters_ref,
             class_reference=class_.parameters_ref,
             prefer=class_.preference,
+            generated=GENERATED_LABEL in meta.labels,
         )
 
 

@@ -1,0 +1,164 @@
+"""The node part of the workspace driver: a directory for each claim, which stays when its pods are gone.
+
+    ROOT/data/ID     the workspace; ID is the UID that the controller's part knows the claim by
+    ROOT/trash/...   what is being made or removed
+
+Decides what is made and removed; on which node a workspace is, the controller's part decides
+(`parley.drivers.workspace`), and when its claim ends, the controller. A named claim's directory goes with the
+claim (`remove_data`), a generated one's with its pod (`unprepare`). A directory is made aside and renamed into its
+place, and removing begins with a rename into the trash: so it is there as a whole or not at all. What a crash
+leaves in the trash is removed by a thread that `devices` starts, once a minute.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Annotated, Final
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from parley.api.quantity import parse
+from parley_kubelet.driver import trees
+from parley_kubelet.edits import Edits, Mount
+from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Offer, Prepared, Refused, Settings
+
+NAME: Final = "workspace.parley.dev"
+DISK: Final = "workspaces"
+"""The one device of a node: the disk that all workspaces are on."""
+
+DATA, TRASH = "data", "trash"
+_OPTIONS: Final = ("rbind", "rw", "nosuid", "nodev")
+_SHARE: Final = 0.9
+"""Of the file system is for workspaces if the settings do not say how much."""
+
+log = structlog.get_logger(__name__)
+
+
+class WorkspaceHandle(BaseModel):
+    """What the controller's part hands over. `variable` has the path in containers."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+    workspace: Annotated[str, Field(pattern=r"^[0-9a-zA-Z][0-9a-zA-Z-]{0,63}$")]
+    bytes: Annotated[int, Field(ge=0)]
+    mount_path: Annotated[str, Field(pattern="^/[^\\x00:]+$")]
+    variable: Annotated[str, Field(pattern="^[A-Z0-9_]+$")]
+    generated: bool = False
+
+
+class WorkspaceSettings(Settings):
+    """This node's settings: `drivers.workspace.parley.dev` in the configuration file.
+
+    `size` is what may be promised in all, 90 % of the file system if left out. New directories have `mode` and,
+    if given, `uid` and `gid`.
+    """
+
+    root: Path = Path("/var/lib/parley/workspaces")
+    size: Annotated[str, Field(max_length=32)] | None = None
+    mode: Annotated[str, Field(pattern="^[0-7]{3,4}$")] = "0777"
+    uid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
+    gid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
+
+
+WorkspaceClaim = NodeClaim[WorkspaceHandle]
+
+
+class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
+    """The workspaces of one node."""
+
+    name = NAME
+    handle = WorkspaceHandle
+    settings = WorkspaceSettings
+
+    def __init__(self, node: str, settings: WorkspaceSettings) -> None:
+        super().__init__(node, settings)
+        self._sweeper = threading.Thread()
+
+    def devices(self) -> Sequence[Offer]:
+        """One disk."""
+        self._sweep()
+        return (Offer(DISK, capacity={"size": str(self._size())}),)
+
+    def _size(self) -> int:
+        if self.configured.size is not None:
+            return int(parse(self.configured.size))
+        with trees.opened(self.configured.root) as root:
+            disk = os.statvfs(root)
+        return int(disk.f_blocks * disk.f_frsize * _SHARE)
+
+    def admit(self, claim: WorkspaceClaim, rivals: Sequence[Held[WorkspaceHandle]]) -> None:
+        """All workspaces share the disk; how much of it is promised the controller's part counts."""
+
+    async def prepare(self, claim: WorkspaceClaim) -> Prepared:
+        """Make the directory, unless a pod before this one did."""
+        handle = claim.handle
+        try:
+            self._make(handle.workspace)  # not in a thread: that would go on if this is cancelled
+        except OSError as error:
+            raise Refused(
+                f"claim {claim}: its directory {self._path(handle.workspace)} cannot be made: {error.strerror}: "
+                "see whether the disk is full or read-only"
+            ) from error
+        mount = Mount(
+            host_path=str(self._path(handle.workspace)), container_path=handle.mount_path, options=_OPTIONS
+        )
+        return Prepared(Edits(env={handle.variable: handle.mount_path}, mounts=(mount,)))
+
+    async def unprepare(self, held: Held[WorkspaceHandle]) -> None:
+        """The directory stays, unless the claim goes with its pod."""
+        if held.claim.handle.generated:
+            self._discard(held.claim.handle.workspace)
+            self._sweep()
+
+    async def remove_data(self, claim: WorkspaceClaim) -> None:
+        """Remove the directory. All of it is gone when this returns."""
+        if (discarded := self._discard(claim.handle.workspace)) is not None:
+            await asyncio.to_thread(self._remove, discarded)
+            log.info("workspace removed", claim=str(claim), workspace=claim.handle.workspace)
+
+    def _path(self, workspace: str) -> Path:
+        return self.configured.root / DATA / workspace
+
+    def _make(self, workspace: str) -> None:
+        settings, name = self.configured, token_hex(16)
+        with self._folders() as (data, trash):
+            if not trees.is_directory(data, workspace):
+                trees.make(trash, name, int(settings.mode, 8), (settings.uid, settings.gid))
+                trees.move(trash, name, data, workspace)
+
+    def _discard(self, workspace: str) -> str | None:
+        """Move the directory to the trash. Returns its name there, None if there is no such directory."""
+        name = token_hex(16)
+        with self._folders() as (data, trash):
+            return name if trees.move(data, workspace, trash, name) else None
+
+    @contextmanager
+    def _folders(self) -> Iterator[tuple[int, int]]:
+        """Those of data and trash, open."""
+        root = self.configured.root
+        with trees.opened(root / DATA) as data, trees.opened(root / TRASH) as trash:
+            yield data, trash
+
+    def _remove(self, discarded: str) -> None:
+        with trees.opened(self.configured.root / TRASH) as trash:
+            trees.remove(trash, discarded)
+
+    def _sweep(self) -> None:
+        """Have the trash emptied, in a thread of its own."""
+        if not self._sweeper.is_alive():
+            self._sweeper = threading.Thread(target=self._empty_trash, name="workspace-trash", daemon=True)
+            self._sweeper.start()
+
+    def _empty_trash(self) -> None:
+        try:
+            with trees.opened(self.configured.root / TRASH) as trash:
+                for name in os.listdir(trash):  # noqa: PTH208 - a descriptor has no path
+                    trees.remove(trash, name)
+        except OSError as error:
+            log.warning("trash not emptied yet", root=str(self.configured.root), reason=str(error))

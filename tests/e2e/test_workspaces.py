@@ -1,0 +1,117 @@
+"""Workspaces on real nodes: tasks that follow each other find each other's files; they go with the claim."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cluster.containers import execute
+from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
+from tests.cluster.namespace import Namespace
+from tests.cluster.node_plugins import offered, plugin
+
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
+from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley_devcluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+WITHOUT_USERS = 5.0
+KEPT = 600
+
+
+@pytest.fixture
+def roots(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Path]]:
+    """The directory of each node's workspaces; a plugin serves it."""
+    found = {node.name: tmp_path / node.name / "root" for node in cluster.nodes}
+    with ExitStack() as plugins:
+        for node in cluster.nodes:
+            file = tmp_path / f"{node.name}.yaml"
+            settings = {"root": str(found[node.name]), "size": "10Gi"}
+            file.write_text(yaml.safe_dump({"drivers": {WorkspaceDriver.name: settings}}))
+            state = tmp_path / node.name / "state"
+            plugins.enter_context(plugin(cluster, node, "shelf", file, "--driver", "workspaces", state=state))
+        yield found
+
+
+async def begin(cluster: Cluster, team: Namespace, **class_: object) -> None:
+    for node in cluster.nodes:
+        await offered(team.client, node.name, [DISK], WorkspaceDriver.name)
+    name = f"shelf-{team.name}"
+    kind = resource_class(name, WorkspaceDriver.name, shareable=True, **class_)
+    await team.create(kind, claim("build", name, size="1Gi"))
+
+
+async def task(cluster: Cluster, team: Namespace, name: str, script: str) -> list[str]:
+    """A pod with the workspace runs the script, and ends. Returns its node, the directory's inode and the script's
+    lines."""
+    await team.create(pod(name, claims={"work": "build"}, script=UNTIL_FINISHED))
+    running = await team.runs(name)
+    look = "cd $WORKSPACE_BUILD_PATH && stat -c %i . && "
+    lines = execute(cluster, team, name, look + script).splitlines()
+    execute(cluster, team, name, "touch /tmp/finish")
+    await team.pod(name, lambda one: one.status.phase == "Succeeded", "is done")
+    return [running.spec.node_name, *lines]
+
+
+def left(roots: dict[str, Path]) -> list[str]:
+    """The names of all workspaces on all nodes."""
+    return [path.name for root in roots.values() for path in (root / "data").glob("*")]
+
+
+async def test_tasks_that_follow_each_other_have_one_directory_and_it_goes_with_the_claim(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team, whenUnused={"keepSeconds": KEPT})
+    node, inode, _ = await task(cluster, team, "clone", "echo source > file && cat file")
+    unused = await team.parley_claim("build", lambda c: c.status.kept_until is not None, "is kept")
+    assert unused.status.reserved_for == ()
+    await asyncio.sleep(WITHOUT_USERS)
+    builds = [f"build-{i}" for i in range(4)]
+    found = await asyncio.gather(
+        *(task(cluster, team, name, f"cat file && echo {name} > {name}") for name in builds)
+    )
+    assert found == [[node, inode, "source"]] * 4
+    await asyncio.sleep(WITHOUT_USERS)
+    assert await task(cluster, team, "report", "ls") == [node, inode, *builds, "file"]
+    assert left(roots) == [unused.metadata.uid]
+
+    await team.delete(CLAIMS, "build")
+    assert left(roots) == []
+    assert (await team.client.list(CLAIM_RELEASES)).items == ()
+    assert all(list((root / "trash").glob("*")) == [] for root in roots.values() if root.exists())
+
+
+async def test_without_keeping_it_the_next_task_finds_nothing(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team)
+    await task(cluster, team, "clone", "echo source > file")
+    free = await team.parley_claim("build", lambda c: c.status.allocation is None, "is free")
+    assert free.status.kept_until is None
+    assert left(roots) == []
+    assert len(await task(cluster, team, "late", "ls")) == 2
+    await team.delete(CLAIMS, "build")
+    assert left(roots) == []
+
+
+async def test_a_workspace_of_a_template_goes_with_its_pod(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team)
+    await team.create(
+        {
+            "apiVersion": "parley.dev/v1alpha1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "own"},
+            "spec": {"spec": {"resourceClassName": f"shelf-{team.name}", "parameters": {"mountPath": "/mine"}}},
+        },
+        pod("alone", templates={"own": "own"}),
+    )
+    await team.runs("alone")
+    execute(cluster, team, "alone", "test $WORKSPACE_OWN_PATH = /mine && mkdir -p /mine/a/b && touch /mine/a/b/c")
+    assert len(left(roots)) == 1
+    await team.delete(PODS, "alone")
+    assert left(roots) == []

@@ -1,0 +1,176 @@
+"""The workspace driver: its promises, and that a disk is never promised twice."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from parley.api.builtin import (
+    DeviceCapacity,
+    ObjectMeta,
+    Pool,
+    ResourceSlice,
+    ResourceSliceSpec,
+    SliceDevice,
+)
+from parley.drivers.workspace import DISK, NoRoom, WorkspaceClass, WorkspaceDriver, WorkspaceParameters
+from parley.sdk import Capacity, ClaimRequest, ClassOnNodes, Held, PodReference, Request
+from parley.sdk.testing import Scenario, check_driver, request
+
+DRIVER = WorkspaceDriver.name
+GI = 1024**3
+
+
+def disk(node: str, size: str = "10Gi", pool: str = "", name: str = DISK, driver: str = DRIVER) -> ResourceSlice:
+    device = SliceDevice(name=name, capacity={"size": DeviceCapacity(size)})
+    spec = ResourceSliceSpec(driver=driver, pool=Pool(pool or node), node_name=node, devices=[device])
+    return ResourceSlice(metadata=ObjectMeta(name=f"{node}-disk"), spec=spec)
+
+
+def stocked() -> WorkspaceDriver:
+    driver = WorkspaceDriver()
+    assert driver.observe(None, disk("a"))
+    assert driver.observe(None, disk("b", "4Gi"))
+    return driver
+
+
+def asks(pod: str, *parameters: dict[str, Any], **class_: Any) -> Request[Any, Any]:
+    return request(WorkspaceDriver(), pod, *parameters, class_parameters=class_)
+
+
+async def test_it_keeps_its_promises() -> None:
+    await check_driver(
+        Scenario(
+            make=stocked,
+            nodes=("a", "b", "c"),
+            requests=(
+                asks("small", {"size": "1Gi"}),
+                asks("large", {"size": "5Gi"}),
+                asks("two", {"size": "3Gi"}, {"size": "4Gi", "mountPath": "/other"}),
+                asks("default", {}, defaultSize="4Gi"),
+            ),
+        )
+    )
+
+
+async def test_what_is_promised_is_not_promised_again_until_the_claim_ends() -> None:
+    driver = stocked()
+    for pod in ("p", "q"):
+        await driver.allocate(asks(pod, {"size": "4Gi"}), "a")
+    third = asks("r", {"size": "4Gi"})
+    answer = driver.viable(third, ("a", "b", "c"))["claim-0"]
+    assert answer.viable == ("b",)
+    assert answer.reasons == {
+        "a": "2Gi of 10Gi free for workspaces, 4Gi wanted",
+        "c": "has no disk for workspaces: its node plugin publishes none",
+    }
+    with pytest.raises(NoRoom, match="2Gi of 10Gi free"):
+        await driver.allocate(third, "a")
+    assert driver.viable_without(third, "a", {"p-claim-0"})
+    assert not driver.viable_without(third, "a", {"elsewhere"})
+    assert driver.capacity(ClassOnNodes("tested", WorkspaceClass(), ("a", "b"))) == Capacity(14 * 1024, 6 * 1024)
+    await driver.deallocate("p-claim-0")
+    await driver.allocate(third, "a")
+
+
+async def test_a_restored_workspace_counts_and_a_damaged_record_does_not() -> None:
+    driver, again = stocked(), stocked()
+    allocation = (await driver.allocate(asks("p", {"size": "9Gi"}), "a"))["claim-0"]
+    again.restore(Held("p-claim-0", "a", allocation.devices, allocation.data))
+    again.restore(Held("damaged", "a", allocation.devices, {"bytes": "many"}))
+    again.restore(Held("foreign", None, allocation.devices, None))
+    for one in (driver, again):
+        assert one.viable(asks("q", {"size": "2Gi"}), ("a",))["claim-0"].viable == ()
+        assert one.viable(asks("q", {"size": "1Gi"}), ("a",))["claim-0"].viable == ("a",)
+
+
+async def test_the_handle_has_what_the_node_needs() -> None:
+    named = ClaimRequest("data", "u-1", "build-42.x", "tested", WorkspaceParameters(), WorkspaceClass())
+    parameters = WorkspaceParameters(size="1500Mi", mount_path="/work/space")
+    generated = ClaimRequest(
+        "scratch", "u-2", "p-scratch-x7", "tested", parameters, WorkspaceClass(), generated=True
+    )
+    found = await stocked().allocate(Request(PodReference("team", "p", "u"), (named, generated)), "a")
+    assert dict(found["data"].data) == {
+        "workspace": "u-1",
+        "bytes": GI,
+        "mountPath": "/workspace",
+        "variable": "WORKSPACE_BUILD_42_X_PATH",
+        "generated": False,
+    }
+    assert found["scratch"].data["variable"] == "WORKSPACE_SCRATCH_PATH"
+    assert found["scratch"].data["mountPath"] == "/work/space"
+    assert found["scratch"].data["generated"] is True
+
+
+@pytest.mark.parametrize(
+    ("wanted", "class_", "reason"),
+    [
+        (
+            [{"size": "3Gi"}],
+            {"maxSize": "2Gi"},
+            "size=3Gi of claim p-claim-0 is more than maxSize=2Gi of class tested",
+        ),
+        (
+            [{}, {}],
+            {},
+            "claims p-claim-0 and p-claim-1 have the same mountPath=/workspace: change that of one of them",
+        ),
+    ],
+    ids=["too large", "same path"],
+)
+async def test_what_no_node_will_do_for_is_said_for_all_and_no_other_is_proposed(
+    wanted: list[dict[str, Any]], class_: dict[str, Any], reason: str
+) -> None:
+    driver, asked = stocked(), asks("p", *wanted, **class_)
+    answer = driver.viable(asked, ("a", "c"))["claim-0"]
+    assert (answer.viable, answer.alternatives) == ((), ())
+    assert set(answer.reasons.values()) == {reason}
+    with pytest.raises(NoRoom, match="p-claim-0"):
+        await driver.allocate(asked, "a")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "work",
+        "/",
+        "//x",
+        "/work/",
+        "/a/../b",
+        "/a/./b",
+        "/a:b",
+        "/a,b",
+        "/a\nb",
+        "/a\0b",
+        "/etc",
+        "/proc/1",
+        "/dev/x",
+    ],
+)
+def test_paths_that_would_break_a_container_are_refused(path: str) -> None:
+    with pytest.raises(ValidationError, match="mountPath"):
+        WorkspaceParameters.model_validate({"mountPath": path})
+
+
+@pytest.mark.parametrize("size", ["", "0", "-1Gi", "2Ei", "1e99999999999", "many", "1" * 33])
+def test_sizes_that_are_none_are_refused(size: str) -> None:
+    with pytest.raises(ValidationError, match="size"):
+        WorkspaceParameters.model_validate({"size": size})
+
+
+def test_a_node_speaks_for_its_own_disk_only() -> None:
+    driver = WorkspaceDriver()
+    assert not driver.observe(None, disk("a", pool="b"))
+    assert not driver.observe(None, disk("a", name="other"))
+    assert not driver.observe(None, disk("a", driver="other.example.com"))
+    assert driver.observe(None, disk("a"))
+    assert driver.observe(disk("a"), disk("a", "20Gi"))
+    assert driver.observe(disk("a", "20Gi"), None)
+    assert driver.viable(asks("p", {}), ("a",))["claim-0"].viable == ()
+
+
+def test_limits_are_in_mebibytes() -> None:
+    (claim,) = asks("p", {"size": "1500M"}).claims
+    assert WorkspaceDriver().units(claim) == 1431

@@ -1,0 +1,129 @@
+"""The node part of the workspace driver: directories stay when pods go, and go when their claim does."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley_kubelet.driver import trees, workspaces
+from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
+from parley_kubelet.hooks import Device, Held, NodeClaim, Refused
+from parley_kubelet.testing import Scenario, check_node_driver, node_claim
+
+
+def driver(root: Path, **settings: Any) -> WorkspaceNode:
+    mine = {"uid": os.getuid(), "gid": os.getgid(), **settings}
+    return WorkspaceNode("n1", WorkspaceSettings(root=root, **mine))
+
+
+def claim(name: str, **more: Any) -> NodeClaim[Any]:
+    handle = {
+        "workspace": f"id-of-{name}",
+        "bytes": 1,
+        "mountPath": "/workspace",
+        "variable": f"WORKSPACE_{name.upper()}_PATH",
+        **more,
+    }
+    return node_claim(WorkspaceNode, name, handle, Device("n1", DISK))
+
+
+def data(root: Path) -> list[str]:
+    folder = root / "data"
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def mode(folder: Path) -> int:
+    return folder.stat().st_mode & 0o7777
+
+
+def trash(root: Path) -> list[Path]:
+    return list((root / "trash").iterdir())
+
+
+async def test_it_keeps_the_promises_of_a_node_driver(tmp_path: Path) -> None:
+    await check_node_driver(
+        Scenario(
+            make=lambda: driver(tmp_path),
+            claims=(claim("a"), claim("b"), claim("c", generated=True)),
+            left=lambda: data(tmp_path),
+        )
+    )
+
+
+async def test_both_parts_agree_about_the_handle(tmp_path: Path) -> None:
+    assert WorkspaceNode.name == WorkspaceDriver.name
+    assert workspaces.DISK == DISK
+    assert [offer.name for offer in driver(tmp_path).devices()] == [DISK]
+
+
+async def test_what_a_pod_leaves_the_next_one_finds(tmp_path: Path) -> None:
+    first = await driver(tmp_path).prepare(claim("a"))
+    (mount,) = first.edits.mounts
+    assert (mount.host_path, mount.container_path) == (str(tmp_path / "data" / "id-of-a"), "/workspace")
+    assert mount.options == ("rbind", "rw", "nosuid", "nodev")
+    assert first.edits.env == {"WORKSPACE_A_PATH": "/workspace"}
+    folder = tmp_path / "data" / "id-of-a"
+    assert mode(folder) == 0o777
+    (folder / "file").write_text("left")
+    os.chmod(folder, 0o700)  # noqa: PTH101
+    await driver(tmp_path).unprepare(Held(claim("a"), None))
+    again = await driver(tmp_path).prepare(claim("a"))
+    assert again.edits == first.edits
+    assert (folder / "file").read_text() == "left"
+    assert mode(folder) == 0o700
+
+
+async def test_it_goes_with_its_claim_and_nothing_else_does(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        await driver(tmp_path).prepare(claim(name))
+        (tmp_path / "data" / f"id-of-{name}" / "sub").mkdir()
+    await driver(tmp_path).remove_data(claim("a"))
+    assert data(tmp_path) == ["id-of-b"]
+    assert trash(tmp_path) == []
+    await driver(tmp_path).remove_data(claim("a"))
+    await driver(tmp_path).remove_data(claim("never"))
+    assert data(tmp_path) == ["id-of-b"]
+
+
+async def test_that_of_a_generated_claim_goes_with_its_pod(tmp_path: Path) -> None:
+    await driver(tmp_path).prepare(claim("a", generated=True))
+    await driver(tmp_path).unprepare(Held(claim("a", generated=True), None))
+    assert data(tmp_path) == []
+
+
+async def test_what_a_crash_left_in_the_trash_is_removed_by_the_next_process(tmp_path: Path) -> None:
+    await driver(tmp_path).prepare(claim("a"))
+    (tmp_path / "trash" / "half" / "sub").mkdir(parents=True)
+    (tmp_path / "trash" / "half" / "file").touch()
+    driver(tmp_path).devices()
+    async with asyncio.timeout(10):
+        while trash(tmp_path):  # noqa: ASYNC110 - a thread sets no event of ours
+            await asyncio.sleep(0.01)
+    assert data(tmp_path) == ["id-of-a"]
+
+
+def test_it_publishes_what_the_settings_say_or_most_of_the_disk(tmp_path: Path) -> None:
+    (offer,) = driver(tmp_path, size="2Gi").devices()
+    assert offer.capacity == {"size": str(2 * 1024**3)}
+    (offer,) = driver(tmp_path).devices()
+    disk = os.statvfs(tmp_path)
+    assert 0 < int(offer.capacity["size"]) < disk.f_blocks * disk.f_frsize
+
+
+async def test_a_disk_that_is_full_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(trees, "make", full)
+    with pytest.raises(Refused, match=r"claim team/a: its directory .*id-of-a cannot be made: No space left on"):
+        await driver(tmp_path).prepare(claim("a"))
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../x", "/etc", "a\0", "-a", "x" * 65, "a\n"])
+def test_a_handle_that_names_another_place_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        WorkspaceHandle(workspace=name, bytes=1, mount_path="/workspace", variable="A")
