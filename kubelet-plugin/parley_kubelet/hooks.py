@@ -159,6 +159,14 @@ class NodeDriver(Generic[H, S]):
         """Undo it; the claim itself may be gone from the API. An error is tried again for ever."""
         raise NotImplementedError
 
+    async def remove_data(self, claim: NodeClaim[H]) -> None:
+        """Remove what pods left on this node for a named claim that has ended; others get what it held afterwards.
+
+        Called for drivers whose controller's part says `leaves_data`, when nothing of the claim is prepared here,
+        also if it never was, and as often as it takes: an error is tried again. It may take as long as it needs.
+        Data of a generated claim is for `unprepare` to remove.
+        """
+
     async def health(self, held: Sequence[Held[H]]) -> Sequence[Health]:
         """How all devices of this node are, those of `held` among them. Left out, nothing is reported to the
         kubelet."""

@@ -538,6 +538,13 @@ class ClaimReleaseSpec(Model):
     resource_class_name: ShortText = ""
     units: Annotated[int, Field(ge=0, description="What it counts for in the limits of its class.")] = 1
     allocation: Annotated[Allocation, Field(description="What is not free for others yet.")]
+    remove_data: Annotated[
+        bool,
+        Field(
+            description="The claim has ended: before the node plugin answers, its driver removes what pods left "
+            "on the node for the claim."
+        ),
+    ] = False
 
 
 class ClaimReleaseStatus(Model):
@@ -553,8 +560,9 @@ class ClaimReleaseStatus(Model):
 
 
 class ClaimRelease(Model):
-    """A claim that one node may still have prepared, because a pod that used it there was deleted by force. What
-    was allocated is free for others when the node's plugin has deleted this object: nothing is prepared there."""
+    """A claim that one node may still have prepared, because a pod that used it there was deleted by force, or for
+    which it has data to remove. What was allocated is free for others when the node's plugin has deleted this
+    object: nothing is prepared or left there."""
 
     api_version: Literal["parley.dev/v1alpha1"] = API_VERSION
     kind: Literal["ClaimRelease"] = "ClaimRelease"

@@ -22,7 +22,8 @@ class Phase(Enum):
     """How far a holding is from being free.
 
     HELD -> LEAVING -> gone                            its last pod is done, or its driver takes it back
-    HELD -> LEAVING -> RELEASING -> LEAVING -> gone    a pod was deleted by force: nodes owe receipts first
+    HELD -> LEAVING -> RELEASING -> LEAVING -> gone    nodes owe receipts first: a pod was deleted by force, or
+                                                       the driver's node part has data of the claim to remove
     HELD -> LEAVING -> RELEASING -> HELD               the same of a claim that stays allocated without users
 
     A write that fails on the way leads back to where it began. A new leader begins with LEAVING where records say
@@ -34,7 +35,7 @@ class Phase(Enum):
     LEAVING = "leaving"
     """Its users are being removed from the API; none may come to use it."""
     RELEASING = "releasing"
-    """No pod uses it, none may come to, and nodes may still have it prepared."""
+    """No pod uses it, none may come to, and nodes may still have it prepared, or have data of it."""
 
 
 class Written(Enum):
@@ -97,7 +98,7 @@ class Holding:
     `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
     `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
-    there is about to be one.
+    there is about to be one. `removing`: the claim has ended, and what is owed is that its data is removed.
     """
 
     uid: str
@@ -124,6 +125,7 @@ class Holding:
     pod_lists: int = 0
     phase: Phase = Phase.HELD
     owed: set[Prepared] = field(default_factory=set)
+    removing: bool = False
     shown_by: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 

@@ -206,6 +206,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
     if holding is not None:
         if not holding.standalone:
             holding.owed.add(prepared_by(release))
+            holding.removing = holding.removing or spec.remove_data
             holding.phase = holding.phase if holding.pods else Phase.LEAVING
         return
     if spec.driver_name not in state.drivers:
@@ -226,6 +227,7 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         used=True,
         phase=Phase.LEAVING,
         owed={prepared_by(release)},
+        removing=spec.remove_data,
         shown_by={spec.claim.uid: spec.claim.name},
     )
     _remember(state, holding)

@@ -172,6 +172,9 @@ class Driver(Generic[P, C]):
     node_local: ClassVar[bool] = False
     """Whether what is given back on a node changes the answers about that node alone: then pods that can't go
     there are left in peace."""
+    leaves_data: ClassVar[bool] = False
+    """Whether pods leave something on a node, a directory say, that outlives them. When a named claim ends, its
+    node's plugin is asked to remove it (`NodeDriver.remove_data`); then what was allocated is free for others."""
     watches: ClassVar[tuple[Resource[Any], ...]] = ()
     """Kinds of objects whose changes `observe` gets, from the first list on."""
 

@@ -118,6 +118,11 @@ class EmbeddedDriver:
         """Whether what is given back on a node changes the answers about that node alone."""
         return self.driver.node_local
 
+    @property
+    def leaves_data(self) -> bool:
+        """Whether nodes have something to remove when a claim ends."""
+        return self.driver.leaves_data
+
     def request(self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0) -> Request[Any, Any]:
         """The typed request. Objects that hold parameters count as they were at the time `since` (the event loop's
         clock) or later.

@@ -15,7 +15,7 @@ its end. What a claim was granted is read by `handle`, what a container gets is 
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,6 +162,21 @@ class Preparation:
         if given:
             self.released.set()
         return given
+
+    async def remove_data(self, claim: ClaimName, devices: Iterable[HeldDevice], handle: Any) -> None:
+        """Have the driver remove what pods left for a claim that has ended. Raises Refused, or what it raises."""
+        entry = CheckpointEntry.of(
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            phase="unpreparing",
+            boot=self.boot,
+            results=(),
+            devices=tuple(devices),
+            handle=handle,
+            state=None,
+        )
+        await self.driver.remove_data(self._typed.held(entry).claim)
 
     async def close(self) -> None:
         """Cancel calls that are still under way; they are in the checkpoint."""

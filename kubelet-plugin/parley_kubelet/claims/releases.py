@@ -5,28 +5,51 @@ the API shows no allocation of the claim any more (the controller records that i
 checkpoint on this node has no entry for the claim's UID, and no call for it is under way. After that it can't be
 prepared: a call reads the claim before it prepares anything. What happens until then is the controller's affair.
 
+Where the claim has ended for good (`spec.removeData`) the driver first removes what its pods left on this node.
+That may take minutes: each removal is a task of its own, and one that fails is tried again after a growing pause.
+
 Only the plugin of the claim's driver answers: on the same node another plugin knows nothing of it.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from parley.api.models import Allocation, ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
+from parley.kube.backoff import Backoff
 from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley.kube.informer import Informer, Selection
-from parley_kubelet.claims.preparation import Preparation
-from parley_kubelet.state.checkpoint import CheckpointError
+from parley_kubelet.claims.preparation import ClaimName, Preparation
+from parley_kubelet.state.checkpoint import CheckpointError, HeldDevice
 
 AGAIN: Final = 3.0
 """Seconds after which claims that are still prepared are looked at again: a second plugin of a rolling update may
 have unprepared them."""
 
+RETRIES: Final = Backoff(first=2.0, longest=120.0, jitter=0.3)
+"""Before data that could not be removed is removed again."""
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Removal:
+    """Data of a claim that is being removed. It failed `failures` times, and is tried again at `again` at the
+    earliest (the event loop's clock)."""
+
+    task: asyncio.Task[None] | None = None
+    failures: int = 0
+    again: float = 0.0
+
+    def stop(self) -> None:
+        """Cancel it, if it is under way."""
+        if self.task is not None:
+            self.task.cancel()
 
 
 class Receipts:
@@ -37,6 +60,8 @@ class Receipts:
         self._drivers = drivers
         self._asked = asyncio.Event()
         self._given: set[str] = set()
+        self._removals: dict[str, _Removal] = {}
+        """By the ClaimRelease's UID."""
         self.receipts: Counter[str] = Counter()
         """So many were given, by driver."""
         self._watch: Informer[ClaimRelease] = Informer(
@@ -49,13 +74,17 @@ class Receipts:
 
     async def run(self) -> None:
         """Give receipts until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch.run())
-            for preparation in self._drivers.values():
-                group.create_task(self._listen(preparation))
-            while True:
-                await self._news()
-                await self.look()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch.run())
+                for preparation in self._drivers.values():
+                    group.create_task(self._listen(preparation))
+                while True:
+                    await self._news()
+                    await self.look()
+        finally:
+            for removal in self._removals.values():
+                removal.stop()
 
     async def look(self) -> None:
         """Give the receipts that can be given now."""
@@ -76,7 +105,10 @@ class Receipts:
 
     def _waiting(self) -> Sequence[ClaimRelease]:
         """The releases that these drivers may answer, and have not."""
-        self._given &= {release.metadata.uid for release in self._watch.values()}
+        there = {release.metadata.uid for release in self._watch.values()}
+        self._given &= there
+        for uid in self._removals.keys() - there:
+            self._removals.pop(uid).stop()
         return [
             release
             for release in self._watch.values()
@@ -102,7 +134,10 @@ class Receipts:
 
     async def _answer(self, release: ClaimRelease) -> None:
         meta, spec = release.metadata, release.spec
-        if await self._drivers[spec.driver_name].holds(spec.claim.uid):
+        preparation = self._drivers[spec.driver_name]
+        if await preparation.holds(spec.claim.uid):
+            return
+        if spec.remove_data and not self._is_removed(release, preparation):
             return
         try:
             await self._client.delete(CLAIM_RELEASES, meta.name, uid=meta.uid)
@@ -113,9 +148,42 @@ class Receipts:
         claim = _name(release)
         log.info("receipt given: not prepared on this node", claim=claim, uid=spec.claim.uid, node=spec.node_name)
 
+    def _is_removed(self, release: ClaimRelease, preparation: Preparation) -> bool:
+        """Whether the driver has removed the claim's data; if not, that begins, or goes on."""
+        removal = self._removals.setdefault(release.metadata.uid, _Removal())
+        now, task = asyncio.get_running_loop().time(), removal.task
+        if task is None:
+            if now >= removal.again:
+                removal.task = asyncio.create_task(_remove(release, preparation))
+                removal.task.add_done_callback(lambda _: self._asked.set())
+            return False
+        if not task.done():
+            return False
+        if (error := task.exception()) is None:
+            return True
+        removal.task, removal.failures = None, removal.failures + 1
+        removal.again = now + RETRIES.delay(removal.failures)
+        log.warning(
+            "data not removed yet", claim=_name(release), driver=preparation.driver.name, reason=_reason(error)
+        )
+        return False
+
+
+async def _remove(release: ClaimRelease, preparation: Preparation) -> None:
+    ended, handles = release.spec.claim, release.spec.allocation.handles
+    devices = [HeldDevice(pool=d.pool, name=d.device) for handle in handles for d in handle.devices]
+    data = handles[0].data if handles else None
+    await preparation.remove_data(ClaimName(ended.namespace, ended.name, ended.uid), devices, data or {})
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
 
 def _kept(release: ClaimRelease) -> ClaimRelease:
-    """What is read here: not what the driver allocated."""
+    """What is read here: not what the driver allocated, unless data is to be removed by that."""
+    if release.spec.remove_data:
+        return release
     return release.model_copy(update={"spec": release.spec.model_copy(update={"allocation": Allocation()})})
 
 

@@ -25,7 +25,7 @@ INTERRUPTIONS: Final = 25
 class Scenario:
     """`make` gives a driver as it is after a start of the plugin, over what earlier ones left. The claims can be
     prepared all at the same time. `left` returns what the driver has outside of itself (files, attachments), in
-    anything that can be compared."""
+    anything that can be compared: it is as before when a claim was unprepared and its data was removed."""
 
     make: Callable[[], NodeDriver[Any, Any]]
     claims: Sequence[NodeClaim[Any]]
@@ -74,14 +74,14 @@ async def check_prepared_together(scenario: Scenario) -> None:
             assert set(claim.devices) <= reported, (
                 f"health() leaves out devices of claim {claim}, which holds them"
             )
-    await asyncio.gather(*(driver.unprepare(one) for one in held))
+    await asyncio.gather(*(_undo(driver, one) for one in held))
     assert scenario.left() == before, "unprepare() left something of claims that were prepared together"
 
 
 async def check_nothing_to_undo(scenario: Scenario, claim: NodeClaim[Any]) -> None:
     """A claim that was never prepared can be unprepared: the plugin may have died before it called `prepare`."""
     before = scenario.left()
-    await scenario.make().unprepare(Held(claim, None))
+    await _undo(scenario.make(), Held(claim, None))
     assert scenario.left() == before, f"unprepare() of claim {claim}, which was never prepared, changed something"
 
 
@@ -97,7 +97,7 @@ async def check_repeated(scenario: Scenario, claim: NodeClaim[Any]) -> None:
         assert scenario.left() == once, f"prepare() of claim {claim} left more the second time"
         state = _checked(driver, claim, repeated)
     for last in (scenario.make(), scenario.make()):
-        await last.unprepare(Held(claim, state))
+        await _undo(last, Held(claim, state))
         assert scenario.left() == before, f"unprepare() of claim {claim} left something"
 
 
@@ -105,7 +105,7 @@ async def check_undone_without_state(scenario: Scenario, claim: NodeClaim[Any]) 
     """What `prepare` returned may be lost with the process."""
     before = scenario.left()
     await scenario.make().prepare(claim)
-    await scenario.make().unprepare(Held(claim, None))
+    await _undo(scenario.make(), Held(claim, None))
     assert scenario.left() == before, f"unprepare() without the state of claim {claim} left something"
 
 
@@ -117,10 +117,16 @@ async def check_interrupted(scenario: Scenario, claim: NodeClaim[Any]) -> None:
             done = await _interrupted(scenario.make(), claim, steps)
             if repeat:
                 await scenario.make().prepare(claim)
-            await scenario.make().unprepare(Held(claim, None))
+            await _undo(scenario.make(), Held(claim, None))
             assert scenario.left() == before, f"prepare() of claim {claim}, interrupted, left something"
         if done:
             return
+
+
+async def _undo(driver: NodeDriver[Any, Any], held: Held[Any]) -> None:
+    """The pod is gone, and the claim ends."""
+    await driver.unprepare(held)
+    await driver.remove_data(held.claim)
 
 
 async def _interrupted(driver: NodeDriver[Any, Any], claim: NodeClaim[Any], steps: int) -> bool:

@@ -59,10 +59,20 @@ def test_another_node_or_claim_has_another_name() -> None:
     ids=["one", "two"],
 )
 def test_what_is_waited_for_comes_with_the_remedy(nodes: list[str], expected: str) -> None:
-    assert waits_for(nodes) == expected
+    assert waits_for(a_holding("c", owed={Prepared("u", node) for node in nodes})) == expected
+
+
+def test_what_is_removed_comes_with_the_remedy() -> None:
+    holding = a_holding("c", owed={Prepared("u", "a")}, removing=True)
+    assert waits_for(holding) == (
+        "the node plugin of node a has yet to remove what pods left there for it: see its log, or, if the node is "
+        "shut down, taint it node.kubernetes.io/out-of-service"
+    )
+    assert releasing_condition(holding).reason == "RemovingData"
 
 
 def test_the_condition_names_the_nodes_that_owe_something() -> None:
-    update = releasing_condition(a_holding("c", owed={Prepared("u", "b"), Prepared("u", "a")}))
+    holding = a_holding("c", owed={Prepared("u", "b"), Prepared("u", "a")})
+    update = releasing_condition(holding)
     assert (update.type, update.reason) == (CONDITION_RELEASING, "ForcedDeletion")
-    assert update.message == waits_for(["a", "b"])
+    assert update.message == waits_for(holding)

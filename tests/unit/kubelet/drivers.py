@@ -54,6 +54,9 @@ class Ports(NodeDriver[Port, PortSettings]):
         self.states.append(held.state)
         self.open.discard(held.claim.handle.number)
 
+    async def remove_data(self, claim: NodeClaim[Port]) -> None:
+        await self._called(f"remove {claim.name} {claim.uid} {claim.handle.number}")
+
     async def _called(self, what: str) -> None:
         self.calls.append(what)
         self.entered.set()

@@ -1,18 +1,16 @@
 """Claims of a class with `whenUnused` stay allocated without users, until their deadline, whoever leads."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.grump import APART, add_grump
+from tests.unit.scheduler.killed import Play
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.kube.clock import moment
-
-Play = Callable[[Callable[[World], Coroutine[Any, Any, None]]], None]
 
 KEEP = 600
 """Seconds."""

@@ -95,14 +95,14 @@ def mirror_missing(facts: NamedClaim) -> Problem | None:
 
 
 def releasing(facts: NamedClaim) -> Problem | None:
-    """Nodes may still have it prepared for pods that were deleted by force."""
+    """Nodes may still have it prepared for pods that were deleted by force, or have data to remove."""
     claim, holding = facts.claim, facts.holding
     if holding is None or holding.phase is not Phase.RELEASING:
         return None
     if facts.state.cluster.own_writes.unseen(claim.metadata):
         return None  # since when is not known yet
     since = [c.last_transition_time for c in claim.status.conditions if c.type == CONDITION_RELEASING]
-    why = waits_for(holding.owing_nodes) if holding.owed else "it is being given back"
+    why = waits_for(holding) if holding.owed else "it is being given back"
     when = f" (since {since[0]})" if since else ""
     return facts.blocked(reasons.RELEASING, f"claim {facts.path} is not free yet{when}: {why}")
 

@@ -107,8 +107,22 @@ class GivingBack:
                 await self._hold_back(holding)
                 await self._conclude(holding)
             else:
-                await self._end(holding, departed=departure.departed)
+                await self._finish(holding, departed=departure.departed)
             return True
+
+    async def _finish(self, holding: Holding, *, departed: bool) -> None:
+        """The holding ends. What pods left on its nodes is removed first; when that has begun nobody can come to
+        use it any more, whatever fails."""
+        driver = self._drivers.get(holding.driver)
+        if driver is None or not driver.leaves_data or not self._releases.owes_removal(holding):
+            await self._end(holding, departed=departed)
+            return
+        with holding.entering(Phase.LEAVING):
+            await self._records.clear_mirror(holding)  # until then a scheduler may let others in
+            holding.written = Written.NO
+        holding.phase = Phase.LEAVING
+        self._releases.owe_removal(holding)
+        await self._hold_back(holding)
 
     def _stays(self, holding: Holding) -> bool:
         """Whether it stays allocated without users. If its claim is being deleted it goes afterwards."""
@@ -149,12 +163,12 @@ class GivingBack:
         """Whether the holding is free now, because no node owes anything for it any more."""
         if holding.phase is not Phase.RELEASING or holding.owed:
             return False
-        if self._stays(holding):
+        if self._stays(holding) and not holding.removing:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD
         else:
-            await self._end(holding, departed=True)
-        return True
+            await self._finish(holding, departed=True)
+        return not holding.owed
 
     def _unseen(self, holding: Holding) -> Sequence[str]:
         """The nodes of pods that a scheduler may have let in and that came and went between two lists of pods, or
@@ -189,7 +203,7 @@ class GivingBack:
         async with holding.lock:
             if holding.pods or not holding.joinable:
                 raise Busy
-            await self._end(holding, departed=False)
+            await self._finish(holding, departed=False)
         self._left(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:

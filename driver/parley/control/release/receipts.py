@@ -38,6 +38,7 @@ def record(holding: Holding, prepared: Prepared) -> Body:
         "allocation": allocation_record(
             holding.driver, holding.allocation, holding.node, shareable=holding.shareable
         ),
+        **({"removeData": True} if holding.removing else {}),
     }
     return {
         "apiVersion": API_VERSION,
@@ -54,11 +55,26 @@ def prepared_by(record: ClaimRelease) -> Prepared:
 
 def releasing_condition(holding: Holding) -> ConditionUpdate:
     """The condition while nodes owe receipts; its age is the wait's."""
-    return ConditionUpdate(CONDITION_RELEASING, True, "ForcedDeletion", waits_for(holding.owing_nodes))
+    reason = "RemovingData" if holding.removing else "ForcedDeletion"
+    return ConditionUpdate(CONDITION_RELEASING, True, reason, waits_for(holding))
 
 
-def waits_for(nodes: Collection[str]) -> str:
-    """The sentence about a claim that may still be prepared on these nodes."""
+def waits_for(holding: Holding) -> str:
+    """The sentence about a claim for which nodes owe receipts."""
+    nodes = holding.owing_nodes
+    return _removal(nodes) if holding.removing else _forced_deletion(nodes)
+
+
+def _removal(nodes: Collection[str]) -> str:
+    one, names = len(nodes) == 1, ", ".join(nodes)
+    return (
+        f"the node plugin of {'node' if one else 'nodes'} {names} has yet to remove what pods left there for it: "
+        f"see its log, or, if {'the node is' if one else 'they are'} shut down, taint "
+        f"{'it' if one else 'them'} {OUT_OF_SERVICE_TAINT}"
+    )
+
+
+def _forced_deletion(nodes: Collection[str]) -> str:
     one, names = len(nodes) == 1, ", ".join(nodes)
     who = f"a pod that used it on node {names} was" if one else f"pods that used it on nodes {names} were"
     plugin = "the node plugin there has" if one else "the node plugins there have"

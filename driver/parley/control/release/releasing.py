@@ -16,6 +16,9 @@ nothing: a call that began before is still under way, or has left something prep
 again only after step 4. Before step 3 no plugin answers, and none may (the policy `node-receipts`): so nothing is
 said of a claim that others still use, and that the node may prepare again.
 
+The same is done at the end of a named claim whose driver leaves data on nodes (`Driver.leaves_data`): the plugins
+of the nodes where it could be used remove that before they answer, because `spec.removeData` says so.
+
 A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself.
 What is free when all have answered is for `giving_back` to do; standalone drivers decide for
 themselves when they hand something on.
@@ -66,6 +69,19 @@ class Releases:
             return
         uids = holding.claim_uids
         holding.owed |= {Prepared(uid, node) for node in nodes if not self._lost(node) for uid in uids}
+
+    def owes_removal(self, holding: Holding) -> bool:
+        """Whether nodes may have data of the holding, and were not asked yet to remove it. They remove that of a
+        generated claim without being asked, when they unprepare it."""
+        has_data = holding.named and holding.used and holding.node_part
+        asked = holding.standalone or holding.removing
+        return has_data and not asked and not all(map(self._lost, holding.nodes or ()))
+
+    def owe_removal(self, holding: Holding) -> None:
+        """The holding ends: its nodes are to remove their data of it."""
+        holding.removing = True
+        uid = next(iter(holding.claim_uids), holding.uid)
+        holding.owed |= {Prepared(uid, node) for node in holding.nodes or () if not self._lost(node)}
 
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))

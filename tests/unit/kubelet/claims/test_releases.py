@@ -12,7 +12,9 @@ import structlog
 from tests.unit.kubelet.drivers import DRIVER, PortNode, Ports
 
 from parley.api.resources import CLAIM_RELEASES
+from parley.kube.backoff import Backoff
 from parley.kube.client import Client, NotFound
+from parley_kubelet.claims import releases
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.claims.releases import Receipts
 
@@ -36,6 +38,7 @@ async def asked(
     driver: str = DRIVER,
     data: Any = None,
     cleared: bool = True,
+    ended: bool = False,
 ) -> None:
     """The controller waits for that node's receipt, and says whether it may be given."""
     spec = {
@@ -44,6 +47,7 @@ async def asked(
         "nodeName": node,
         "driverName": driver,
         "allocation": {"handles": [{"driverName": driver, "data": data or {}}]},
+        "removeData": ended,
     }
     status = {"allocationCleared": True} if cleared else {}
     await client.create(CLAIM_RELEASES, {"metadata": {"name": name}, "spec": spec, "status": status})
@@ -188,3 +192,96 @@ async def test_what_a_driver_wrote_is_no_matter(client: Client, plugin: Preparat
     async with answering(client, plugin):
         await asked(client, "u1", data=deep)
         await receipt(client)
+
+
+def removals(ports: Ports) -> list[str]:
+    return [call for call in ports.calls if call.startswith("remove")]
+
+
+async def test_data_of_a_claim_that_ended_is_removed_before_the_receipt(client: Client, node: PortNode) -> None:
+    ports = Ports()
+    ports.may_go_on.clear()
+    await asked(client, "u1", data={"number": 7}, ended=True)
+    async with answering(client, node.plugin(ports)):
+        await ports.entered.wait()
+        assert await still_waiting(client)
+        ports.may_go_on.set()
+        await receipt(client)
+    assert removals(ports) == ["remove a u1 7"]
+
+
+async def test_nothing_is_removed_before_it_is_unprepared_nor_for_a_claim_that_goes_on(
+    client: Client, node: PortNode
+) -> None:
+    ports = Ports()
+    plugin = node.plugin(ports)
+    claim = await node.claim("a", 7)
+    await plugin.prepare(claim)
+    await asked(client, claim.uid, data={"number": 7}, ended=True)
+    await asked(client, "u2", name="b", data={"number": 8})
+    await asked(client, "u3", name="c", data={"number": 9}, ended=True, cleared=False)
+    async with answering(client, plugin):
+        await receipt(client, "b")
+        assert await still_waiting(client)
+        assert removals(ports) == []
+        await plugin.unprepare(claim)
+        await receipt(client)
+    assert removals(ports) == [f"remove a {claim.uid} 7"]
+
+
+async def test_a_slow_removal_keeps_nobody_else_waiting(client: Client, node: PortNode) -> None:
+    ports = Ports()
+    ports.may_go_on.clear()
+    await asked(client, "u1", data={"number": 7}, ended=True)
+    async with answering(client, node.plugin(ports)):
+        await ports.entered.wait()
+        await asked(client, "u2", name="b", data={"number": 8})
+        await receipt(client, "b")
+        assert await waiting(client)
+
+
+async def test_a_removal_that_fails_is_tried_again_and_said(
+    client: Client, node: PortNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "RETRIES", Backoff(first=0.01, longest=0.01))
+    monkeypatch.setattr(releases, "AGAIN", 0.01)
+    ports = Ports()
+    ports.fault = OSError("the disk is on fire")
+    await asked(client, "u1", data={"number": 7}, ended=True)
+    with structlog.testing.capture_logs() as logs:
+        async with answering(client, node.plugin(ports)):
+            await ports.entered.wait()
+            assert await still_waiting(client)
+            ports.fault = None
+            await receipt(client)
+    assert len(removals(ports)) > 1
+    said = [entry for entry in logs if entry["event"] == "data not removed yet"]
+    assert (said[0]["claim"], said[0]["reason"]) == ("team/a", "OSError: the disk is on fire")
+
+
+async def test_a_removal_that_was_cut_short_is_begun_again_by_the_next_process(
+    client: Client, node: PortNode
+) -> None:
+    ports = Ports()
+    ports.may_go_on.clear()
+    await asked(client, "u1", data={"number": 7}, ended=True)
+    async with answering(client, node.plugin(ports)):
+        await ports.entered.wait()
+    assert await waiting(client)
+    following = Ports()
+    async with answering(client, node.plugin(following)):
+        await receipt(client)
+    assert removals(following) == ["remove a u1 7"]
+
+
+async def test_a_removal_ends_when_nobody_waits_for_it(client: Client, node: PortNode) -> None:
+    ports = Ports()
+    ports.may_go_on.clear()
+    await asked(client, "u1", data={"number": 7}, ended=True)
+    async with answering(client, node.plugin(ports)):
+        await ports.entered.wait()
+        await client.delete(CLAIM_RELEASES, "a")
+        await asked(client, "u2", name="b", data={"number": 8})
+        await receipt(client, "b")
+        ports.may_go_on.set()
+    assert removals(ports) == ["remove a u1 7"]

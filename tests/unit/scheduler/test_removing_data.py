@@ -1,0 +1,212 @@
+"""Drivers that leave data on nodes: when a named claim ends, its nodes remove it before anything is free."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.kills import Death, Executioner, at_every_write
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play
+
+from parley.api.models import ClaimRelease
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
+from parley.drivers.device import DeviceDriver
+from parley.kube.client import Client
+from parley.kube.informer import Informer
+
+KEEP = 600
+
+
+class Leaving(DeviceDriver):
+    """Leaves something on nodes."""
+
+    leaves_data = True
+
+
+class Removals:
+    """Which claims' data was removed where, by the ClaimReleases that their nodes answered."""
+
+    def __init__(self, world: World) -> None:
+        self.done: list[tuple[str, str]] = []
+        self.faults: list[str] = []
+        self._world = world
+        self._informer = Informer(world.client, CLAIM_RELEASES, on_change=self._changed)
+        self.task = asyncio.create_task(self._informer.run())
+
+    def _changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
+        if old is not None and new is None and old.spec.remove_data:
+            self.done.append((old.spec.claim.name, old.spec.node_name))
+
+
+def lead(world: World, client: Client | None = None) -> asyncio.Task[None]:
+    return world.start_parley(client, drivers=[Leaving()])
+
+
+async def begin(world: World, *nodes: str, keep: int | None = None, **class_: Any) -> Removals:
+    for node in nodes:
+        await world.add_node(node, devices=1)
+    unused: dict[str, Any] = {"whenUnused": {"keepSeconds": keep}} if keep else {}
+    await world.add_class(**unused, **class_)
+    await world.add_template()
+    lead(world)
+    await world.add_claim("disk")
+    await world.settle()
+    return Removals(world)
+
+
+@pytest.mark.doors("native", "extender")
+@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "done"])
+def test_data_is_removed_once_when_the_last_pod_is_gone(play: Play, gone: bool) -> None:
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle()
+        assert await world.node_of("first") == "a"
+        world.kubelets.stop("a")
+        await world.add_pod("next", "one")
+        await (world.force_delete("first") if gone else world.finish_pod("first"))
+        await world.settle()
+        assert removals.done == []
+        assert await world.node_of("next") == ""
+        world.kubelets.start("a")
+        await world.settle()
+        (removed,) = removals.done
+        assert removed[1] == "a"
+        assert await world.node_of("next") == "a"
+        assert not (await world.client.list(CLAIM_RELEASES)).items
+
+    play(scenario)
+
+
+def test_data_stays_while_the_claim_is_kept_and_goes_at_its_deadline(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a", keep=KEEP)
+        for name in ("first", "second"):
+            await world.add_pod(name, claims=["disk"])
+            await world.settle(10)
+            await world.delete_pod(name)
+            await world.settle(10)
+        await world.add_pod("killed", claims=["disk"])
+        await world.settle(10)
+        await world.force_delete("killed")
+        await world.settle(10)
+        assert removals.done == []
+        await world.settle(KEEP)
+        assert removals.done == [("disk", "a")]
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("mode", ["", "Immediate"])
+def test_the_end_of_a_claim_waits_for_its_node(play: Play, mode: str) -> None:
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a", keep=KEEP)
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.add_claim("data", mode=mode)
+        await world.settle(10)
+        await world.add_pod("first", claims=["data"])
+        await world.settle(10)
+        await world.delete_pod("first")
+        await world.settle(10)
+        world.kubelets.stop("a")
+        await world.client.delete(CLAIMS, "data", "default")
+        await world.settle(60)
+        (condition,) = [c for c in (await world.claim("data")).status.conditions if c.type == "Releasing"]
+        assert condition.reason == "RemovingData"
+        assert "node a" in condition.message
+        world.kubelets.start("a")
+        await world.settle(10)
+        assert removals.done == [("data", "a")]
+        assert not (await world.client.list(CLAIMS)).items
+        assert not await world.mirrors()
+
+    play(scenario)
+
+
+def test_a_node_that_is_out_of_service_is_not_waited_for(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.add_pod("first", claims=["disk"])
+        await world.settle(10)
+        world.kubelets.stop("a")
+        await world.finish_pod("first")
+        await world.settle(10)
+        assert len(world.ledger) == 1
+        await world.taint("a", OUT_OF_SERVICE_TAINT, "NoExecute")
+        await world.settle(10)
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_data_of_a_generated_claim_goes_when_it_is_unprepared(play: Play) -> None:
+    """Nobody asks for that."""
+
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a")
+        await world.add_pod("first", "one")
+        await world.settle(10)
+        await world.delete_pod("first")
+        await world.settle(10)
+        assert removals.done == []
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_where_nothing_ran_nothing_is_removed(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        removals = await begin(world, "a")
+        await world.add_claim("data", mode="Immediate")
+        await world.settle(10)
+        world.kubelets.stop("a")
+        await world.client.delete(CLAIMS, "data", "default")
+        await world.settle(10)
+        assert [claim.metadata.name for claim in (await world.client.list(CLAIMS)).items] == ["disk"]
+        assert removals.done == []
+
+    play(scenario)
+
+
+async def story(world: World) -> None:
+    """Data of a generated claim, of one that is kept, and of one that is deleted while it is kept."""
+    await world.add_node("a", devices=3)
+    await world.add_class()
+    await world.add_class("kept", whenUnused={"keepSeconds": KEEP})
+    await world.add_template()
+    for claim in ("mine", "gone"):
+        await world.add_claim(claim, "kept")
+    await world.add_pod("generated", "one")
+    for claim in ("mine", "gone"):
+        await world.add_pod(claim, claims=[claim])
+    await world.settle()
+    await world.finish_pod("generated")
+    for pod in ("mine", "gone"):
+        await world.delete_pod(pod)
+    await world.settle()
+    await world.client.delete(CLAIMS, "gone", "default")
+    await world.settle()
+    await asyncio.sleep(KEEP)
+    await world.settle()
+    await world.delete_pod("generated")
+    await world.settle()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_kill_at_any_write_leaves_no_data_and_frees_everything(play: Play, after: bool) -> None:
+    async def life(world: World, death: Death) -> int:
+        removals = Removals(world)
+        async with Executioner(world, lambda client: lead(world, client), death) as executioner:
+            await story(world)
+        removals.task.cancel()
+        assert {name for name, _ in removals.done} == {"mine", "gone"}
+        assert len(world.ledger) == 0
+        assert not (await world.client.list(CLAIM_RELEASES)).items
+        assert not (await world.client.list(PODS)).items
+        (claim,) = (await world.client.list(CLAIMS)).items
+        assert claim.status.allocation is None
+        return executioner.writes
+
+    at_every_write(play, life, after=after, at_least=20)
