@@ -77,7 +77,7 @@ def allocation(claim: Json) -> tuple[tuple[str, ...], tuple[Device, ...], bool] 
     handles: list[Json] = found.get("handles") or []
     devices = [(d["pool"], d["device"]) for handle in handles for d in handle.get("devices") or ()]
     nodes = tuple(node for field in fields for node in field["values"])
-    return nodes, tuple(devices), any(handle.get("shared") for handle in handles)
+    return nodes, tuple(devices), any((handle.get("data") or {}).get("shared") for handle in handles)
 
 
 def is_kept(claim: Json) -> bool:

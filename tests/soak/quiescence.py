@@ -275,12 +275,10 @@ def _by_device(holds: Mapping[Device, Mapping[Source, Hold]]) -> Iterator[tuple[
 def _recorded(claims: Iterable[Json], living: Set[str]) -> Iterator[tuple[Device, Hold]]:
     """By a Parley claim's own record for a living pod: its built-in claim may be in deletion, and show nothing."""
     for body in claims:
-        status = body.get("status") or {}
-        if any(user["uid"] in living for user in status.get("reservedFor") or ()):
-            for handle in (status.get("allocation") or {}).get("handles") or ():
-                for device in handle.get("devices") or ():
-                    hold = Hold((body["metadata"]["uid"], ""), bool(handle.get("shared")))
-                    yield (device["pool"], device["device"]), hold
+        users = (body.get("status") or {}).get("reservedFor") or ()
+        if any(user["uid"] in living for user in users) and (found := allocation(body)) is not None:
+            _, devices, shared = found
+            yield from ((device, Hold((body["metadata"]["uid"], ""), shared)) for device in devices)
 
 
 def _published(slices: Iterator[Json]) -> Iterator[tuple[Device, tuple[Fraction, int]]]:
