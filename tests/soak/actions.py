@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.soak import pods as kinds
-from tests.soak.pods import NAMESPACE, NODE_KINDS, POD_KINDS
+from tests.soak.pods import LASTING_CLASS_KINDS, LASTING_POD_KINDS, NAMESPACE, NODE_KINDS, POD_KINDS
 from tests.soak.processes import acting_as
 from tests.soak.tenant import Tenant
 from tests.soak.world import SECOND_SCHEDULER, Process, World
@@ -44,6 +44,14 @@ class Actions:
         self._pods = 0
         self._generation = 1
         self._missing: dict[str, frozenset[int]] = {}
+        self._classes = dict(kinds.CLASS_KINDS)
+        self._pod_kinds = dict(POD_KINDS)
+        self._keeps: tuple[Json | None, ...] = ()
+        if world.plan.lasting:
+            self._classes.update(LASTING_CLASS_KINDS)
+            self._pod_kinds.update(LASTING_POD_KINDS)
+            self._keeps = (None, {"keepSeconds": 20}, {"keepSeconds": 240})
+        self._claims = kinds.claim_kinds(self._classes)
         self._actions: list[tuple[int, Callable[[], Awaitable[None] | None]]] = [
             (34, self._add_pod),
             (16, self._delete_pod),
@@ -78,11 +86,11 @@ class Actions:
         for name in NODE_KINDS:
             self._create(NODES, kinds.node(name))
             self._create(RESOURCE_SLICES, kinds.slice_(name, 1))
-        for name in kinds.CLASS_KINDS:
+        for name in self._classes:
             self._create(CLASSES, kinds.class_(name))
         for name in kinds.TEMPLATE_KINDS:
             self._create(TEMPLATES, kinds.template(name))
-        for name in kinds.CLAIM_KINDS:
+        for name in self._claims:
             self._create(CLAIMS, kinds.claim(name))
 
     async def act(self) -> None:
@@ -102,11 +110,11 @@ class Actions:
             self._patch(NODES, name, {"spec": {"unschedulable": None}})
             self._missing[name] = frozenset()
             self._set_slice(name)
-        for name in kinds.CLASS_KINDS:
+        for name in self._classes:
             self._ensure(CLASSES, kinds.class_(name))
             self._set_class(name)
         await self._world.let_pass(60)
-        for name in kinds.CLAIM_KINDS:
+        for name in self._claims:
             self._ensure(CLAIMS, kinds.claim(name))
 
     def delete_pods(self) -> None:
@@ -120,7 +128,8 @@ class Actions:
         if len(self._all(PODS)) >= MOST_PODS:
             return
         self._pods += 1
-        kind = self._chance.choices(list(POD_KINDS), [weight for weight, *_ in POD_KINDS.values()])[0]
+        weights = [weight for weight, *_ in self._pod_kinds.values()]
+        kind = self._chance.choices(list(self._pod_kinds), weights)[0]
         node = self._some_node() if self._chance.random() < 0.05 else ""
         seconds = self._chance.uniform(0, 20) if self._chance.random() < 0.2 else None
         scheduler = SECOND_SCHEDULER if self._chance.random() < self._world.plan.extender else ""
@@ -189,7 +198,7 @@ class Actions:
             self._create(RESOURCE_SLICES, body)
 
     def _change_class(self) -> None:
-        name = self._chance.choice(sorted(kinds.CLASS_KINDS))
+        name = self._chance.choice(sorted(self._classes))
         only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self._some_node()]}]}
         change: Json = self._chance.choice(
             [
@@ -204,22 +213,25 @@ class Actions:
                 {"driverName": "nobody.example.com"},
                 {"driverName": kinds.DRIVER},
                 {"driverName": kinds.DRIVER, "parameters": None, "suitableNodes": None},
+                *({"whenUnused": keeps} for keeps in self._keeps),
             ]
         )
         self._patch(CLASSES, name, change)
 
     def _set_class(self, name: str) -> None:
         usual = {"parameters": None, "suitableNodes": None, "placement": "Optimistic", "shareable": False}
-        self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **kinds.CLASS_KINDS[name]})
+        if self._world.plan.lasting:
+            usual["whenUnused"] = None
+        self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
 
     def _change_classes_existence(self) -> None:
-        name = self._chance.choice(sorted(kinds.CLASS_KINDS))
+        name = self._chance.choice(sorted(self._classes))
         if not self._delete(CLASSES, name):
             self._create(CLASSES, kinds.class_(name))
 
     def _change_claim(self) -> None:
         """A named claim is deleted, or made again."""
-        name = self._chance.choice(sorted(kinds.CLAIM_KINDS))
+        name = self._chance.choice(sorted(self._claims))
         if not self._delete(CLAIMS, name):
             self._create(CLAIMS, kinds.claim(name))
 

@@ -42,7 +42,8 @@ def _claims(world: World) -> Iterator[str]:
         going = "deleted" if stored.meta.get("deletionTimestamp") else ""
         handles = (status.get("allocation") or {}).get("handles") or [{}]
         devices = " ".join(f"{d['pool']}/{d['device']}" for d in handles[0].get("devices") or ())
-        yield f"  claim {stored.meta['name']}: <{devices}> for <{users}> {going}".rstrip()
+        until = f"until {status['keptUntil']}" if status.get("keptUntil") else ""
+        yield f"  claim {stored.meta['name']}: <{devices}> for <{users}> {until} {going}".rstrip()
 
 
 def _controllers(world: World) -> Iterator[str]:

@@ -4,13 +4,14 @@ Only what a change touches is looked at again, so that a check costs microsecond
 `faults`, with the name of the rule. The rules:
 
     handed out twice       no device is held by two claims: by the claims' records, as long as a pod of theirs
-                           lives, by what running pods were started with, and by what nodes have prepared for
-                           pods that were deleted by force
+                           lives, by what running pods were started with, by what nodes have prepared for
+                           pods that were deleted by force, and by the records of claims that have a deadline
     bound too early        a pod is bound when its claims are allocated, and reserved for it
     bound elsewhere        every claim of a pod can be used on the node that it is bound to
     moved under a pod      a running pod's claim is never allocated other devices than it was started with
     exclusive, two pods    an exclusive claim is reserved for one living pod at most
     reserved, unallocated  nothing is reserved that is not allocated
+    freed while kept       see `keeping`
     wrote without lease    no controller writes while the Lease names another one
 
 A scheduler's binding that arrives when it was taken for failed, and undone, binds a pod to whatever is there then.
@@ -26,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from tests.soak.keeping import Keeping, allocation, is_kept
 from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
 from tests.soak.observed import Step
 
@@ -79,11 +81,13 @@ class Invariants:
         self._named: dict[Name, Json] = {}
         self._noted: dict[str, str] = {}
         """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that records it."""
+        self._keeping = Keeping()
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
             ("resource.k8s.io", "resourceclaims"): self._mirror,
             ("parley.dev", "resourceclaims"): self._named_claim,
+            ("parley.dev", "resourceclasses"): self._keeping.class_changed,
             ("parley.dev", "claimreleases"): self._claim_release,
             ("resource.k8s.io", "resourceslices"): self._slice,
             ("coordination.k8s.io", "leases"): self._lease,
@@ -130,6 +134,7 @@ class Invariants:
         if step.change.new is None:
             self._names.pop((body["metadata"]["namespace"], body["metadata"]["name"]), None)
             gone = self.pods.pop(uid)
+            self._left(gone, step)
             if gone.running and gone.prepared and gone.node in self._nodes:
                 self._forget_all_but(gone, {record.uid for record in self.records.values()})
                 self.forced[uid] = gone
@@ -144,11 +149,16 @@ class Invariants:
             return
         now.uses, now.prepared = before.uses, before.prepared
         if before.alive and not now.alive:
+            self._left(before, step)
             self._ended(now)
         if old is not None and not before.node and now.node and step.who != "scheduler (late)":
             self._bound(now)
         if not before.running and now.running and now.alive:
             self._started(now)
+
+    def _left(self, pod: PodState, step: Step) -> None:
+        if pod.alive:
+            self._keeping.ended(pod.name[1], [uid for uid, entry in pod.uses if not entry], step.seconds)
 
     def _ended(self, pod: PodState) -> None:
         for identity in list(pod.uses):
@@ -306,13 +316,27 @@ class Invariants:
     def _named_claim(self, step: Step) -> None:
         body = step.change.last.body
         name = (body["metadata"]["namespace"], body["metadata"]["name"])
+        for text in self._keeping.claim_changed(step):
+            self._fault("freed while kept", text)
+        if (before := self._named.pop(name, None)) is not None:
+            self._release_kept(name, before)
         if step.change.new is None:
-            self._named.pop(name, None)
             return
         self._named[name] = body
+        self._hold_kept(name, body)
         status = body.get("status") or {}
         if status.get("reservedFor") and not status.get("allocation"):
             self._fault("reserved, unallocated", f"Parley claim {name[1]}")
+
+    def _hold_kept(self, name: Name, body: Json) -> None:
+        if is_kept(body) and (found := allocation(body)) is not None:
+            _, devices, shared = found
+            for device in devices:
+                self._take(device, ("kept", name), Hold((body["metadata"]["uid"], ""), shared))
+
+    def _release_kept(self, name: Name, body: Json) -> None:
+        for device in (allocation(body) or ((), (), False))[1]:
+            self.holds[device].pop(("kept", name), None)
 
     # -- the rest
 
@@ -353,7 +377,7 @@ def _listed(devices: tuple[Device, ...]) -> str:
 
 def _told(holds: dict[Source, Hold]) -> str:
     return "; ".join(
-        f"{'record of ' + source[1][1] if source[0] == 'record' else 'in use through ' + str(source[1][1])}"
+        f"{'in use through' if source[0] not in ('record', 'kept') else 'record of'} {source[1][1]}"
         f"{' (a share)' if hold.shared else ''}"
         for source, hold in holds.items()
     )

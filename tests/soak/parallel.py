@@ -54,6 +54,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             extender=1.0 if broken.extender else 0.0,
             bindings=LOST_BINDINGS if broken.lost_bindings else CALM,
             tenant=broken.tenant,
+            lasting=broken.lasting,
         )
         for number in range(most):
             try:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from tests.soak.processes import WHO
 
 from parley.api.conditions import ConditionUpdate
+from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
 from parley.control import restoring
@@ -24,7 +25,9 @@ from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
+from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
+from parley.control.state import State
 from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
 from parley.kube.informer import Informer
@@ -47,7 +50,8 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, lost responses to bindings or a hostile tenant."""
+    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant or classes that keep
+    claims."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -57,6 +61,7 @@ class Bug:
     extender: bool = False
     lost_bindings: bool = False
     tenant: bool = False
+    lasting: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -121,6 +126,23 @@ def _owned_only(mirror: Any, driver: str) -> Any:
     return _COUNTED(mirror, driver) if mirrors.owner_pod(mirror) is not None else None
 
 
+def _left_first(self: Keeping, holding: Holding, *, bound: bool) -> None:
+    if holding.kept_until is None:
+        _LEFT(self, holding, bound=bound)
+
+
+def _adopt_used(state: State, claim: ResourceClaim) -> Holding | None:
+    return _ADOPT_RECORD(state, claim) if claim.status.reserved_for else None
+
+
+def _taken_back(self: GivingBack, holding: Holding) -> None:
+    driver: Any = self._drivers[holding.driver].driver
+    if holding.kept_until is not None:
+        driver._inventory.release(holding.uid)
+    _LEFT_BY_POD(self, holding)
+
+
+_LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, GivingBack._left, restoring.adopt_record
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
@@ -247,6 +269,29 @@ BUGS = {
         ),
         ("handed out twice",),
         tenant=True,
+    ),
+}
+
+
+BUGS = {
+    **BUGS,
+    "no claim is kept": Bug(((Keeping, "left", _no_result),), ("freed while kept",), lasting=True),
+    "a restart forgets until when claims are kept": Bug(
+        ((restoring, "moment", _no_result),), ("freed while kept",), lasting=True
+    ),
+    "the deadline of a kept claim counts from the first pod's end": Bug(
+        ((Keeping, "left", _left_first),), ("freed while kept",), lasting=True
+    ),
+    "the driver takes back what is kept": Bug(
+        ((GivingBack, "_left", _taken_back),), ("handed out twice",), lasting=True
+    ),
+    "a restart forgets claims without users": Bug(
+        ((restoring, "adopt_record", _adopt_used),), ("handed out twice", "freed while kept"), lasting=True
+    ),
+    "a kept claim is never given back": Bug(
+        ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
+        ("kept too long", "left over"),
+        lasting=True,
     ),
 }
 

@@ -34,8 +34,16 @@ CLAIM_KINDS: Mapping[str, tuple[str, Json]] = {
     "disk": ("gpu", {}),
     "tape": ("gpu", {"count": 2}),
     "common": ("shareable", {}),
+    "cache": ("lasting", {}),
+    "workspace": ("lasting-shared", {"shared": True}),
 }
-"""Named claims: the class, and what is asked for."""
+"""Named claims: the class, and what is asked for. The last two are there only where classes keep claims."""
+
+LASTING_CLASS_KINDS: Mapping[str, Json] = {
+    "lasting": {"whenUnused": {"keepSeconds": 240}},
+    "lasting-shared": {"shareable": True, "whenUnused": {"keepSeconds": 60}},
+}
+"""Classes whose claims stay allocated without users, for less than `quiescence.QUIET`: at rest they are free."""
 
 ZONE = "topology.kubernetes.io/zone"
 NODE_KINDS: Mapping[str, tuple[str, Sequence[str], int]] = {
@@ -82,12 +90,26 @@ POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
 """How often, claims from templates, named claims, and the rest of the spec."""
 
 
+LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "cache": (10, (), ("cache",), {}),
+    "cache-one": (5, ("one",), ("cache",), {}),
+    "cache-apart": (3, (), ("cache",), {"affinity": _apart()}),
+    "workspace": (15, (), ("workspace",), {}),
+    "both-lasting": (4, (), ("cache", "workspace"), {}),
+}
+
+
+def claim_kinds(classes: Mapping[str, Json]) -> list[str]:
+    """The named claims of those classes."""
+    return [name for name, (class_name, _) in CLAIM_KINDS.items() if class_name in classes]
+
+
 def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None, scheduler: str = "") -> Json:
     """A pod of that kind: put on a node by its creator if one is named, and ending by itself after `seconds`.
 
     `scheduler` is the one that it names; without it the cluster's own places it.
     """
-    _, templates, claims, spec = POD_KINDS[kind]
+    _, templates, claims, spec = {**POD_KINDS, **LASTING_POD_KINDS}[kind]
     entries: list[Json] = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
     entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
     body: Json = {
@@ -107,7 +129,8 @@ def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None, s
 
 
 def class_(name: str, **more: Any) -> Json:
-    return typed(CLASSES, {"metadata": {"name": name}, "driverName": DRIVER, **CLASS_KINDS[name], **more})
+    kind = {**CLASS_KINDS, **LASTING_CLASS_KINDS}[name]
+    return typed(CLASSES, {"metadata": {"name": name}, "driverName": DRIVER, **kind, **more})
 
 
 def template(name: str) -> Json:

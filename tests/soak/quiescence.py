@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from tests.soak.invariants import Hold, Source
+from tests.soak.keeping import allocation, is_kept, kept_too_long
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.pods import CLAIM_KINDS, TEMPLATE_KINDS
 from tests.soak.world import Broken, World
@@ -85,7 +86,7 @@ def _left_of(body: Json, kind: str, generated: bool) -> Iterator[str]:
         yield f"{kind} {name}, generated"
     if body["metadata"].get("deletionTimestamp"):
         yield f"{kind} {name}, being deleted, with finalizers {body['metadata'].get('finalizers')}"
-    for field in ("allocation", "reservedFor", "deallocationRequested", "devices", "driverName"):
+    for field in ("allocation", "reservedFor", "deallocationRequested", "keptUntil", "devices", "driverName"):
         if status.get(field):
             yield f"{kind} {name}: status.{field} = {status[field]}"
 
@@ -130,6 +131,7 @@ class Judge:
             if body["metadata"].get("deletionTimestamp")
         }
         self._claims = {body["metadata"]["name"]: body for body in _bodies(world, CLAIMS)}
+        self._now = world.clock()
         self._devices = dict(_published(_bodies(world, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in world.invariants.pods.values() if pod.running}
         recorded = _recorded(self._claims.values(), {p.uid for p in world.invariants.pods.values() if p.alive})
@@ -137,7 +139,8 @@ class Judge:
 
     def judge(self) -> None:
         """Raises Broken for pods that wait although they could run, are bound and don't run, or run and have not
-        reserved what they use, and for claims whose conditions contradict the rest of their status."""
+        reserved what they use, for claims whose conditions contradict the rest of their status, and for those
+        that are kept for too long."""
         faults = []
         for pod in self._pods:
             if _done(pod) or pod.metadata.deletion_timestamp:
@@ -150,6 +153,7 @@ class Judge:
                 )
             faults += [f"not reserved: claim {name} for pod {pod.metadata.name}" for name in self._unreserved(pod)]
         faults += [f"conditions disagree: {what}" for body in self._claims.values() for what in _disagreeing(body)]
+        faults += [f"kept too long: {what}" for what in kept_too_long(self._claims.values(), self._now)]
         if faults:
             raise Broken("\n".join(faults))
 
@@ -195,7 +199,11 @@ class Judge:
                 return False
             if others and node not in record.nodes:
                 return False
-            if not others:
+            if not others and is_kept(claim):
+                nodes, *_ = allocation(claim) or ((),)
+                if node not in nodes:
+                    return False
+            elif not others:
                 wants.append(_want(CLAIM_KINDS[name][1]))
         for record in self._records.values():
             if set(record.users) == {pod.metadata.uid} or record.identity[0] == pod.metadata.uid:
@@ -267,12 +275,10 @@ def _by_device(holds: Mapping[Device, Mapping[Source, Hold]]) -> Iterator[tuple[
 def _recorded(claims: Iterable[Json], living: Set[str]) -> Iterator[tuple[Device, Hold]]:
     """By a Parley claim's own record for a living pod: its built-in claim may be in deletion, and show nothing."""
     for body in claims:
-        status = body.get("status") or {}
-        if any(user["uid"] in living for user in status.get("reservedFor") or ()):
-            for handle in (status.get("allocation") or {}).get("handles") or ():
-                for device in handle.get("devices") or ():
-                    hold = Hold((body["metadata"]["uid"], ""), bool(handle.get("shared")))
-                    yield (device["pool"], device["device"]), hold
+        users = (body.get("status") or {}).get("reservedFor") or ()
+        if any(user["uid"] in living for user in users) and (found := allocation(body)) is not None:
+            _, devices, shared = found
+            yield from ((device, Hold((body["metadata"]["uid"], ""), shared)) for device in devices)
 
 
 def _published(slices: Iterator[Json]) -> Iterator[tuple[Device, tuple[Fraction, int]]]:

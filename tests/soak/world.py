@@ -72,7 +72,8 @@ class CountedDriver(DeviceDriver):
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
-    (0 to 1), trouble of schedulers with bindings, and whether a hostile tenant edits the namespace."""
+    (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, and whether some
+    classes keep claims without users."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -81,11 +82,13 @@ class Plan:
     extender: float = 0.0
     bindings: Rates = CALM
     tenant: bool = False
+    lasting: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
-        third schedulers do not hear of all bindings, in every fourth there is a hostile tenant."""
+        third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
+        some claims are kept."""
         return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
@@ -93,6 +96,7 @@ class Plan:
             extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
             bindings=LOST_BINDINGS if number % 3 == 1 else CALM,
             tenant=number % 4 == 2,
+            lasting=number % 7 < 2,
         )
 
 

@@ -55,7 +55,7 @@ def _class(row: ClassRow, _: str, wide: bool) -> tuple[str, ...]:
 
 def _use(row: UseRow, now: str, wide: bool) -> tuple[str, ...]:
     holds = ", ".join(row.holds) or "-"
-    more = (row.driver, str(row.units)) if wide else ()
+    more = (row.driver, str(row.units), row.kept_until) if wide else ()
     since = ago(row.since, now)
     return (row.namespace, row.pod or "-", row.node or "-", row.claim, row.class_name, holds, since, *more)
 
@@ -93,7 +93,9 @@ CLASSES = View(
 USES = View(
     kind="UseOverview",
     rows=overview.uses,
-    columns=Columns(("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"), ("DRIVER", "UNITS"), _use),
+    columns=Columns(
+        ("NAMESPACE", "POD", "NODE", "CLAIM", "CLASS", "HOLDS", "FOR"), ("DRIVER", "UNITS", "KEPT-UNTIL"), _use
+    ),
     name=_used_name,
     labels=_pod_labels,
     nothing="Nothing is in use",

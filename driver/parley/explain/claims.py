@@ -9,9 +9,11 @@ from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResource
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
 from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding
 from parley.control.objects.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
+from parley.kube.clock import rfc3339
 from parley.negotiation.nowhere import where
 from parley.sdk import Allocation
 
@@ -83,10 +85,17 @@ def _state(
     if mirror is not None and offer_stands(mirror):
         return "offered", "the scheduler is to choose a node"
     if claim.holding is not None:
-        return "allocated", where(claim.holding.nodes)
+        return "allocated", _whereabouts(claim.holding)
     if mirror is not None and mirror.status.allocation is not None:
         return "allocated", where(nodes_of(mirror.status.allocation) or None)
     return "pending", _progress(snapshot, record)
+
+
+def _whereabouts(holding: Holding) -> str:
+    """Where it can be used, and until when it stays there if no pod uses it."""
+    if holding.pods or holding.kept_until is None:
+        return where(holding.nodes)
+    return f"{where(holding.nodes)}, unused, kept until {rfc3339(holding.kept_until)}"
 
 
 def _progress(snapshot: Snapshot, record: ResourceClaim | None) -> str:

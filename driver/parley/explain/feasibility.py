@@ -13,6 +13,7 @@ from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand, demand_of
+from parley.control.ledger import Holding
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState
@@ -127,23 +128,36 @@ class PodFeasibility:
     def without(self, pods: Collection[PodReference]) -> Iterator[None]:
         """Within the block the pods are gone, and so is what only they held."""
         uids = {pod.uid for pod in pods}
-        freed = {
+        held = {
             holding.uid: holding
             for pod in pods
             for holding in self._snapshot.state.ledger.of_pod_name(pod.namespace, pod.name)
             if set(holding.pods) <= uids and not holding.stays_unused and holding.driver in self.drivers
         }
         used = self._leave(pods)
-        for holding in freed.values():
+        try:
+            with self.freed(list(held.values())):
+                yield
+        finally:
+            for uid, share in used.items():
+                self._snapshot.state.cluster.usage.put(uid, share)
+
+    def kept(self) -> list[Holding]:
+        """What of the same drivers is held by claims that no pod uses, by `whenUnused` of their classes."""
+        ledger = self._snapshot.state.ledger
+        return [h for h in ledger if h.driver in self.drivers and h.kept_until is not None and not h.pods]
+
+    @contextmanager
+    def freed(self, holdings: Collection[Holding]) -> Iterator[None]:
+        """Within the block their drivers have it back."""
+        for holding in holdings:
             self._snapshot.state.drivers[holding.driver].forget(holding.uid)
         try:
             yield
         finally:
-            for holding in freed.values():
+            for holding in holdings:
                 held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
                 self._snapshot.state.drivers[holding.driver].restore(held)
-            for uid, share in used.items():
-                self._snapshot.state.cluster.usage.put(uid, share)
 
     def _leave(self, pods: Collection[PodReference]) -> dict[str, Share]:
         usage = self._snapshot.state.cluster.usage

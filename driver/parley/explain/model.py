@@ -59,7 +59,8 @@ class PodFinding:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Something that would help. `kind` is podEnds, preemption, node, addNode, noNode, alternative or advice."""
+    """Something that would help. `kind` is podEnds, claimEnds, preemption, node, addNode, noNode, alternative or
+    advice."""
 
     kind: str
     text: str

@@ -34,7 +34,8 @@ class ClassRow:
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """A pod that uses a claim; `pod` is "" if nobody uses it now. `units` is what the class's limits count."""
+    """A pod that uses a claim; `pod` is "" if nobody uses it now, and `kept_until` is the time until which it is
+    kept then, if there is one. `units` is what the class's limits count."""
 
     namespace: str
     pod: str
@@ -45,6 +46,7 @@ class UseRow:
     holds: tuple[str, ...]
     units: int
     since: str
+    kept_until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def _uses(snapshot: Snapshot) -> Iterator[UseRow]:
                 holds=tuple(held(holding.allocation)),
                 units=holding.units,
                 since=(allocation.allocation_timestamp or "") if allocation is not None else "",
+                kept_until=rfc3339(holding.kept_until) if holding.kept_until is not None and not pod else "",
             )
 
 

@@ -12,11 +12,14 @@ from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.resources import NODES
 from parley.api.wording import counted, listed, noun_for
+from parley.control.ledger import Holding
+from parley.explain.claims import held
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.matrix import ReportedAnswers, answered
 from parley.explain.model import Remedy
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
+from parley.kube.clock import rfc3339
 from parley.negotiation.answers import by_reason, refusals
 from parley.sdk import PodReference
 
@@ -69,6 +72,7 @@ def remedies(
     """The best first."""
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
     found += _preemption(feasibility)
+    found += _tied(feasibility, code)
     if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in snapshot.blind:
         found += _by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
@@ -101,6 +105,20 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
                 yield Remedy("podEnds", text, (_name(pod),))
 
 
+def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
+    """Claims of the pod that are kept on their nodes, where it can't run now."""
+    if code not in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE):
+        return
+    for claim in feasibility.claims:
+        holding = claim.holding
+        if holding is not None and holding.kept_until is not None and not holding.pods and holding.nodes:
+            text = (
+                f"claim {_claim(holding)} is kept on {_nodes(holding.nodes)} until {rfc3339(holding.kept_until)}, "
+                "though no pod uses it: recreate it to begin anew on another node"
+            )
+            yield Remedy("claimEnds", text, (), holding.nodes)
+
+
 def _preemption(feasibility: PodFeasibility) -> Iterator[Remedy]:
     """Whom the controller would have evicted, or waits for."""
     plan = feasibility.preemption()
@@ -128,8 +146,26 @@ def _by_trying(snapshot: Snapshot, feasibility: PodFeasibility, reported: Report
         yield Remedy(
             "podEnds", f"{least}{counted(len(ways) - MOST, 'more node')} can be freed in the same way", (), more
         )
+    kept = list(_kept(feasibility, nodes, now))
+    yield from kept[:MOST]
     yield from _changed_nodes(feasibility, nodes)
-    yield from _another_node(snapshot, feasibility, nodes, ways, now)
+    if kept and not ways:
+        yield Remedy("addNode", f"another node like {kept[0].nodes[0]} would help", (), kept[0].nodes)
+    else:
+        yield from _another_node(snapshot, feasibility, nodes, ways, now)
+
+
+def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
+    """Nodes that would do if one claim were given back that no pod uses."""
+    for holding in feasibility.kept()[:_TRIED]:
+        tried = [node for node in nodes if node not in now and holding.reaches(node)]
+        with feasibility.freed([holding]):
+            doing = [node for node in tried if feasibility.would_do(node)]
+        if doing and holding.kept_until is not None:
+            which = f"claim {_claim(holding)} ends (holds {', '.join(held(holding.allocation))})"
+            until = f"no pod uses it, and it is kept until {rfc3339(holding.kept_until)} unless it is deleted"
+            verb = "is" if len(doing) == 1 else "are"
+            yield Remedy("claimEnds", f"{_nodes(doing)} {verb} free when {which}: {until}", (), tuple(doing))
 
 
 def _free_now(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]) -> Iterator[Remedy]:
@@ -306,6 +342,10 @@ def _against(feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
 
 def _nodes(nodes: Sequence[str]) -> str:
     return f"{noun_for(len(nodes), 'node')} {listed(nodes, MOST)}"
+
+
+def _claim(holding: Holding) -> str:
+    return f"{holding.namespace}/{holding.claim}"
 
 
 def _name(pod: PodReference) -> str:

@@ -125,8 +125,8 @@ class _Import:
         status = dict(manifest.body.get("status") or {})
         users = [self._renewed(user) for user in status.pop("reservedFor", None) or () if self._known(user)]
         spec = manifest.body.get("spec") or {}
-        immediate = manifest.resource == CLAIMS and spec.get("allocationMode") == "Immediate"
-        if not status.get("allocation") or not (users or immediate):
+        stays = spec.get("allocationMode") == "Immediate" or status.get("keptUntil")
+        if not status.get("allocation") or not (users or (stays and manifest.resource == CLAIMS)):
             return {}
         return {**status, "reservedFor": users} if users else status
 

@@ -50,7 +50,9 @@ async def test_a_claim_becomes_allocated_and_ready_with_its_first_pod(
     assert {c.observed_generation for c in found.status.conditions} == {found.metadata.generation}
 
     shown = await user.kubectl("get", "prclaims", "-o", "wide")
-    assert " ".join(shown.split()[:9]) == "NAME CLASS ALLOCATED READY DRIVER AGE MODE RESERVED-FOR REASON"
+    assert (
+        " ".join(shown.split()[:10]) == "NAME CLASS ALLOCATED READY DRIVER AGE MODE RESERVED-FOR KEPT-UNTIL REASON"
+    )
     assert shown.split()[-3:] == ["WaitForFirstConsumer", "first", "Ready"]
 
     await team.client.delete(CLAIMS, "mine", team.name)  # while the pod uses it

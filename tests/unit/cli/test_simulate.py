@@ -160,6 +160,35 @@ def test_an_immediate_claim_that_nobody_uses_keeps_what_it_has(dump: Path, objec
     assert outcome(dump)["waits"] == (None, [])
 
 
+def test_a_claim_that_is_kept_without_users_keeps_what_it_has(tmp_path: Path) -> None:
+    async def a_cluster_that_keeps() -> Objects:
+        world = World()
+        world.start_kubernetes()
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class(whenUnused={"keepSeconds": 3600})
+        await world.add_template("one")
+        await world.add_claim("disk")
+        await world.add_pod("ran", claims=["disk"])
+        await world.settle()
+        await world.delete_pod("ran")
+        await world.settle()
+        await world.add_node("b", 1)
+        for name in ("first", "second"):
+            await world.add_pod(name, "one")
+        await world.add_pod("next", claims=["disk"])
+        await world.stop()
+        return [stored.body for kind in KINDS for stored in world.server.store.collection(kind).objects.values()]
+
+    path = tmp_path / "dump.json"
+    path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": run(a_cluster_that_keeps())}))
+
+    pods = outcome(path)
+
+    assert pods["next"] == ("a", ["gpu-0"])
+    assert sorted(pods[name][0] or "" for name in ("first", "second")) == ["", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [

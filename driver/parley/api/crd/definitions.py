@@ -81,6 +81,7 @@ KINDS = (
             _AGE,
             Column("Mode", ".spec.allocationMode", wide=True),
             Column("Reserved-For", ".status.reservedFor[*].name", wide=True),
+            Column("Kept-Until", ".status.keptUntil", wide=True),
             _READY_REASON,
         ),
         status=True,

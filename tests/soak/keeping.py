@@ -1,0 +1,103 @@
+"""What must hold of claims that stay allocated without users, by `whenUnused` of their class.
+
+    freed while kept   a claim that a pod ran with stays allocated as it is for so long after that pod's end as its
+                       class says, unless it is deleted
+    kept too long      at rest: a claim that no pod uses is not allocated after its deadline
+
+`Invariants` checks that nobody else gets what such a claim holds, as long as it holds it. What counts is what the
+class says when the controller sees the pod's end, as far as it has seen the class: so the shortest that the class
+said since some minutes before.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.soak.mirrors import Device, Json
+from tests.soak.observed import Step
+
+LATELY = 300.0
+"""Seconds: what the class said before is known to every controller."""
+
+SLACK = 1.0
+"""A deadline is recorded in whole seconds."""
+
+
+class Keeping:
+    """Follows classes, named claims and the ends of pods that ran with them."""
+
+    def __init__(self) -> None:
+        self._keeps: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        """By class: since when it says how many seconds."""
+        self._ended: dict[str, tuple[float, str]] = {}
+        """When the last pod that ran with a claim ended, and its name; by the claim's UID."""
+
+    def class_changed(self, step: Step) -> None:
+        """Remember what the class says from now on."""
+        body = step.change.new.body if step.change.new is not None else {}
+        seconds = (body.get("whenUnused") or {}).get("keepSeconds", 0)
+        self._keeps[step.change.last.meta["name"]].append((step.seconds, seconds))
+
+    def ended(self, pod: str, claims: Iterable[str], seconds: float) -> None:
+        """A pod has ended that ran with claims of these UIDs."""
+        self._ended.update(dict.fromkeys(claims, (seconds, pod)))
+
+    def claim_changed(self, step: Step) -> Iterator[str]:
+        """What is wrong with this change of a named claim."""
+        old, new = step.change.old, step.change.new
+        uid = step.change.last.meta["uid"]
+        if new is None:
+            self._ended.pop(uid, None)
+            return
+        if old is None or uid not in self._ended or old.meta.get("deletionTimestamp"):
+            return
+        before, after = allocation(old.body), allocation(new.body)
+        if before is None or before == after:
+            return
+        ended, pod = self._ended.pop(uid)
+        until = ended + self._kept_for(new.body["spec"]["resourceClassName"], ended)
+        if step.seconds + SLACK < until:
+            text = f"at {step.seconds:.0f}: pod {pod} ended at {ended:.0f}, and it is kept until {until:.0f}"
+            yield f"claim {new.meta['name']} had {_listed(before)}, now {_listed(after)}, {text}"
+
+    def _kept_for(self, class_: str, ended: float) -> float:
+        said = self._keeps[class_]
+        first = max((i for i, (since, _) in enumerate(said) if since <= ended - LATELY), default=0)
+        return min((seconds for _, seconds in said[first:]), default=0.0)
+
+
+def allocation(claim: Json) -> tuple[tuple[str, ...], tuple[Device, ...], bool] | None:
+    """The nodes, the devices, and whether they are shares: by a Parley claim's own record."""
+    found: Json | None = (claim.get("status") or {}).get("allocation")
+    if not found:
+        return None
+    terms = (found.get("availableOnNodes") or {}).get("nodeSelectorTerms") or ()
+    fields = [field for term in terms for field in term.get("matchFields") or ()]
+    handles: list[Json] = found.get("handles") or []
+    devices = [(d["pool"], d["device"]) for handle in handles for d in handle.get("devices") or ()]
+    nodes = tuple(node for field in fields for node in field["values"])
+    return nodes, tuple(devices), any((handle.get("data") or {}).get("shared") for handle in handles)
+
+
+def is_kept(claim: Json) -> bool:
+    """Whether the claim is allocated, with a deadline for when nobody uses it."""
+    status = claim.get("status") or {}
+    return bool(status.get("allocation") and status.get("keptUntil"))
+
+
+def kept_too_long(claims: Iterable[Json], now: datetime) -> Iterator[str]:
+    """Which claims nobody uses, and nobody gave back at their deadline."""
+    for body in claims:
+        status: dict[str, Any] = body.get("status") or {}
+        if is_kept(body) and not status.get("reservedFor"):
+            until = datetime.fromisoformat(status["keptUntil"])
+            if until + timedelta(seconds=SLACK) < now:
+                yield f"claim {body['metadata']['name']}, until {status['keptUntil']}, and it is {now:%H:%M:%S}"
+
+
+def _listed(found: tuple[tuple[str, ...], tuple[Device, ...], bool] | None) -> str:
+    if found is None:
+        return "nothing"
+    nodes, devices, shared = found
+    return f"{' '.join('/'.join(device) for device in devices)}{' (shares)' * shared} for {' '.join(nodes)}"

@@ -1,0 +1,92 @@
+"""Claims that stay allocated without users: what is explained about them, and about pods that wait for them."""
+
+from tests.unit.explain.conftest import Play, explained, helps
+from tests.unit.scheduler.conftest import World
+
+from parley.explain import overview
+from parley.explain.snapshot import read
+from parley.explain.text import claim_state
+
+KEEP = 600
+OTHER = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "8"}}}]
+"""All of a node's CPU."""
+
+
+async def kept_on(world: World, *nodes: str) -> str:
+    """A pod ran with the claim "disk" on the first node, and has ended. Returns until when the claim is kept."""
+    world.start_parley()
+    await world.add_node(nodes[0], 1)
+    await world.add_class(whenUnused={"keepSeconds": KEEP})
+    await world.add_template("one")
+    await world.add_claim("disk")
+    await world.add_pod("ran", claims=["disk"])
+    await world.settle()
+    await world.delete_pod("ran")
+    await world.settle(10)
+    for name in nodes[1:]:
+        await world.add_node(name, 1)
+    return (await world.claim("disk")).status.kept_until or ""
+
+
+def test_what_it_holds_is_free_when_it_ends(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        until = await kept_on(world, "a")
+        await world.add_pod("wants", "one")
+        await world.settle(10)
+
+        told = await explained(world, "wants")
+
+        assert helps(told) == [
+            "node a is free when claim default/disk ends (holds a/gpu-0): no pod uses it, and it is kept until "
+            f"{until} unless it is deleted",
+            "another node like a would help",
+        ]
+        assert [cell.why for row in told.nodes for cell in row.claims] == ["0 of 1 device free, 1 wanted"]
+
+    play(scenario)
+
+
+def test_a_pod_that_can_not_run_where_its_claim_is_kept(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        until = await kept_on(world, "a", "b")
+        await world.add_pod("fills", nodeName="a", containers=OTHER)
+        await world.add_pod("wants", claims=["disk"], containers=OTHER)
+        await world.settle(10)
+
+        told = await explained(world, "wants")
+
+        assert [claim_state(claim, told) for claim in told.claims] == [
+            f"allocated on node a, unused, kept until {until}: a/gpu-0"
+        ]
+        assert helps(told)[0] == (
+            f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to begin "
+            "anew on another node"
+        )
+
+    play(scenario)
+
+
+def test_one_that_a_pod_uses_shows_no_deadline(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await kept_on(world, "a")
+        await world.add_pod("runs", claims=["disk"])
+        await world.settle(10)
+
+        told = await explained(world, "runs")
+
+        assert told.claims[0].message == "allocated on node a"
+
+    play(scenario)
+
+
+def test_the_overview_of_uses_has_it_without_a_pod(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        until = await kept_on(world, "a")
+
+        rows = overview.uses(await read(world.client, world.clock(), "default"), "default")
+
+        assert [(row.pod, row.node, row.claim, row.holds, row.kept_until) for row in rows] == [
+            ("", "a", "disk", ("a/gpu-0",), until)
+        ]
+
+    play(scenario)
