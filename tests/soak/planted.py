@@ -3,28 +3,33 @@
 A bug is planted in the process that calls; `parley`'s own modules are as before after the block.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
 from tests.soak.processes import WHO
 
+from parley.api.builtin import Pod
 from parley.api.conditions import ConditionUpdate
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.api.selectors import node_selector
 from parley.control import restoring
+from parley.control.caches.cluster import priority as pod_priority
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims import gathering, named
 from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding, Ledger
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.releasing import Releases
+from parley.control.state import State
 from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
 from parley.kube.informer import Informer
@@ -32,6 +37,9 @@ from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
+from parley.scheduler import claim_preemption, negotiator
+from parley.scheduler.claim_preemption import ClaimPreemption
+from parley.scheduler.claim_victims import ClaimVictims
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejections import Rejections
@@ -47,7 +55,7 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, lost responses to bindings or a hostile tenant."""
+    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant or evictions."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -57,6 +65,7 @@ class Bug:
     extender: bool = False
     lost_bindings: bool = False
     tenant: bool = False
+    preemption: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -121,6 +130,27 @@ def _owned_only(mirror: Any, driver: str) -> Any:
     return _COUNTED(mirror, driver) if mirrors.owner_pod(mirror) is not None else None
 
 
+def _equals_too(self: ClaimVictims, pod: Pod) -> bool:
+    lower = pod_priority(pod) - (pod_priority(pod) == pod_priority(self._pod))
+    return _MAY_BE_EVICTED(self, replace(pod, spec=replace(pod.spec, priority=lower)))
+
+
+def _any_pod_below(self: ClaimVictims, pod: Pod) -> bool:
+    return pod_priority(pod) < pod_priority(self._pod)
+
+
+async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool) -> bool:
+    await _POST(self, victim, dry_run=True)
+    if not dry_run:
+        await self._client.delete(PODS, victim.metadata.name, victim.metadata.namespace)
+    return True
+
+
+def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[PodClaim]) -> frozenset[str]:
+    return frozenset(name for name in demand.requests if state.drivers[name].foresees)
+
+
+_MAY_BE_EVICTED, _POST = ClaimVictims._may_be_evicted, ClaimPreemption._post
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
@@ -247,6 +277,25 @@ BUGS = {
         ),
         ("handed out twice",),
         tenant=True,
+    ),
+}
+
+
+BUGS = {
+    **BUGS,
+    "pods of equal priority are evicted": Bug(
+        ((ClaimVictims, "_may_be_evicted", _equals_too),), ("wrongly evicted",), preemption=True
+    ),
+    "victims' classes are not looked at": Bug(
+        ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=True
+    ),
+    "neither the preemptor's policy nor its class is looked at": Bug(
+        ((claim_preemption, "may_take", _take_whatever), (negotiator, "may_take", _take_whatever)),
+        ("wrongly evicted",),
+        preemption=True,
+    ),
+    "victims are deleted, budgets are only asked": Bug(
+        ((ClaimPreemption, "_post", _delete_victim),), ("wrongly evicted",), preemption=True
     ),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.soak.invariants import Hold, Source
 from tests.soak.mirrors import Device, Json, is_parleys, read
-from tests.soak.pods import CLAIM_KINDS, TEMPLATE_KINDS
+from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
 from tests.soak.world import Broken, World
 
 from parley.api.quantity import parse
@@ -176,9 +176,9 @@ class Judge:
         mine: set[Device] = set()
         for entry in pod.spec.resource_claims:
             if entry.resource_claim_template_name:
-                if entry.resource_claim_template_name not in TEMPLATE_KINDS:
+                if entry.resource_claim_template_name not in ALL_TEMPLATE_KINDS:
                     return False
-                wants.append(_want(TEMPLATE_KINDS[entry.resource_claim_template_name][1]))
+                wants.append(_want(ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][1]))
                 continue
             name = entry.resource_claim_name or ""
             claim, record = self._claims.get(name), self._records.get(name)

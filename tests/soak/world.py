@@ -8,17 +8,20 @@ started again, as a Deployment would do. What users and meddlers do to this clus
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
+from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
+from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
+from parley.control.nominations import Nomination
 from parley.drivers.device import DeviceDriver
 from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
@@ -72,7 +75,8 @@ class CountedDriver(DeviceDriver):
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
-    (0 to 1), trouble of schedulers with bindings, and whether a hostile tenant edits the namespace."""
+    (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, and what there is
+    of priorities."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -81,19 +85,23 @@ class Plan:
     extender: float = 0.0
     bindings: Rates = CALM
     tenant: bool = False
+    preemption: Preemption = Preemption.NONE
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant."""
-        return cls(
+        drawn = cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
             extender=chance.choice([0.0, 0.0, 0.5, 0.5, 1.0]),
             bindings=LOST_BINDINGS if number % 3 == 1 else CALM,
             tenant=number % 4 == 2,
+            preemption=Preemption.of_world(number),
         )
+        most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
+        return replace(drawn, extender=min(drawn.extender, most))
 
 
 class Process:
@@ -133,7 +141,8 @@ class Process:
             await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        client = self.client if self._elector is None else LeasedClient(self.client, self._elector)
+        watched = WatchedEvictions(self.client, self._evicts)
+        client = watched if self._elector is None else LeasedClient(watched, self._elector)
         settings = Settings(scheduler_names=(SECOND_SCHEDULER,))
         self.controller = Controller(client, [self.driver], settings, clock=self._world.clock)
         restored = asyncio.create_task(self._restored(self.controller))
@@ -145,6 +154,16 @@ class Process:
             for request in self._requests:
                 request.cancel()
             await asyncio.gather(*self._requests, return_exceptions=True)
+
+    def _evicts(self, victim: str) -> None:
+        self._world.evictions.asked(victim, self.nominations)
+
+    @property
+    def nominations(self) -> Sequence[Nomination]:
+        """What it keeps for pods that others are evicted for."""
+        if self.controller is None:
+            return ()
+        return tuple(self.controller._base.state.nominations._by_pod.values())
 
     async def _restored(self, controller: Controller) -> None:
         await controller.ready.wait()
@@ -189,8 +208,10 @@ class World:
         self.plan = plan
         self.clock = loop_clock()
         self.invariants = Invariants()
+        self.evictions = Evictions(self.invariants.fault, SECOND_SCHEDULER)
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
+        self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
         self._names = 0
@@ -200,6 +221,8 @@ class World:
 
     def _observe(self, step: Step) -> None:
         self.invariants.observe(step)
+        if self.plan.preemption is not Preemption.NONE:
+            self.evictions.observe(step)
         self._now, self._at_once = step.seconds, self._at_once + 1 if step.seconds == self._now else 0
         if self._at_once == MOST_AT_ONCE:
             self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} steps and no time passes")
