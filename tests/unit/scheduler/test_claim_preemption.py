@@ -8,7 +8,7 @@ import pytest
 from tests.support.faults import FaultClient, NumberedCall
 
 from parley.api.builtin import Pod
-from parley.api.resources import PODS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.nominations import KEPT_SECONDS
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Forbidden
@@ -460,6 +460,29 @@ def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_ru
         await world.settle()
         assert evicted == ["low"]
         assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_where_a_scheduler_refused_the_pod_others_are_evicted_after_a_pause(play: Play) -> None:
+    """While it was refused, a pod of lower priority got the device."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_pod("urgent", "one", priority=10, schedulerName="asleep")
+        await world.settle(3)
+        (mirror,) = await world.mirrors()
+        cleared = {"allocation": None, "reservedFor": None}
+        await world.client.patch(
+            BUILTIN_CLAIMS, mirror.metadata.name, {"status": cleared}, "default", subresource="status"
+        )
+        await asyncio.sleep(1)
+        await world.add_pod("low", "one")
+        await asyncio.sleep(1)
+        assert await world.node_of("low") == "a"
+        assert evicted == []
+        await asyncio.sleep(30)
+        assert evicted == ["low"]
 
     play(scenario)
 
