@@ -145,9 +145,7 @@ class ClaimPreemption:
         if plan is None or not (plan.victims or plan.leaving):
             return None
         left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
-        message = (
-            f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
-        )
+        message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
         return Postponed("", message, left)
 
     def _spared_now(self) -> Collection[str]:

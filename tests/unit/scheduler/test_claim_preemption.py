@@ -464,6 +464,30 @@ def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_ru
     play(scenario)
 
 
+@pytest.mark.parametrize("deleted", [False, True], ids=["it gets both", "it is deleted"])
+def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: bool) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2, b=1)
+        await world.add_claim("disk")
+        await world.add_pod("low", "two")
+        await world.settle(5)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", claims=["disk"], priority=10)
+        await world.settle(5)
+        assert evicted == ["low"]
+        await world.add_pod("late", claims=["disk"], priority=5)
+        await world.settle(5)
+        assert not await world.node_of("late")
+        if deleted:
+            await world.delete_pod("urgent")
+        world.kubelets.start("a")
+        await world.settle(60)
+        assert bool(await world.node_of("late")) is deleted
+        assert deleted or await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
 def test_where_a_scheduler_refused_the_pod_others_are_evicted_after_a_pause(play: Play) -> None:
     """While it was refused, a pod of lower priority got the device."""
 
