@@ -54,17 +54,23 @@ class WatchedEvictions(Client):
 
 
 class Evictions:
-    """Follows pods, classes and budgets; `observe` takes every step. `second` is the extender's scheduler."""
+    """Follows pods, classes and budgets; `observe` takes every step. `evicted` is called with the UID and name of
+    each pod that Parley evicts, `second` is the extender's scheduler."""
 
-    def __init__(self, fault: Callable[[str, str], None], second: str) -> None:
+    def __init__(
+        self, fault: Callable[[str, str], None], evicted: Callable[[str, str], None], second: str
+    ) -> None:
         self._fault = fault
+        self._evicted = evicted
         self._second = second
         self._pods: dict[str, Evictable] = {}
         self._said: dict[str, float] = {}
         """When each class said LowerPriority last."""
         self._says: dict[str, bool] = {}
         self._counted: dict[str, frozenset[str]] = {}
-        """Pods that each budget counts as disrupted, by name."""
+        """Pods that each budget counts as disrupted, and since when."""
+        self._spare: set[str] = set()
+        """The budgets that allow no disruption."""
         self._taken = ""
         """The pod, by name, of which a budget has just counted the eviction."""
         self._preemptors: dict[str, tuple[str, ...]] = {}
@@ -93,6 +99,7 @@ class Evictions:
         goes = change.new is None or bool(change.last.meta.get("deletionTimestamp"))
         if goes and not change.old.meta.get("deletionTimestamp") and step.who.startswith("controller"):
             self.count += 1
+            self._evicted(uid, change.last.meta["name"])
             for why in self._against(uid, change.old.body):
                 self._fault("wrongly evicted", f"pod {change.last.meta['name']}: {why}")
         self._taken = ""
@@ -125,6 +132,23 @@ class Evictions:
         since = _now() - LATELY
         return [name for name in classes if not self._says.get(name) and self._said.get(name, -LATELY) <= since]
 
+    def may_preempt(self, uid: str) -> bool:
+        """Whether the pod may have others evicted for what it asks for, by what all say now."""
+        pod = self._pods[uid]
+        says = all(self._says.get(name) for name in (*pod.generated, *pod.named))
+        return bool(pod.generated) and says and not pod.never and pod.scheduler != self._second
+
+    def evictable(self) -> frozenset[str]:
+        """UIDs of the pods that may be evicted now, if they are bound."""
+        spared = bool(self._spare) or len(self._counted) > 1
+        return frozenset(
+            uid
+            for uid, pod in self._pods.items()
+            if pod.generated
+            and all(self._says.get(name) for name in (*pod.generated, *pod.named))
+            and not (pod.spared and spared)
+        )
+
     def _class(self, step: Step) -> None:
         name = step.change.last.meta["name"]
         if self._says.get(name):
@@ -133,6 +157,14 @@ class Evictions:
 
     def _budget(self, step: Step) -> None:
         name, status = step.change.last.meta["name"], step.change.last.body.get("status") or {}
+        if step.change.new is None:
+            self._counted.pop(name, None)
+            self._spare.discard(name)
+            return
+        if status.get("disruptionsAllowed"):
+            self._spare.discard(name)
+        else:
+            self._spare.add(name)
         counted = frozenset((status.get("disruptedPods") or {}).items())
         new = counted - self._counted.get(name, frozenset())
         self._counted[name] = counted
@@ -157,9 +189,11 @@ def _evictable(body: Json) -> Evictable:
 
 
 def _ready(body: Json) -> bool:
-    """A budget that is kept without it does not count a pod that is not."""
+    """A budget that is kept without it does not count a pod that is not, nor one that has ended."""
     conditions = body["status"].get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return body["status"].get("phase") == "Running" and any(
+        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+    )
 
 
 def _now() -> float:

@@ -24,6 +24,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding, Ledger
+from parley.control.nominations import Nominations
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
 from parley.control.records import Records
@@ -31,13 +32,16 @@ from parley.control.release.giving_back import GivingBack
 from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.writes import MirrorWrites
+from parley.drivers.device import DeviceDriver
 from parley.drivers.device.inventory import Inventory
 from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
+from parley.negotiation import victims
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler import claim_preemption, negotiator
+from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import ClaimVictims
 from parley.scheduler.extender.binding import Binder
@@ -146,11 +150,20 @@ async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool) -
     return True
 
 
+def _closed_to_all(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
+    own = self.of(uid)
+    return {**_CLOSED(self, uid, priority, drivers), **({own.node: "kept"} if own is not None else {})}
+
+
+def _open_to_equals(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
+    return _CLOSED(self, uid, None if priority is None else priority + 1, drivers)
+
+
 def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[PodClaim]) -> frozenset[str]:
     return frozenset(name for name in demand.requests if state.drivers[name].foresees)
 
 
-_MAY_BE_EVICTED, _POST = ClaimVictims._may_be_evicted, ClaimPreemption._post
+_CLOSED, _MAY_BE_EVICTED, _POST = Nominations.closed, ClaimVictims._may_be_evicted, ClaimPreemption._post
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
@@ -293,6 +306,27 @@ BUGS = {
         ((claim_preemption, "may_take", _take_whatever), (negotiator, "may_take", _take_whatever)),
         ("wrongly evicted",),
         preemption=True,
+    ),
+    "drivers would have room, whoever leaves": Bug(
+        ((DeviceDriver, "viable_without", lambda _self, _request, _node, uids: bool(uids)),),
+        ("evicted in vain",),
+        preemption=True,
+    ),
+    "what else a preemptor needs of a node is not looked at": Bug(
+        ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=True
+    ),
+    "what is kept is kept from its own pod": Bug(
+        ((Nominations, "closed", _closed_to_all),), ("evicted in vain", "preempts nobody"), preemption=True
+    ),
+    "all that are low enough are evicted": Bug(
+        ((victims, "_fewest", lambda pods, *_: tuple(pods)),), ("evicted needlessly",), preemption=True
+    ),
+    "what is kept is open to pods of equal priority": Bug(
+        ((Nominations, "closed", _open_to_equals),), ("given away",), preemption=True
+    ),
+    "nobody is evicted": Bug(((ClaimPreemption, "make_room", _nothing),), ("preempts nobody",), preemption=True),
+    "what is kept stays when its pod is bound or gone": Bug(
+        ((Nominations, "end", _no_result),), ("left over",), preemption=True
     ),
     "victims are deleted, budgets are only asked": Bug(
         ((ClaimPreemption, "_post", _delete_victim),), ("wrongly evicted",), preemption=True

@@ -17,6 +17,7 @@ from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
+from tests.soak.plans import Memory, Plans
 from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
@@ -156,18 +157,24 @@ class Process:
             await asyncio.gather(*self._requests, return_exceptions=True)
 
     def _evicts(self, victim: str) -> None:
+        assert self.memory is not None
         self._world.evictions.asked(victim, self.nominations)
+        self._world.plans.asked(self.memory, victim)
+
+    @property
+    def memory(self) -> Memory | None:
+        """What it knows, if it leads."""
+        return Memory(self.controller, self.driver._inventory._held) if self.controller is not None else None
 
     @property
     def nominations(self) -> Sequence[Nomination]:
         """What it keeps for pods that others are evicted for."""
-        if self.controller is None:
-            return ()
-        return tuple(self.controller._base.state.nominations._by_pod.values())
+        return self.memory.nominations if self.memory is not None else ()
 
     async def _restored(self, controller: Controller) -> None:
         await controller.ready.wait()
         self._world.invariants.memory_lost()
+        self._world.plans.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """The response of its extender door; the connection breaks when it ends."""
@@ -208,9 +215,10 @@ class World:
         self.plan = plan
         self.clock = loop_clock()
         self.invariants = Invariants()
-        self.evictions = Evictions(self.invariants.fault, SECOND_SCHEDULER)
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
+        self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
+        self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
@@ -223,6 +231,7 @@ class World:
         self.invariants.observe(step)
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
+            self.plans.observe(step)
         self._now, self._at_once = step.seconds, self._at_once + 1 if step.seconds == self._now else 0
         if self._at_once == MOST_AT_ONCE:
             self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} steps and no time passes")
@@ -315,6 +324,9 @@ class World:
     def leader(self) -> Process | None:
         """The one that works, if there is one."""
         return next((process for process in self.processes if process.leads), None)
+
+    def _leaders_memory(self) -> Memory | None:
+        return self.leader.memory if self.leader is not None else None
 
     async def check(self) -> None:
         """Raises Broken if a rule was broken meanwhile."""
