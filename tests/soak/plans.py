@@ -6,7 +6,7 @@
                          is gone; unless something changed that nobody could foresee
     evicted needlessly   without any one of its victims it could not
     given away           devices that victims had, or nobody, are allocated for no pod of lower or equal priority
-                         while the controller keeps the node for the preemptor
+                         while the controller keeps the node for the preemptor, and has allocated nothing for it
 
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
 meddlers), a pod of higher priority that came to the node or was put there, and another controller, which keeps
@@ -83,10 +83,10 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Devices of a node that pods were evicted for: those that the victims had, or nobody, at the time `since`.
-    The pods `promised` had them, or were offered the node."""
+    These are `leaving`."""
 
     devices: frozenset[Device]
-    promised: frozenset[str]
+    leaving: frozenset[str]
     since: float
 
 
@@ -153,7 +153,7 @@ class Plans:
         taken = list(memory.taken())
         staying = {device for device, hold in taken if hold.identity[0] not in plan.leaving}
         devices = frozenset(set(self._devices(plan.node)) - staying)
-        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving | self._offered(plan.node), _now())
+        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
         if memory.knows_all(self._server):
             self._judge(memory, plan, Judge(self._server, self._invariants, taken, memory.assumed()))
 
@@ -161,11 +161,6 @@ class Plans:
         for body in bodies(self._server, RESOURCE_SLICES):
             if body["spec"]["nodeName"] == node:
                 yield from ((node, device["name"]) for device in body["spec"].get("devices") or ())
-
-    def _offered(self, node: str) -> frozenset[str]:
-        """UIDs of the pods that may choose the node."""
-        found = (read(body) for body in bodies(self._server, BUILTIN_CLAIMS) if is_parleys(body))
-        return frozenset(one.identity[0] for one in found if one.offer and node in one.nodes)
 
     def _judge(self, memory: Memory, plan: Nomination, judge: Judge) -> None:
         pods = {pod.metadata.uid: pod for pod in judge.pods}
@@ -272,20 +267,22 @@ class Plans:
     def _allocated(self, pod: Json, devices: frozenset[Device]) -> None:
         uid, level, pools = pod["metadata"]["uid"], pod["spec"].get("priority", 0), {pool for pool, _ in devices}
         self._excuse(lambda one: one.plan.node in pools and level > one.plan.priority)
-        nominations = self._nominations()
+        memory, nominations = self._leader(), self._nominations()
         own = {one.node for one in nominations if one.pod.uid == uid}
         for one in nominations:
             kept = self._kept.get((one.pod.uid, one.node))
             if kept is None or one.pod.uid == uid or one.node in own or level > one.priority:
                 continue
+            if memory is not None and memory.controller.ledger.of_pod(one.pod):
+                continue  # it has what it asks for
             if (lost := devices & kept.devices) and not self._promised(pod, kept):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
                 self._fault("given away", text)
 
     def _promised(self, pod: Json, kept: Kept) -> bool:
-        """Whether the pod may have been let in by its scheduler before. What a victim had it may have again."""
+        """Whether the extender may have let the pod in before. What a victim had it may have again."""
         binding = pod["spec"]["schedulerName"] == self._second and _now() - kept.since < BINDING
-        return pod["metadata"]["uid"] in kept.promised or binding
+        return pod["metadata"]["uid"] in kept.leaving or binding
 
     def _living(self, uid: str) -> Json | None:
         """What is written for a pod that is gone is taken back."""
