@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.soak import pods as kinds
-from tests.soak.pods import LASTING_CLASS_KINDS, LASTING_POD_KINDS, NAMESPACE, NODE_KINDS, POD_KINDS
+from tests.soak.pods import (
+    KEPT_POD_KINDS,
+    KEPT_TEMPLATE_KINDS,
+    LASTING_CLASS_KINDS,
+    LASTING_POD_KINDS,
+    NAMESPACE,
+    NODE_KINDS,
+    POD_KINDS,
+)
+from tests.soak.priorities import Preemption, Priorities
 from tests.soak.processes import acting_as
 from tests.soak.tenant import Tenant
 from tests.soak.world import SECOND_SCHEDULER, Process, World
@@ -32,6 +41,8 @@ from parley.kube.memory.watch_cache import Stored
 
 Json = dict[str, Any]
 MOST_PODS = 14
+MORE_PODS = 20
+"""How often pods are added besides where they have priorities, so that something is lacking."""
 
 
 class Actions:
@@ -44,7 +55,7 @@ class Actions:
         self._pods = 0
         self._generation = 1
         self._missing: dict[str, frozenset[int]] = {}
-        self._classes = dict(kinds.CLASS_KINDS)
+        self._classes = dict(world.plan.preemption.classes)
         self._pod_kinds = dict(POD_KINDS)
         self._keeps: tuple[Json | None, ...] = ()
         if world.plan.lasting:
@@ -76,6 +87,11 @@ class Actions:
                 (1, self._delete_template_mirror),
                 (1, self._delete_scheduling),
             ]
+        self._priorities: Priorities | None = None
+        if world.plan.preemption is not Preemption.NONE:
+            self._priorities = Priorities(world.server, world.chance, world.plan.preemption)
+            self._pod_kinds.update(KEPT_POD_KINDS)
+            self._actions += [*self._priorities.actions(), (MORE_PODS, self._add_pod), (2, self._kill_preempting)]
         self._tenant = Tenant(world.server, world.chance)
         if world.plan.tenant:
             self._actions.append((25, self._tenant.act))
@@ -86,12 +102,15 @@ class Actions:
         for name in NODE_KINDS:
             self._create(NODES, kinds.node(name))
             self._create(RESOURCE_SLICES, kinds.slice_(name, 1))
-        for name in self._classes:
-            self._create(CLASSES, kinds.class_(name))
-        for name in kinds.TEMPLATE_KINDS:
+        for name, kind in self._classes.items():
+            self._create(CLASSES, kinds.class_(name, kind))
+        kept = KEPT_TEMPLATE_KINDS if self._priorities is not None else ()
+        for name in (*kinds.TEMPLATE_KINDS, *kept):
             self._create(TEMPLATES, kinds.template(name))
         for name in self._claims:
             self._create(CLAIMS, kinds.claim(name))
+        if self._priorities is not None:
+            self._priorities.begin()
 
     async def act(self) -> None:
         """Do one thing."""
@@ -110,9 +129,11 @@ class Actions:
             self._patch(NODES, name, {"spec": {"unschedulable": None}})
             self._missing[name] = frozenset()
             self._set_slice(name)
-        for name in self._classes:
-            self._ensure(CLASSES, kinds.class_(name))
+        for name, kind in self._classes.items():
+            self._ensure(CLASSES, kinds.class_(name, kind))
             self._set_class(name)
+        if self._priorities is not None:
+            self._priorities.mend()
         await self._world.let_pass(60)
         for name in self._claims:
             self._ensure(CLAIMS, kinds.claim(name))
@@ -134,7 +155,11 @@ class Actions:
         seconds = self._chance.uniform(0, 20) if self._chance.random() < 0.2 else None
         scheduler = SECOND_SCHEDULER if self._chance.random() < self._world.plan.extender else ""
         name = f"p{self._pods}-{kind}"
-        self._create(PODS, kinds.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler))
+        wishes = self._wishes()
+        self._create(PODS, kinds.pod(name, kind, node=node, seconds=seconds, scheduler=scheduler, wishes=wishes))
+
+    def _wishes(self) -> Json | None:
+        return self._priorities.wishes() if self._priorities is not None else None
 
     def _delete_pod(self) -> None:
         if (found := self._some(PODS)) is not None:
@@ -157,7 +182,7 @@ class Actions:
             scheduler = found.body["spec"]["schedulerName"]
             self._delete(PODS, name, grace=0)
             if not self._there(PODS, name):
-                self._create(PODS, kinds.pod(name, kind, scheduler=scheduler))
+                self._create(PODS, kinds.pod(name, kind, scheduler=scheduler, wishes=self._wishes()))
 
     # -- the cluster
 
@@ -222,12 +247,14 @@ class Actions:
         usual = {"parameters": None, "suitableNodes": None, "placement": "Optimistic", "shareable": False}
         if self._world.plan.lasting:
             usual["whenUnused"] = None
+        if self._priorities is not None:
+            usual["preemption"] = "Never"
         self._patch(CLASSES, name, {**usual, "driverName": kinds.DRIVER, **self._classes[name]})
 
     def _change_classes_existence(self) -> None:
         name = self._chance.choice(sorted(self._classes))
         if not self._delete(CLASSES, name):
-            self._create(CLASSES, kinds.class_(name))
+            self._create(CLASSES, kinds.class_(name, self._classes[name]))
 
     def _change_claim(self) -> None:
         """A named claim is deleted, or made again."""
@@ -266,6 +293,12 @@ class Actions:
     async def _kill(self) -> None:
         if (process := self._some_process()) is not None:
             await self._world.restart(process, self._chance.uniform(0, 3), clean=self._chance.random() < 0.3)
+
+    async def _kill_preempting(self) -> None:
+        """The controller that keeps something for a pod that others are evicted for."""
+        leader = self._world.leader
+        if leader is not None and leader.nominations:
+            await self._world.restart(leader, self._chance.uniform(0, 3))
 
     def _outage(self) -> None:
         """One controller is cut off, or the API server is away for all of them."""

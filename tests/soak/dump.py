@@ -18,8 +18,13 @@ def _pods(world: World) -> Iterator[str]:
         meta, spec, status = stored.meta, stored.body["spec"], stored.body["status"]
         node, going = spec.get("nodeName", "-"), "deleted" if meta.get("deletionTimestamp") else ""
         nominated = status.get("nominatedNodeName", "")
-        scheduler = spec["schedulerName"]
-        yield f"  pod {meta['name']} ({scheduler}): {node} {status.get('phase')} {nominated} {going}".rstrip()
+        about = (
+            f"{spec['schedulerName']}, {spec.get('priority', 0)}{_LETTERS.get(spec.get('preemptionPolicy'), '')}"
+        )
+        yield f"  pod {meta['name']} ({about}): {node} {status.get('phase')} {nominated} {going}".rstrip()
+
+
+_LETTERS = {"Never": " preempts nobody"}
 
 
 def _nodes(world: World) -> Iterator[str]:
@@ -54,5 +59,7 @@ def _controllers(world: World) -> Iterator[str]:
             devices = " ".join(f"{d.pool}/{d.device}" for d in holding.allocation.devices)
             where = f"on {holding.node} for <{users}>, written: {holding.written.value}"
             yield f"    holding {holding.claim}: <{devices}> {where}"
+        for kept in process.nominations:
+            yield f"    kept on {kept.node} for {kept.pod.name}, as {' '.join(kept.leaving)} leave"
         for uid, devices_held in process.driver.held().items():
             yield f"    driver: {' '.join(f'{d.pool}/{d.device}' for d in devices_held)} for {uid}"

@@ -123,7 +123,8 @@ class Invariants:
         elif uid in self.pods:
             self.pods[uid].prepared.clear()
 
-    def _fault(self, rule: str, text: str) -> None:
+    def fault(self, rule: str, text: str) -> None:
+        """A rule was broken."""
         self.faults.append(f"{rule}: {text}")
 
     # -- pods
@@ -173,19 +174,19 @@ class Invariants:
             record = self.records.get((pod.name[0], name))
             if record is None:
                 if (pod.uid, entry) not in self.meddled and not named:
-                    self._fault("bound too early", f"{where} does not exist")
+                    self.fault("bound too early", f"{where} does not exist")
                 continue
             if record.identity in self.meddled:
                 continue
             if not record.definite:
-                self._fault("bound too early", f"{where} ({name}) is not allocated")
+                self.fault("bound too early", f"{where} ({name}) is not allocated")
             elif pod.uid not in record.users:
-                self._fault("bound too early", f"{where} ({name}) is not reserved for the pod")
+                self.fault("bound too early", f"{where} ({name}) is not reserved for the pod")
             elif pod.uid in self.let_go and record.offer and pod.node in record.nodes:
                 continue
             elif pod.node not in record.nodes or any(pool != pod.node for pool, _ in record.devices):
                 text = f"has {_listed(record.devices)} for {' '.join(record.nodes)}, bound to {pod.node}"
-                self._fault("bound elsewhere", f"{where} {text}")
+                self.fault("bound elsewhere", f"{where} {text}")
             elif named:
                 self._named_too(pod, name, where)
 
@@ -194,7 +195,7 @@ class Invariants:
         if claim is None:
             return
         if not (claim.get("status") or {}).get("allocation"):
-            self._fault("bound too early", f"{where}: the Parley claim is not allocated")
+            self.fault("bound too early", f"{where}: the Parley claim is not allocated")
 
     def _started(self, pod: PodState) -> None:
         for _, name, _ in pod.claims:
@@ -292,9 +293,9 @@ class Invariants:
         if len(claims) == 1:
             return
         if not all(other.shared for other in holds.values()):
-            self._fault("handed out twice", f"{'/'.join(device)}: {_told(holds)}")
+            self.fault("handed out twice", f"{'/'.join(device)}: {_told(holds)}")
         elif len(claims) > self.shares.get(device, 1):
-            self._fault("handed out twice", f"{'/'.join(device)} has too few shares: {_told(holds)}")
+            self.fault("handed out twice", f"{'/'.join(device)} has too few shares: {_told(holds)}")
 
     def _lives(self, uid: str) -> bool:
         pod = self.pods.get(uid)
@@ -304,20 +305,20 @@ class Invariants:
         living = [user for user in record.users if self._lives(user)]
         if record.exclusive and len(living) > 1:
             names = ", ".join(self.pods[user].name[1] for user in living)
-            self._fault("exclusive, two pods", f"claim {record.name[1]} is reserved for {names}")
+            self.fault("exclusive, two pods", f"claim {record.name[1]} is reserved for {names}")
         if record.users and not record.allocated:
-            self._fault("reserved, unallocated", f"claim {record.name[1]}")
+            self.fault("reserved, unallocated", f"claim {record.name[1]}")
         for user in living:
             devices, _ = self.pods[user].uses.get(record.identity, (record.devices, False))
             if record.definite and devices != record.devices:
                 text = f"started with {_listed(devices)}, now {_listed(record.devices)}"
-                self._fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {text}")
+                self.fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {text}")
 
     def _named_claim(self, step: Step) -> None:
         body = step.change.last.body
         name = (body["metadata"]["namespace"], body["metadata"]["name"])
         for text in self._keeping.claim_changed(step):
-            self._fault("freed while kept", text)
+            self.fault("freed while kept", text)
         if (before := self._named.pop(name, None)) is not None:
             self._release_kept(name, before)
         if step.change.new is None:
@@ -326,7 +327,7 @@ class Invariants:
         self._hold_kept(name, body)
         status = body.get("status") or {}
         if status.get("reservedFor") and not status.get("allocation"):
-            self._fault("reserved, unallocated", f"Parley claim {name[1]}")
+            self.fault("reserved, unallocated", f"Parley claim {name[1]}")
 
     def _hold_kept(self, name: Name, body: Json) -> None:
         if is_kept(body) and (found := allocation(body)) is not None:
@@ -351,7 +352,7 @@ class Invariants:
 
     def _check_lease(self, step: Step) -> None:
         if self.holder and step.who not in (self.holder, f"{self.holder} (late)"):
-            self._fault("wrote without lease", f"{step.who} writes while {self.holder} holds the lease")
+            self.fault("wrote without lease", f"{step.who} writes while {self.holder} holds the lease")
 
 
 def _pod_state(body: Json) -> PodState:

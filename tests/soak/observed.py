@@ -13,7 +13,7 @@ from tests.soak.processes import WHO
 from tests.support.trouble import LATE_WRITE
 
 from parley.api.resources import LEASES, Resource
-from parley.kube.client import OutcomeUnknown
+from parley.kube.client import Forbidden, OutcomeUnknown
 from parley.kube.memory import MemoryServer
 from parley.kube.memory.store import Collection, Store
 from parley.kube.memory.watch_cache import Change, Stored
@@ -47,6 +47,8 @@ class ObservedServer(MemoryServer):
         super().__init__(clock, history=HISTORY, bookmark_interval=1800, seed=seed)
         self.store = Store(HISTORY, self._changed)
         self.fences: dict[str, Callable[[], bool]] = {}
+        self.forbids_evictions = False
+        """Whether controllers' accounts lack the right to evict."""
         self.steps = 0
         """Changes so far, those of leases not counted: they are too cheap to count."""
         self.controllers_steps = 0
@@ -90,9 +92,13 @@ class ObservedServer(MemoryServer):
         self._check_fence(resource)
         super().delete(resource, *args, **kwargs)
 
-    def post(self, resource: Resource[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def post(self, resource: Resource[Any], name: str, subresource: str, *args: Any) -> dict[str, Any]:
         self._check_fence(resource)
-        return super().post(resource, *args, **kwargs)
+        if subresource == "eviction" and self.forbids_evictions:
+            raise Forbidden(
+                403, "Forbidden", f'pods "{name}" is forbidden: cannot create resource "pods/eviction"'
+            )
+        return super().post(resource, name, subresource, *args)
 
 
 def _now() -> float:

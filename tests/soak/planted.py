@@ -3,24 +3,29 @@
 A bug is planted in the process that calls; `parley`'s own modules are as before after the block.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
 from tests.soak.processes import WHO
 
+from parley.api.builtin import Pod
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
-from parley.api.resources import BUILTIN_CLAIMS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.api.selectors import node_selector
 from parley.control import restoring
+from parley.control.caches.cluster import priority as pod_priority
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims import gathering, named
 from parley.control.claims.podclaims import PodClaim
 from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding, Ledger
+from parley.control.nominations import Nominations
 from parley.control.objects import mirror as mirrors
 from parley.control.publishing import podscheduling
 from parley.control.records import Records
@@ -29,12 +34,18 @@ from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
 from parley.control.state import State
 from parley.control.writes import MirrorWrites
+from parley.drivers.device import DeviceDriver
 from parley.drivers.device.inventory import Inventory
 from parley.kube.informer import Informer
 from parley.kube.lease import LeaseElector
 from parley.kube.queue import WorkQueue
+from parley.negotiation import victims
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
+from parley.scheduler import claim_preemption, negotiator
+from parley.scheduler.candidates import CandidateNodes
+from parley.scheduler.claim_preemption import ClaimPreemption
+from parley.scheduler.claim_victims import ClaimVictims
 from parley.scheduler.extender.binding import Binder
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejections import Rejections
@@ -50,8 +61,8 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant or classes that keep
-    claims."""
+    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
+    or evictions."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -62,6 +73,7 @@ class Bug:
     lost_bindings: bool = False
     tenant: bool = False
     lasting: bool = False
+    preemption: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -143,6 +155,38 @@ def _taken_back(self: GivingBack, holding: Holding) -> None:
 
 
 _LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, GivingBack._left, restoring.adopt_record
+
+
+def _equals_too(self: ClaimVictims, pod: Pod) -> bool:
+    lower = pod_priority(pod) - (pod_priority(pod) == pod_priority(self._pod))
+    return _MAY_BE_EVICTED(self, replace(pod, spec=replace(pod.spec, priority=lower)))
+
+
+def _any_pod_below(self: ClaimVictims, pod: Pod) -> bool:
+    return pod_priority(pod) < pod_priority(self._pod)
+
+
+async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool) -> bool:
+    await _POST(self, victim, dry_run=True)
+    if not dry_run:
+        await self._client.delete(PODS, victim.metadata.name, victim.metadata.namespace)
+    return True
+
+
+def _closed_to_all(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
+    own = self.of(uid)
+    return {**_CLOSED(self, uid, priority, drivers), **({own.node: "kept"} if own is not None else {})}
+
+
+def _open_to_equals(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
+    return _CLOSED(self, uid, None if priority is None else priority + 1, drivers)
+
+
+def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[PodClaim]) -> frozenset[str]:
+    return frozenset(name for name in demand.requests if state.drivers[name].foresees)
+
+
+_CLOSED, _MAY_BE_EVICTED, _POST = Nominations.closed, ClaimVictims._may_be_evicted, ClaimPreemption._post
 _WHOSE = admission._whose
 _COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
 _BIND = Posting.bind
@@ -292,6 +336,41 @@ BUGS = {
         ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
         ("kept too long", "left over"),
         lasting=True,
+    ),
+    "pods of equal priority are evicted": Bug(
+        ((ClaimVictims, "_may_be_evicted", _equals_too),), ("wrongly evicted",), preemption=True
+    ),
+    "victims' classes are not looked at": Bug(
+        ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=True
+    ),
+    "neither the preemptor's policy nor its class is looked at": Bug(
+        ((claim_preemption, "may_take", _take_whatever), (negotiator, "may_take", _take_whatever)),
+        ("wrongly evicted",),
+        preemption=True,
+    ),
+    "drivers would have room, whoever leaves": Bug(
+        ((DeviceDriver, "viable_without", lambda _self, _request, _node, uids: bool(uids)),),
+        ("evicted in vain",),
+        preemption=True,
+    ),
+    "what else a preemptor needs of a node is not looked at": Bug(
+        ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=True
+    ),
+    "what is kept is kept from its own pod": Bug(
+        ((Nominations, "closed", _closed_to_all),), ("evicted in vain", "preempts nobody"), preemption=True
+    ),
+    "all that are low enough are evicted": Bug(
+        ((victims, "_fewest", lambda pods, *_: tuple(pods)),), ("evicted needlessly",), preemption=True
+    ),
+    "what is kept is open to pods of equal priority": Bug(
+        ((Nominations, "closed", _open_to_equals),), ("given away",), preemption=True
+    ),
+    "nobody is evicted": Bug(((ClaimPreemption, "make_room", _nothing),), ("preempts nobody",), preemption=True),
+    "what is kept stays when its pod is bound or gone": Bug(
+        ((Nominations, "end", _no_result),), ("left over",), preemption=True
+    ),
+    "victims are deleted, budgets are only asked": Bug(
+        ((ClaimPreemption, "_post", _delete_victim),), ("wrongly evicted",), preemption=True
     ),
 }
 

@@ -89,6 +89,18 @@ POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
 }
 """How often, claims from templates, named claims, and the rest of the spec."""
 
+KEPT_CLASS_KINDS: Mapping[str, Json] = {"kept": {}}
+KEPT_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"kept": ("kept", {})}
+KEPT_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "one": (60, ("one",), (), {}),
+    "double": (20, ("double",), (), {}),
+    "kept": (8, ("kept",), (), {}),
+    "kept-too": (4, ("one", "kept"), (), {}),
+}
+"""What else there is in worlds with priorities: a class of which nothing is taken, and more pods that take."""
+
+ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS}
+ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS}
 
 LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "cache": (10, (), ("cache",), {}),
@@ -98,28 +110,46 @@ LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] 
     "both-lasting": (4, (), ("cache", "workspace"), {}),
 }
 
+ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS, **LASTING_POD_KINDS}
+ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS}
+
 
 def claim_kinds(classes: Mapping[str, Json]) -> list[str]:
     """The named claims of those classes."""
     return [name for name, (class_name, _) in CLAIM_KINDS.items() if class_name in classes]
 
 
-def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None, scheduler: str = "") -> Json:
+def pod(
+    name: str,
+    kind: str,
+    *,
+    node: str = "",
+    seconds: float | None = None,
+    scheduler: str = "",
+    wishes: Json | None = None,
+) -> Json:
     """A pod of that kind: put on a node by its creator if one is named, and ending by itself after `seconds`.
 
-    `scheduler` is the one that it names; without it the cluster's own places it.
+    `scheduler` is the one that it names; without it the cluster's own places it. `wishes` are labels, annotations
+    and more of the spec.
     """
-    _, templates, claims, spec = {**POD_KINDS, **LASTING_POD_KINDS}[kind]
+    _, templates, claims, spec = ALL_POD_KINDS[kind]
+    more = {"labels": {}, "annotations": {}, "spec": {}, **(wishes or {})}
     entries: list[Json] = [{"name": f"gpu-{i}", "resourceClaimTemplateName": t} for i, t in enumerate(templates)]
     entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
     body: Json = {
         "metadata": {
             "name": name,
             "namespace": NAMESPACE,
-            "labels": {"group": "apart" if "affinity" in spec else "other", "kind": kind},
-            "annotations": {RUN_SECONDS: str(seconds)} if seconds is not None else {},
+            "labels": {"group": "apart" if "affinity" in spec else "other", "kind": kind, **more["labels"]},
+            "annotations": {**({RUN_SECONDS: str(seconds)} if seconds is not None else {}), **more["annotations"]},
         },
-        "spec": {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec},
+        "spec": {
+            "resourceClaims": entries,
+            "containers": [{"name": "main", "image": "none"}],
+            **spec,
+            **more["spec"],
+        },
     }
     if node:
         body["spec"]["nodeName"] = node
@@ -128,13 +158,12 @@ def pod(name: str, kind: str, *, node: str = "", seconds: float | None = None, s
     return typed(PODS, body)
 
 
-def class_(name: str, **more: Any) -> Json:
-    kind = {**CLASS_KINDS, **LASTING_CLASS_KINDS}[name]
-    return typed(CLASSES, {"metadata": {"name": name}, "driverName": DRIVER, **kind, **more})
+def class_(name: str, kind: Json) -> Json:
+    return typed(CLASSES, {"metadata": {"name": name}, "driverName": DRIVER, **kind})
 
 
 def template(name: str) -> Json:
-    class_name, parameters = TEMPLATE_KINDS[name]
+    class_name, parameters = ALL_TEMPLATE_KINDS[name]
     spec = {"resourceClassName": class_name, "parameters": parameters}
     return typed(TEMPLATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"spec": spec}})
 

@@ -7,11 +7,12 @@ hundred steps. Python's own hashes must not vary (`PYTHONHASHSEED=0`), or sets w
 import asyncio
 import logging
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from tests.soak.actions import Actions
 from tests.soak.dump import dump
+from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, Spinning
 from tests.soak.quiescence import feasible_pods_run, nothing_is_left
 from tests.soak.world import Broken, Plan, World
@@ -28,15 +29,18 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A world that was played to its end: its steps, and the virtual seconds that it lasted."""
+    """A world that was played to its end: its steps, the virtual seconds that it lasted, and how often all rested
+    and a pod was evicted."""
 
     number: int
     steps: int
     seconds: float
     rests: int
+    evictions: int
 
     def __str__(self) -> str:
-        return f"{self.steps} steps in {self.seconds / 60:.0f} minutes of its time, {self.rests} rests;"
+        took = f"{self.steps} steps in {self.seconds / 60:.0f} minutes of its time"
+        return f"{took}, {self.rests} rests, {self.evictions} evictions;"
 
 
 def play(
@@ -45,15 +49,21 @@ def play(
     steps: int = STEPS_PER_WORLD,
     remembered: int = REMEMBERED,
     plan: Plan | None = None,
+    preemption: Preemption | None = None,
 ) -> Played:
-    """Play one world, of that plan or of one drawn for it. Raises Failed, with the last `remembered` steps."""
+    """Play one world, of that plan or of one drawn for it, but for what there is of priorities if that is given.
+
+    Raises Failed, with the last `remembered` steps.
+    """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     chance = random.Random(f"{seed}/{number}")
     random.seed(f"{seed}/{number}")  # the jitter of informers
     loop = ProcessLoop()
     loop.set_exception_handler(lambda _, __: None)
     try:
-        return loop.run_until_complete(_play(seed, number, chance, steps, remembered, plan))
+        drawn = plan or Plan.drawn(chance, number)
+        chosen = drawn if preemption is None else replace(drawn, preemption=preemption)
+        return loop.run_until_complete(_play(seed, number, chance, steps, remembered, chosen))
     except Spinning:
         raise Failed(f"in circles: no time passes, and nothing is written\n\n{_replay(seed, number)}") from None
     finally:
@@ -65,10 +75,8 @@ def play(
         loop.close()
 
 
-async def _play(
-    seed: int, number: int, chance: random.Random, steps: int, remembered: int, plan: Plan | None
-) -> Played:
-    world = World(chance, plan or Plan.drawn(chance, number), remembered)
+async def _play(seed: int, number: int, chance: random.Random, steps: int, remembered: int, plan: Plan) -> Played:
+    world = World(chance, plan, remembered)
     life = Actions(world)
     rests = 0
     try:
@@ -82,7 +90,7 @@ async def _play(
         raise Failed(_message(seed, number, world, broken)) from broken
     finally:
         await world.stop()
-    return Played(number, world.server.steps, world.loop.time(), rests)
+    return Played(number, world.server.steps, world.loop.time(), rests, world.evictions.count)
 
 
 async def _live(world: World, life: Actions, until: int) -> None:

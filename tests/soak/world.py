@@ -8,17 +8,21 @@ started again, as a Deployment would do. What users and meddlers do to this clus
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
+from tests.soak.evictions import Evictions, WatchedEvictions
 from tests.soak.invariants import Invariants
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
+from tests.soak.plans import Memory, Plans
+from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
+from parley.control.nominations import Nomination
 from parley.drivers.device import DeviceDriver
 from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
@@ -72,8 +76,8 @@ class CountedDriver(DeviceDriver):
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
-    (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, and whether some
-    classes keep claims without users."""
+    (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
+    classes keep claims without users, and what there is of priorities."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -83,13 +87,14 @@ class Plan:
     bindings: Rates = CALM
     tenant: bool = False
     lasting: bool = False
+    preemption: Preemption = Preemption.NONE
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
         some claims are kept."""
-        return cls(
+        drawn = cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
@@ -97,7 +102,10 @@ class Plan:
             bindings=LOST_BINDINGS if number % 3 == 1 else CALM,
             tenant=number % 4 == 2,
             lasting=number % 7 < 2,
+            preemption=Preemption.of_world(number),
         )
+        most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
+        return replace(drawn, extender=min(drawn.extender, most))
 
 
 class Process:
@@ -137,7 +145,8 @@ class Process:
             await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        client = self.client if self._elector is None else LeasedClient(self.client, self._elector)
+        watched = WatchedEvictions(self.client, self._evicts)
+        client = watched if self._elector is None else LeasedClient(watched, self._elector)
         settings = Settings(scheduler_names=(SECOND_SCHEDULER,))
         self.controller = Controller(client, [self.driver], settings, clock=self._world.clock)
         restored = asyncio.create_task(self._restored(self.controller))
@@ -150,9 +159,25 @@ class Process:
                 request.cancel()
             await asyncio.gather(*self._requests, return_exceptions=True)
 
+    def _evicts(self, victim: str) -> None:
+        assert self.memory is not None
+        self._world.evictions.asked(victim, self.nominations)
+        self._world.plans.asked(self.memory, victim)
+
+    @property
+    def memory(self) -> Memory | None:
+        """What it knows, if it leads."""
+        return Memory(self.controller, self.driver._inventory._held) if self.controller is not None else None
+
+    @property
+    def nominations(self) -> Sequence[Nomination]:
+        """What it keeps for pods that others are evicted for."""
+        return self.memory.nominations if self.memory is not None else ()
+
     async def _restored(self, controller: Controller) -> None:
         await controller.ready.wait()
         self._world.invariants.memory_lost()
+        self._world.plans.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """The response of its extender door; the connection breaks when it ends."""
@@ -195,6 +220,9 @@ class World:
         self.invariants = Invariants()
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
+        self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
+        self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
+        self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
         self._names = 0
@@ -204,6 +232,9 @@ class World:
 
     def _observe(self, step: Step) -> None:
         self.invariants.observe(step)
+        if self.plan.preemption is not Preemption.NONE:
+            self.evictions.observe(step)
+            self.plans.observe(step)
         self._now, self._at_once = step.seconds, self._at_once + 1 if step.seconds == self._now else 0
         if self._at_once == MOST_AT_ONCE:
             self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} steps and no time passes")
@@ -296,6 +327,9 @@ class World:
     def leader(self) -> Process | None:
         """The one that works, if there is one."""
         return next((process for process in self.processes if process.leads), None)
+
+    def _leaders_memory(self) -> Memory | None:
+        return self.leader.memory if self.leader is not None else None
 
     async def check(self) -> None:
         """Raises Broken if a rule was broken meanwhile."""

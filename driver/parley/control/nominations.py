@@ -3,8 +3,8 @@ memory.
 
 A nomination is made before anybody is evicted for it, and lasts until its pod is bound or gone, wants another
 node, or has had `KEPT_SECONDS`. While it lasts, no pod of lower or equal priority is allocated anything on the
-node by the same drivers, unless it was nominated for the node beside it. After a restart of the controller there
-are none: who is leaving by then is found by its deletion timestamp.
+node by the same drivers, unless it was nominated for the node beside it; nor a named claim that the pod asks for.
+After a restart of the controller there are none: who is leaving by then is found by its deletion timestamp.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -100,6 +100,16 @@ class Nominations:
             and (own is None or own.node != one.node)
             and not one.requests.keys().isdisjoint(drivers)
         }
+
+    def keep_claim(self, claim_uid: str, pod_uid: str, priority: int) -> bool:
+        """Whether a pod of that priority has to leave the claim to another one, which was nominated with it."""
+        return any(
+            claim.uid == claim_uid
+            for one in self._by_pod.values()
+            if one.pod.uid != pod_uid and one.priority >= priority
+            for request in one.requests.values()
+            for claim in request.claims
+        )
 
     def evicted(self, pod_uids: Iterable[str]) -> None:
         """The API server took the eviction of these pods; the informer may show it later."""

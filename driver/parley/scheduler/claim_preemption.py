@@ -96,6 +96,9 @@ class ClaimPreemption:
 
         None if nobody leaves it, or may be made to. Raises DriverFault, and what a client raises.
         """
+        attempt = self._pods.attempt(pod)
+        if attempt.retry_at and attempt.retry_at <= now():
+            attempt.begin_again()
         for _ in range(PLANS):
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
             if plan is None or not (plan.victims or plan.leaving):
@@ -117,7 +120,8 @@ class ClaimPreemption:
             else:
                 return self._waits(pod, claims, demand, plan)
         self._nominations.end(pod.metadata.uid)
-        return self._respited(pod, claims, demand, drivers)
+        respited = self._respited(pod, claims, demand, drivers)
+        return respited or self._after_refusals(pod, claims, demand, drivers)
 
     def _victims(
         self,
@@ -130,6 +134,21 @@ class ClaimPreemption:
         attempt = self._pods.attempt(pod)
         exclusions = Exclusions(attempt.refused.union(attempt.excluded), spared, attempt.stuck(now()))
         return ClaimVictims(self._state, pod, claims, demand, drivers, exclusions)
+
+    def _after_refusals(
+        self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, drivers: Collection[str]
+    ) -> Postponed | None:
+        """What would be if the nodes that the scheduler refused counted: they do after a pause, as ever."""
+        attempt = self._pods.attempt(pod)
+        if not attempt.refused:
+            return None
+        exclusions = Exclusions(frozenset(attempt.excluded), (), attempt.stuck(now()))
+        plan = ClaimVictims(self._state, pod, claims, demand, drivers, exclusions).plan()
+        if plan is None or not (plan.victims or plan.leaving):
+            return None
+        left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
+        message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
+        return Postponed("", message, left)
 
     def _spared_now(self) -> Mapping[str, _Respite]:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}

@@ -7,7 +7,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.caches.cluster import Key, done, reference
+from parley.control.caches.cluster import Key, done, priority, reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
@@ -188,6 +188,11 @@ class Placement:
             return None
         if any(claim.standalone or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
             await self._withdraw(pod, offered, "the driver of the class is another one now")
+            return None
+        kept = self._state.nominations.closed(pod.metadata.uid, priority(pod), frozenset(demand.drivers.values()))
+        if chosen in kept:
+            self._pods.attempt(pod).offered = (chosen,)
+            await self._records.decline(offered, f"node {chosen}: {kept[chosen]}")
             return None
         result = await self.allocate(key, pod, claims, demand, chosen, offered=True)
         if not isinstance(result, NotAllocated):

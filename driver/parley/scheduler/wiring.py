@@ -101,8 +101,10 @@ def base(
     cluster = Cluster(client, tombstones.heard)
 
     def kept_no_more(nomination: Nomination) -> None:
-        for driver in nomination.requests:
+        for driver, request in nomination.requests.items():
             wakeups.wake(("driver", driver), (nomination.node,))
+            for claim in request.claims:
+                wakeups.wake(("claim", nomination.pod.namespace, claim.claim))
 
     ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels))
     state = State(cluster, ledger, drivers, Nominations(kept_no_more))

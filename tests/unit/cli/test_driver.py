@@ -116,5 +116,6 @@ def test_a_driver_in_another_language_is_named_by_its_name() -> None:
         with pytest.raises(BadParameter) as refused:
             driver_name(text)
         assert refused.value.message == (
-            f"{text!r} is not known: give one of device, tokens, workspace, MODULE:CLASS, or a name like disks.example.com"
+            f"{text!r} is not known: give one of device, tokens, workspace, MODULE:CLASS, "
+            "or a name like disks.example.com"
         )

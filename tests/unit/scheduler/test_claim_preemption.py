@@ -8,8 +8,10 @@ import pytest
 from tests.support.faults import FaultClient, NumberedCall
 
 from parley.api.builtin import Pod
-from parley.api.resources import PODS
+from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.control.caches.cluster import reference
 from parley.control.nominations import KEPT_SECONDS
+from parley.control.objects.mirror import consumer
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import Forbidden
 from parley.kube.informer import Informer
@@ -18,6 +20,7 @@ from parley.negotiation.waiting import Place
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.claim_preemption import SPARED_SECONDS
 from parley.sdk import Driver
+from parley.simulate.status_writes import patch_claim
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -460,6 +463,79 @@ def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_ru
         await world.settle()
         assert evicted == ["low"]
         assert await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["it gets both", "it is deleted"])
+def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: bool) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2, b=1)
+        await world.add_claim("disk")
+        await world.add_pod("low", "two")
+        await world.settle(5)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "one", claims=["disk"], priority=10)
+        await world.settle(5)
+        assert evicted == ["low"]
+        await world.add_pod("late", claims=["disk"], priority=5)
+        await world.settle(5)
+        assert not await world.node_of("late")
+        if deleted:
+            await world.delete_pod("urgent")
+        world.kubelets.start("a")
+        await world.settle(60)
+        assert bool(await world.node_of("late")) is deleted
+        assert deleted or await world.node_of("urgent") == "a"
+
+    play(scenario)
+
+
+def test_what_was_offered_before_is_kept_for_the_preemptor_too(play: Play) -> None:
+    """A scheduler chooses a node that was offered before others were evicted there for another pod."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await world.add_class("exact", placement="Exact", preemption="LowerPriority")
+        await world.add_template("offered", "exact")
+        await hold(world, low=1)
+        await world.add_pod("slow", "offered", priority=5, schedulerName="asleep")
+        await world.settle(2)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "two", priority=10)
+        await world.settle(2)
+        assert evicted == ["low"]
+        mirrors = [mirror for mirror in await world.mirrors() if mirror.metadata.name.startswith("slow")]
+        users = {"reservedFor": [consumer(reference(await world.pod("slow")))]}
+        await patch_claim(world.client, mirrors[0], users)
+        await world.settle(2)
+        world.kubelets.start("a")
+        await world.settle(30)
+        assert await world.node_of("urgent") == "a"
+        assert sum((await world.devices()).values()) == 2
+
+    play(scenario)
+
+
+def test_where_a_scheduler_refused_the_pod_others_are_evicted_after_a_pause(play: Play) -> None:
+    """While it was refused, a pod of lower priority got the device."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_pod("urgent", "one", priority=10, schedulerName="asleep")
+        await world.settle(3)
+        (mirror,) = await world.mirrors()
+        cleared = {"allocation": None, "reservedFor": None}
+        await world.client.patch(
+            BUILTIN_CLAIMS, mirror.metadata.name, {"status": cleared}, "default", subresource="status"
+        )
+        await asyncio.sleep(1)
+        await world.add_pod("low", "one")
+        await asyncio.sleep(1)
+        assert await world.node_of("low") == "a"
+        assert evicted == []
+        await asyncio.sleep(30)
+        assert evicted == ["low"]
 
     play(scenario)
 

@@ -1,5 +1,5 @@
 """Whose turn it is with an exclusive named claim that is free: of the pods that it kept out the one with the
-highest priority, of equal ones the one that came first.
+highest priority, of equal ones the one that came first; before these a pod that others are evicted for.
 
 A claim that comes free wakes the first pod that waits for it. Whoever is looked at by chance before that one, or
 while a driver allocates for it, waits behind. A pod that is first but can't have the claim now (no node will do,
@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
+from parley.control.caches.cluster import priority
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.nominations import Nominations
 from parley.control.objects.mirror import is_shareable
 from parley.scheduler.pods import Pods
 
 
-def out_of_turn(pods: Pods, allocator: Allocator, pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
+def out_of_turn(
+    pods: Pods, allocator: Allocator, nominations: Nominations, pod: Pod, claims: Sequence[PodClaim]
+) -> Problem | None:
     """What keeps the pod from a free claim of its own: another pod's turn. That pod is looked at."""
     for claim in claims:
         if not _is_free(claim):
@@ -25,7 +29,8 @@ def out_of_turn(pods: Pods, allocator: Allocator, pod: Pod, claims: Sequence[Pod
         first = pods.kept_out_before(pod, topic)
         if first is not None:
             pods.look_again(first)
-        if first is not None or allocator.allocating(claim.uid):
+        kept = nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod))
+        if first is not None or kept or allocator.allocating(claim.uid):
             message = f"claim {pod.metadata.namespace}/{claim.name} goes to a pod that is first in line"
             return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)
     return None

@@ -1,0 +1,244 @@
+"""Where pods could run, decided independently, by trying all ways: it shares no code with the negotiation but the
+filters of the simulated scheduler, which decide what a pod can run on.
+
+The API's state is judged, or what a controller has in memory by then.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from tests.soak.invariants import Hold, Invariants, Source
+from tests.soak.keeping import allocation, is_kept
+from tests.soak.mirrors import Device, Json, is_parleys, read
+from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
+
+from parley.api.quantity import parse
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, RESOURCE_SLICES, Resource
+from parley.kube.memory import MemoryServer
+from parley.simulate.anti_affinity import PODS as SCHEDULED_PODS
+from parley.simulate.anti_affinity import Pod
+from parley.simulate.placement import Occupied, place
+
+Taken = tuple[Device, Hold]
+
+NOBODY: Set[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What one claim asks for."""
+
+    count: int
+    memory: Fraction
+    shared: bool
+
+
+class Judge:
+    """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
+    pods, by UID, that count for them though they are not bound."""
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        invariants: Invariants,
+        taken: Sequence[Taken] | None = None,
+        assumed: Mapping[str, str] | None = None,
+    ) -> None:
+        self.pods = [SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS)]
+        self._nodes = {
+            node.metadata.name: Occupied(node) for node in (NODES.decode(data) for data in _data(server, NODES))
+        }
+        for pod in self.pods:
+            node = pod.spec.node_name or (assumed or {}).get(pod.metadata.uid, "")
+            if node in self._nodes and not done(pod):
+                self._nodes[node].add(pod)
+        self._records = {
+            body["metadata"]["name"]: read(body) for body in bodies(server, BUILTIN_CLAIMS) if is_parleys(body)
+        }
+        self._going = {
+            body["metadata"]["name"]
+            for body in bodies(server, BUILTIN_CLAIMS)
+            if body["metadata"].get("deletionTimestamp")
+        }
+        self.claims = {body["metadata"]["name"]: body for body in bodies(server, CLAIMS)}
+        self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
+        self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
+        recorded = _recorded(self.claims.values(), {p.uid for p in invariants.pods.values() if p.alive})
+        self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
+        self._held = _held(self._taken)
+
+    def unreserved(self, pod: Pod) -> Iterator[str]:
+        """What the running pod uses and has not reserved. A claim that is being deleted can't be reserved."""
+        uses = self._uses.get(pod.metadata.uid, {})
+        for name, record in self._records.items():
+            if record.identity in uses and pod.metadata.uid not in record.users and name not in self._going:
+                yield name
+
+    def could_run(self, pod: Pod) -> str:
+        """A node where everything it asks for is there; "" if there is none."""
+        return next((name for name in self._nodes if self.would_run([pod], name)), "")
+
+    def would_run(self, pods: Sequence[Pod], node: str, gone: Set[str] = NOBODY) -> bool:
+        """Whether there is everything on the node for all of them, once pods with these UIDs have left it."""
+        wants: list[Want] = []
+        for pod in pods:
+            found = self._wants(pod, node)
+            if found is None:
+                return False
+            wants += found
+        if node not in self._nodes or not self._fit(pods, node, gone):
+            return False
+        before = self._held
+        if gone:
+            self._held = _held(one for one in self._taken if one[1].identity[0] not in gone)
+        serves = self._fits(wants, node, self._mine(pods))
+        self._held = before
+        return serves
+
+    def _fit(self, pods: Sequence[Pod], node: str, gone: Set[str]) -> bool:
+        """By the scheduler's filters."""
+        there = self._nodes[node]
+        if gone:
+            there = Occupied(there.node, [pod for pod in there.pods if pod.metadata.uid not in gone])
+        for pod in pods:
+            if not place(pod, (), {node: there}).node:
+                return False
+            there = Occupied(there.node, [*there.pods, pod]) if len(pods) > 1 else there
+        return True
+
+    def could_preempt(self, pod: Pod, evictable: Set[str]) -> str:
+        """A node where everything would be there without the pods of these UIDs that are of lower priority."""
+        mine = pod.spec.priority or 0
+        for name, occupied in self._nodes.items():
+            below = {other.metadata.uid for other in occupied.pods if (other.spec.priority or 0) < mine}
+            if (lower := below & evictable) and self.would_run([pod], name, lower):
+                return name
+        return ""
+
+    def could_start(self, pod: Pod) -> bool:
+        """Whether the bound pod's claims can all be had on its node, besides what it has already."""
+        wants = self._wants(pod, pod.spec.node_name)
+        there = wants is not None and pod.spec.node_name in self._nodes
+        return there and self._fits(wants or (), pod.spec.node_name, self._mine([pod]))
+
+    def _mine(self, pods: Sequence[Pod]) -> Mapping[Device, int]:
+        """What they have already."""
+        uids = {pod.metadata.uid for pod in pods}
+        own = (
+            record
+            for record in self._records.values()
+            if (len(record.users) == 1 and record.users[0] in uids) or record.identity[0] in uids
+        )
+        return dict.fromkeys((device for record in own for device in record.devices), 1)
+
+    def _wants(self, pod: Pod, node: str) -> list[Want] | None:
+        """What the pod's claims ask for on the node; None if one of them can't be had there at all."""
+        wants: list[Want] = []
+        for entry in pod.spec.resource_claims:
+            if entry.resource_claim_template_name:
+                if entry.resource_claim_template_name not in ALL_TEMPLATE_KINDS:
+                    return None
+                wants.append(_want(ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][1]))
+                continue
+            name = entry.resource_claim_name or ""
+            claim, record = self.claims.get(name), self._records.get(name)
+            if (
+                claim is None
+                or name not in CLAIM_KINDS
+                or claim["metadata"].get("deletionTimestamp")
+                or record is None
+                or name in self._going
+            ):
+                return None
+            others = [user for user in record.users if user != pod.metadata.uid]
+            if others and record.exclusive:
+                return None
+            if others and node not in record.nodes:
+                return None
+            if not others and is_kept(claim):
+                nodes, *_ = allocation(claim) or ((),)
+                if node not in nodes:
+                    return None
+            elif not others:
+                wants.append(_want(CLAIM_KINDS[name][1]))
+        return wants
+
+    def _fits(self, wants: Sequence[Want], node: str, mine: Mapping[Device, int]) -> bool:
+        """Whether there are devices for all wants together, by trying all ways. What is `mine` counts as free."""
+        if not wants:
+            return True
+        want, rest = wants[0], wants[1:]
+        suitable = [device for device in self._devices if self._suits(device, want, node, mine)]
+        for chosen in combinations(suitable, want.count):
+            before = self._held
+            self._held = {**before, **{d: (before.get(d, (0, True))[0] + 1, want.shared) for d in chosen}}
+            found = self._fits(rest, node, mine)
+            self._held = before
+            if found:
+                return True
+        return False
+
+    def _suits(self, device: Device, want: Want, node: str, mine: Mapping[Device, int]) -> bool:
+        memory, shares = self._devices[device]
+        if device[0] != node or (memory / shares if want.shared else memory) < want.memory:
+            return False
+        count, shared = self._held.get(device, (0, True))
+        count -= mine.get(device, 0)
+        return count <= 0 or (want.shared and shared and count < shares)
+
+
+def _want(parameters: Json) -> Want:
+    memory = Fraction(parse(parameters.get("memory", "0")))
+    return Want(parameters.get("count", 1), memory, parameters.get("shared", False))
+
+
+def _held(holds: Iterable[tuple[Device, Hold]]) -> dict[Device, tuple[int, bool]]:
+    """How many claims hold each device, and whether only shares of it."""
+    found: defaultdict[Device, list[Hold]] = defaultdict(list)
+    for device, hold in holds:
+        found[device].append(hold)
+    return {
+        device: (len({hold.identity for hold in holds}), all(hold.shared for hold in holds))
+        for device, holds in found.items()
+    }
+
+
+def _by_device(holds: Mapping[Device, Mapping[Source, Hold]]) -> Iterator[tuple[Device, Hold]]:
+    """By a built-in claim's record or a running pod's use."""
+    return ((device, hold) for device, found in holds.items() for hold in found.values())
+
+
+def _recorded(claims: Iterable[Json], living: Set[str]) -> Iterator[tuple[Device, Hold]]:
+    """By a Parley claim's own record for a living pod: its built-in claim may be in deletion, and show nothing."""
+    for body in claims:
+        users = (body.get("status") or {}).get("reservedFor") or ()
+        if any(user["uid"] in living for user in users) and (found := allocation(body)) is not None:
+            _, devices, shared = found
+            yield from ((device, Hold((body["metadata"]["uid"], ""), shared)) for device in devices)
+
+
+def _published(slices: Iterator[Json]) -> Iterator[tuple[Device, tuple[Fraction, int]]]:
+    """Each device's memory and number of shares; a pool is a node."""
+    for body in slices:
+        for device in body["spec"].get("devices") or ():
+            capacity = device["capacity"]
+            memory, shares = Fraction(parse(capacity["memory"]["value"])), int(capacity["slices"]["value"])
+            yield (body["spec"]["nodeName"], device["name"]), (memory, shares)
+
+
+def done(pod: Pod) -> bool:
+    """It has ended."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _data(server: MemoryServer, resource: Resource[Any]) -> Iterator[bytes]:
+    return (stored.data for stored in server.store.collection(resource).objects.values())
+
+
+def bodies(server: MemoryServer, resource: Resource[Any]) -> Iterator[Json]:
+    """All objects of the kind."""
+    return (stored.body for stored in server.store.collection(resource).objects.values())

@@ -1,0 +1,309 @@
+"""Whether pods are evicted in vain, and whether what they give up is kept: checked as it happens.
+
+    evicted in vain      when its victims have left, and nobody else took anything, the preemptor could run on the
+                         node: judged by trying all ways, from what the controller knows when it requests the first
+                         eviction, unless the API holds what it has not seen. And in the end the preemptor runs, or
+                         is gone; unless something changed that nobody could foresee
+    evicted needlessly   without any one of its victims it could not
+    given away           devices that victims had, or nobody, are allocated for no pod of lower or equal priority
+                         while the controller keeps the node for the preemptor, and has allocated nothing for it
+
+Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
+meddlers), a pod of higher priority that came to the node or was put there, and another controller, which keeps
+nothing. A preemptor that needs CPU, or must be kept apart from others, may meet what Parley does not keep, or does
+not know (docs/limits.md).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.soak.invariants import Hold, Invariants
+from tests.soak.judge import Judge, Taken, bodies
+from tests.soak.mirrors import Device, Json, is_parleys, read
+from tests.soak.observed import Step
+from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
+
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
+from parley.control.nominations import Nomination
+from parley.kube.memory import MemoryServer
+from parley.scheduler.controller import Controller
+from parley.sdk import Device as HeldDevice
+from parley.simulate.anti_affinity import Pod
+
+BINDING = 5.0
+"""Seconds in which a pod that an extender let in is allocated what it asked for."""
+
+SEEN = frozenset(one.untyped() for one in (PODS, NODES, CLASSES, CLAIMS, BUILTIN_CLAIMS, RESOURCE_SLICES))
+"""What a controller must have seen for its plans to be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a controller knows: `held` are devices, and whether only shares of them, by the claim's UID."""
+
+    controller: Controller
+    held: Mapping[str, tuple[tuple[HeldDevice, ...], bool]]
+
+    @property
+    def nominations(self) -> Sequence[Nomination]:
+        """What it keeps for pods that others are evicted for."""
+        return tuple(self.controller._base.state.nominations._by_pod.values())
+
+    def knows_all(self, server: MemoryServer) -> bool:
+        """Whether its caches have every change."""
+        caches = [cache for cache in self.controller.caches if cache.resource.untyped() in SEEN]
+        histories = [(cache, server.store.collection(cache.resource).history._changes) for cache in caches]
+        return all(not changes or int(cache._version or 0) >= changes[-1].version for cache, changes in histories)
+
+    def taken(self) -> Iterator[Taken]:
+        """Devices, each by the one pod that uses the generated claim, or by the claim."""
+        for uid, (devices, shared) in self.held.items():
+            holding = self.controller.ledger.get(uid)
+            alone = holding is not None and not holding.named and len(holding.pods) == 1
+            owner = next(iter(holding.pods)) if alone and holding is not None else uid
+            yield from (((device.pool, device.device), Hold((owner, uid), shared)) for device in devices)
+
+    def assumed(self) -> Mapping[str, str]:
+        """Nodes of the pods that have claims."""
+        return {uid: holding.node for holding in self.controller.ledger for uid in holding.pods}
+
+    def beside(self, plan: Nomination) -> list[Nomination]:
+        """What is kept on the plan's node for others, and not allocated for them yet."""
+        ledger = self.controller.ledger
+        others = (one for one in self.nominations if one.pod.uid != plan.pod.uid and one.node == plan.node)
+        return [one for one in others if one.priority >= plan.priority and not ledger.of_pod(one.pod)]
+
+    def leaves_anyway(self, uid: str) -> bool:
+        """Whether the pod was evicted before."""
+        return self.controller._base.state.nominations.is_evicted(uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Devices of a node that pods were evicted for: those that the victims had, or nobody, at the time `since`.
+    These are `leaving`."""
+
+    devices: frozenset[Device]
+    leaving: frozenset[str]
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A pod was evicted: for whom, and what that one has to do with."""
+
+    victim: str
+    plan: Nomination
+    classes: frozenset[str]
+    claims: frozenset[str]
+
+
+class Plans:
+    """Follows plans from the first request on; `observe` takes every step. `second` is the scheduler with Parley's
+    extender."""
+
+    def __init__(
+        self, server: MemoryServer, invariants: Invariants, leader: Callable[[], Memory | None], second: str
+    ) -> None:
+        self._second = second
+        self._server = server
+        self._invariants = invariants
+        self._leader = leader
+        self._judged: dict[str, Nomination] = {}
+        self._kept: dict[tuple[str, str], Kept] = {}
+        """By preemptor and node, as long as that is nominated there."""
+        self._plan_of: dict[str, Nomination] = {}
+        """By victim."""
+        self._awaited: dict[str, Awaited] = {}
+        """By preemptor."""
+        self._look: dict[tuple[str, str], Callable[[Step], None]] = {
+            ("", "pods"): self._pod,
+            ("", "nodes"): self._node,
+            ("resource.k8s.io", "resourceslices"): self._slice,
+            ("resource.k8s.io", "resourceclaims"): self._mirror,
+            ("parley.dev", "resourceclaims"): self._claim,
+            ("parley.dev", "resourceclasses"): self._class,
+        }
+
+    def observe(self, step: Step) -> None:
+        """Look at one change."""
+        if self._kept:
+            nominated = {(one.pod.uid, one.node) for one in self._nominations()}
+            self._kept = {key: kept for key, kept in self._kept.items() if key in nominated}
+        if (look := self._look.get((step.resource.group, step.resource.plural))) is not None:
+            look(step)
+
+    def _nominations(self) -> Sequence[Nomination]:
+        memory = self._leader()
+        return memory.nominations if memory is not None else ()
+
+    # -- plans
+
+    def asked(self, memory: Memory, victim: str) -> None:
+        """The controller requests the pod's eviction."""
+        found = [one for one in memory.nominations if victim in one.leaving]
+        new = [one for one in found if self._judged.get(one.pod.uid) is not one]
+        if not new:
+            return
+        plan = new[-1]
+        self._judged[plan.pod.uid] = plan
+        self._plan_of.update(dict.fromkeys(plan.leaving, plan))
+        taken = list(memory.taken())
+        staying = {device for device, hold in taken if hold.identity[0] not in plan.leaving}
+        devices = frozenset(set(self._devices(plan.node)) - staying)
+        self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
+        if memory.knows_all(self._server):
+            self._judge(memory, plan, Judge(self._server, self._invariants, taken, memory.assumed()))
+
+    def _devices(self, node: str) -> Iterator[Device]:
+        for body in bodies(self._server, RESOURCE_SLICES):
+            if body["spec"]["nodeName"] == node:
+                yield from ((node, device["name"]) for device in body["spec"].get("devices") or ())
+
+    def _judge(self, memory: Memory, plan: Nomination, judge: Judge) -> None:
+        pods = {pod.metadata.uid: pod for pod in judge.pods}
+        others = memory.beside(plan)
+        gone = plan.leaving.union(*(one.leaving for one in others))
+        together = [pods[one.pod.uid] for one in (plan, *others) if one.pod.uid in pods]
+        preemptor = together[0]
+        if preemptor.spec.affinity is not None:
+            return  # of pod affinity Parley knows nothing
+        if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, gone):
+            self._fault("evicted in vain", f"{_who(plan)}: it could not run there without them")
+        if any(entry.resource_claim_name for entry in preemptor.spec.resource_claims):
+            return  # which may be allocated already, and tie it to what it has
+        for uid in plan.leaving:
+            pod = pods.get(uid)
+            stays = pod is not None and not pod.metadata.deletion_timestamp and pod.status.phase == "Running"
+            if stays and not memory.leaves_anyway(uid) and judge.would_run(together, plan.node, gone - {uid}):
+                self._fault("evicted needlessly", f"{_who(plan)}: it could run there with {_named(pod)}")
+
+    def _suits(self, pod: Pod, node: str) -> bool:
+        """Whether the pod's classes admit the node; the soak's selectors name one."""
+        classes = {body["metadata"]["name"]: body for body in bodies(self._server, CLASSES)}
+        for name in _classes(pod):
+            for term in (classes.get(name, {}).get("suitableNodes") or {}).get("nodeSelectorTerms") or ():
+                if node not in term["matchFields"][0]["values"]:
+                    return False
+        return True
+
+    def _fault(self, rule: str, text: str) -> None:
+        self._invariants.fault(rule, text)
+
+    # -- what comes of them
+
+    def evicted(self, uid: str, name: str) -> None:
+        """The API server evicted the pod."""
+        plan = self._plan_of.pop(uid, None)
+        if plan is None or plan.pod.uid not in self._invariants.pods:
+            return
+        kind = plan.pod.name.split("-", 1)[-1]
+        if not ALL_POD_KINDS[kind][3].keys() & {"affinity", "containers"}:
+            _, templates, claims, _ = ALL_POD_KINDS[kind]
+            classes = [ALL_TEMPLATE_KINDS[one][0] for one in templates] + [CLAIM_KINDS[one][0] for one in claims]
+            self._awaited[plan.pod.uid] = Awaited(name, plan, frozenset(classes), frozenset(claims))
+
+    def memory_lost(self) -> None:
+        """Another controller keeps nothing."""
+        self._awaited.clear()
+        self._plan_of.clear()
+
+    def in_vain(self) -> Iterator[str]:
+        """At rest: who was evicted for a pod that waits still."""
+        for one in self._awaited.values():
+            yield f"evicted in vain: {one.victim} for {_who(one.plan)}: it waits still"
+
+    def _excuse(self, unforeseen: Callable[[Awaited], bool]) -> None:
+        self._awaited = {uid: one for uid, one in self._awaited.items() if not unforeseen(one)}
+
+    def _pod(self, step: Step) -> None:
+        change = step.change
+        old, new, meta = change.old, change.new, change.last.meta
+        node = change.last.body["spec"].get("nodeName", "")
+        bound = node and (old is None or not old.body["spec"].get("nodeName"))
+        ended = change.last.body["status"].get("phase") in ("Succeeded", "Failed")
+        if new is None or node or ended or meta.get("deletionTimestamp"):
+            self._awaited.pop(meta["uid"], None)
+        if new is not None and bound:
+            level = change.last.body["spec"].get("priority", 0)
+            self._excuse(lambda one: one.plan.node == node and (old is None or level > one.plan.priority))
+
+    def _node(self, step: Step) -> None:
+        old, new, name = step.change.old, step.change.new, step.change.last.meta["name"]
+        if old is None or new is None or old.body.get("spec") != new.body.get("spec"):
+            self._excuse(lambda one: one.plan.node == name)
+
+    def _slice(self, step: Step) -> None:
+        old, new, spec = step.change.old, step.change.new, step.change.last.body["spec"]
+        if old is None or new is None or old.body["spec"]["devices"] != spec["devices"]:
+            self._excuse(lambda one: one.plan.node == spec["nodeName"])
+
+    def _class(self, step: Step) -> None:
+        name = step.change.last.meta["name"]
+        if not step.who.startswith("controller"):
+            self._excuse(lambda one: name in one.classes)
+
+    def _claim(self, step: Step) -> None:
+        name = step.change.last.meta["name"]
+        if not step.who.startswith("controller"):
+            self._excuse(lambda one: name in one.claims)
+
+    def _mirror(self, step: Step) -> None:
+        change = step.change
+        if not is_parleys(change.last.body):
+            return
+        now = read(change.last.body)
+        if step.who in ("meddler", "tenant", "user"):
+            self._excuse(lambda one: one.plan.pod.uid == now.identity[0] or now.name[1] in one.claims)
+        before = read(change.old.body) if change.old is not None else None
+        allocated = change.new is not None and now.definite and (before is None or before.devices != now.devices)
+        if allocated and step.who.startswith("controller") and (self._kept or self._awaited):
+            for pod in [self._living(user) for user in now.users]:
+                if pod is not None:
+                    self._allocated(pod, frozenset(now.devices))
+
+    def _allocated(self, pod: Json, devices: frozenset[Device]) -> None:
+        uid, level, pools = pod["metadata"]["uid"], pod["spec"].get("priority", 0), {pool for pool, _ in devices}
+        self._excuse(lambda one: one.plan.node in pools and level > one.plan.priority)
+        memory, nominations = self._leader(), self._nominations()
+        own = {one.node for one in nominations if one.pod.uid == uid}
+        for one in nominations:
+            kept = self._kept.get((one.pod.uid, one.node))
+            if kept is None or one.pod.uid == uid or one.node in own or level > one.priority:
+                continue
+            if memory is not None and memory.controller.ledger.of_pod(one.pod):
+                continue  # it has what it asks for
+            if (lost := devices & kept.devices) and not self._promised(pod, kept):
+                text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
+                self._fault("given away", text)
+
+    def _promised(self, pod: Json, kept: Kept) -> bool:
+        """Whether the extender may have let the pod in before. What a victim had it may have again."""
+        binding = pod["spec"]["schedulerName"] == self._second and _now() - kept.since < BINDING
+        return pod["metadata"]["uid"] in kept.leaving or binding
+
+    def _living(self, uid: str) -> Json | None:
+        """What is written for a pod that is gone is taken back."""
+        return next((body for body in bodies(self._server, PODS) if body["metadata"]["uid"] == uid), None)
+
+
+def _classes(pod: Pod) -> Iterator[str]:
+    for entry in pod.spec.resource_claims:
+        template, claim = entry.resource_claim_template_name or "", entry.resource_claim_name or ""
+        found: tuple[str, Any] | None = ALL_TEMPLATE_KINDS.get(template) or CLAIM_KINDS.get(claim)
+        if found is not None:
+            yield found[0]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _who(plan: Nomination) -> str:
+    return f"{plan.pod.name} on node {plan.node}"
+
+
+def _named(pod: Pod | None) -> str:
+    return pod.metadata.name if pod is not None else ""
