@@ -55,6 +55,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             bindings=LOST_BINDINGS if broken.lost_bindings else CALM,
             tenant=broken.tenant,
             lasting=broken.lasting,
+            data=broken.data,
         )
         for number in range(most):
             try:

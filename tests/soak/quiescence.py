@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from tests.soak.invariants import Hold, Source
-from tests.soak.keeping import allocation, is_kept, kept_too_long
+from tests.soak.keeping import NOWHERE, allocation, is_kept, kept_too_long
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.pods import CLAIM_KINDS, TEMPLATE_KINDS
 from tests.soak.world import Broken, World
@@ -77,6 +77,7 @@ def _left(world: World) -> Iterator[str]:
         yield from _left_of(body, "built-in claim", body["metadata"]["name"] not in CLAIM_KINDS)
     for body in _bodies(world, CLAIMS):
         yield from _left_of(body, "Parley claim", False)
+    yield from (f"data of claim {claim} on node {node}" for claim, node in world.invariants.data.places)
     yield from _left_in_memory(world)
 
 
@@ -200,8 +201,7 @@ class Judge:
             if others and node not in record.nodes:
                 return False
             if not others and is_kept(claim):
-                nodes, *_ = allocation(claim) or ((),)
-                if node not in nodes:
+                if node not in (allocation(claim) or NOWHERE)[0]:
                     return False
             elif not others:
                 wants.append(_want(CLAIM_KINDS[name][1]))

@@ -68,12 +68,18 @@ class CountedDriver(DeviceDriver):
         return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
 
 
+class LeavingDriver(CountedDriver):
+    """Pods with named claims leave something on their node."""
+
+    leaves_data = True
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
-    (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, and whether some
-    classes keep claims without users."""
+    (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
+    classes keep claims without users, and whether pods leave data on nodes for named claims."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -83,12 +89,13 @@ class Plan:
     bindings: Rates = CALM
     tenant: bool = False
     lasting: bool = False
+    data: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
-        some claims are kept."""
+        some claims are kept, and in one of these pods leave data."""
         return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
@@ -97,6 +104,7 @@ class Plan:
             bindings=LOST_BINDINGS if number % 3 == 1 else CALM,
             tenant=number % 4 == 2,
             lasting=number % 7 < 2,
+            data=number % 7 == 1,
         )
 
 
@@ -105,7 +113,7 @@ class Process:
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         self.name = name
-        self.driver = CountedDriver(world.chance)
+        self.driver = (LeavingDriver if plan.data else CountedDriver)(world.chance)
         self.driver.failing = plan.failing
         self.controller: Controller | None = None
         self.dead = False
@@ -193,6 +201,7 @@ class World:
         self.plan = plan
         self.clock = loop_clock()
         self.invariants = Invariants()
+        self.invariants.data.is_left = plan.data
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.calm = False
