@@ -5,7 +5,8 @@ Only what a change touches is looked at again, so that a check costs microsecond
 
     handed out twice       no device is held by two claims: by the claims' records, as long as a pod of theirs
                            lives, by what running pods were started with, by what nodes have prepared for
-                           pods that were deleted by force, and by the records of claims that have a deadline
+                           pods that were deleted by force, by what pods left there (`data`), and by the
+                           records of claims that have a deadline
     bound too early        a pod is bound when its claims are allocated, and reserved for it
     bound elsewhere        every claim of a pod can be used on the node that it is bound to
     moved under a pod      a running pod's claim is never allocated other devices than it was started with
@@ -27,7 +28,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tests.soak.keeping import Keeping, allocation, is_kept
+from tests.soak.data import Data
+from tests.soak.keeping import NOWHERE, Keeping, allocation, is_kept
 from tests.soak.mirrors import Device, Json, Name, Record, is_parleys, read
 from tests.soak.observed import Step
 
@@ -82,6 +84,7 @@ class Invariants:
         self._noted: dict[str, str] = {}
         """UIDs of built-in claims that nodes may have prepared, by name of the ClaimRelease that records it."""
         self._keeping = Keeping()
+        self.data = Data(self._data_removed)
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
@@ -110,6 +113,7 @@ class Invariants:
         known = shown | set(self._noted.values())
         for pod in self.forced.values():
             self._forget_all_but(pod, known)
+        self.data.memory_lost({claim["metadata"]["uid"] for claim in self._named.values()})
 
     def _forget_all_but(self, pod: PodState, known: set[str]) -> None:
         """What was prepared by another UID nobody can ask its node about."""
@@ -204,8 +208,17 @@ class Invariants:
             if record is not None and record.definite and pod.node in record.nodes:
                 pod.uses[record.identity] = (record.devices, record.shared)
                 pod.prepared[record.identity] = record.uid
+                hold = Hold(record.identity, record.shared)
                 for device in record.devices:
-                    self._take(device, (pod.uid, record.name), Hold(record.identity, record.shared))
+                    self._take(device, (pod.uid, record.name), hold)
+                if self.data.is_left and not record.identity[1]:
+                    self.data.left(record.identity[0], pod.node, record.devices)
+                    for device in record.devices:
+                        self._take(device, ("data", record.identity[0]), hold)
+
+    def _data_removed(self, claim: str, devices: tuple[Device, ...]) -> None:
+        for device in devices:
+            self.holds[device].pop(("data", claim), None)
 
     def _unuse(self, pod: PodState, identity: Identity) -> None:
         devices, _ = pod.uses.pop(identity)
@@ -221,12 +234,14 @@ class Invariants:
             self._nodes.add(name)
             return
         self._nodes.discard(name)
+        self.data.machine_gone(name)
         for pod in [pod for pod in self.forced.values() if pod.node == name]:
             self.unprepared(pod.uid)
 
     # -- claims
 
     def _claim_release(self, step: Step) -> None:
+        self.data.release_changed(step)
         name = step.change.last.meta["name"]
         self._noted.pop(name, None)
         if step.change.new is not None:
@@ -330,13 +345,12 @@ class Invariants:
             self.fault("reserved, unallocated", f"Parley claim {name[1]}")
 
     def _hold_kept(self, name: Name, body: Json) -> None:
-        if is_kept(body) and (found := allocation(body)) is not None:
-            _, devices, shared = found
-            for device in devices:
-                self._take(device, ("kept", name), Hold((body["metadata"]["uid"], ""), shared))
+        _, devices, shared = (allocation(body) if is_kept(body) else None) or NOWHERE
+        for device in devices:
+            self._take(device, ("kept", name), Hold((body["metadata"]["uid"], ""), shared))
 
     def _release_kept(self, name: Name, body: Json) -> None:
-        for device in (allocation(body) or ((), (), False))[1]:
+        for device in (allocation(body) or NOWHERE)[1]:
             self.holds[device].pop(("kept", name), None)
 
     # -- the rest
@@ -378,7 +392,10 @@ def _listed(devices: tuple[Device, ...]) -> str:
 
 def _told(holds: dict[Source, Hold]) -> str:
     return "; ".join(
-        f"{'in use through' if source[0] not in ('record', 'kept') else 'record of'} {source[1][1]}"
+        f"{_SOURCES.get(source[0], 'in use through')} {source[1][1] if source[0] != 'data' else source[1]}"
         f"{' (a share)' if hold.shared else ''}"
         for source, hold in holds.items()
     )
+
+
+_SOURCES = {"record": "record of", "kept": "record of", "data": "data left for"}

@@ -17,6 +17,11 @@ from typing import Any
 from tests.soak.mirrors import Device, Json
 from tests.soak.observed import Step
 
+Allocation = tuple[tuple[str, ...], tuple[Device, ...], bool]
+"""Nodes, devices, and whether they are shares."""
+
+NOWHERE: Allocation = (), (), False
+
 LATELY = 300.0
 """Seconds: what the class said before is known to every controller."""
 
@@ -67,8 +72,8 @@ class Keeping:
         return min((seconds for _, seconds in said[first:]), default=0.0)
 
 
-def allocation(claim: Json) -> tuple[tuple[str, ...], tuple[Device, ...], bool] | None:
-    """The nodes, the devices, and whether they are shares: by a Parley claim's own record."""
+def allocation(claim: Json) -> Allocation | None:
+    """By a Parley claim's own record."""
     found: Json | None = (claim.get("status") or {}).get("allocation")
     if not found:
         return None
@@ -96,7 +101,7 @@ def kept_too_long(claims: Iterable[Json], now: datetime) -> Iterator[str]:
                 yield f"claim {body['metadata']['name']}, until {status['keptUntil']}, and it is {now:%H:%M:%S}"
 
 
-def _listed(found: tuple[tuple[str, ...], tuple[Device, ...], bool] | None) -> str:
+def _listed(found: Allocation | None) -> str:
     if found is None:
         return "nothing"
     nodes, devices, shared = found

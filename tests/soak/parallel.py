@@ -57,6 +57,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             tenant=broken.tenant,
             lasting=broken.lasting,
             preemption=Preemption.ALLOWED if broken.preemption else Preemption.NONE,
+            data=broken.data,
         )
         for number in range(most):
             try:

@@ -61,8 +61,8 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
-    or evictions."""
+    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims,
+    pods that leave data on nodes, or evictions."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -74,6 +74,7 @@ class Bug:
     tenant: bool = False
     lasting: bool = False
     preemption: bool = False
+    data: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -154,6 +155,13 @@ def _taken_back(self: GivingBack, holding: Holding) -> None:
     _LEFT_BY_POD(self, holding)
 
 
+async def _free_at_once(self: GivingBack, holding: Holding, *, departed: bool) -> None:
+    await _FINISH(self, holding, departed=departed)
+    driver: Any = self._drivers[holding.driver].driver
+    driver._inventory.release(holding.uid)
+
+
+_FINISH = GivingBack._finish
 _LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, GivingBack._left, restoring.adopt_record
 
 
@@ -331,6 +339,12 @@ BUGS = {
     ),
     "a restart forgets claims without users": Bug(
         ((restoring, "adopt_record", _adopt_used),), ("handed out twice", "freed while kept"), lasting=True
+    ),
+    "data stays where it was when its claim ends": Bug(
+        ((Releases, "owes_removal", lambda *_: False),), ("handed out twice", "left over"), data=True
+    ),
+    "what data was on is free before it is removed": Bug(
+        ((GivingBack, "_finish", _free_at_once),), ("handed out twice",), data=True
     ),
     "a kept claim is never given back": Bug(
         ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),

@@ -69,6 +69,7 @@ def _left(world: World) -> Iterator[str]:
         yield from _left_of(body, "built-in claim", body["metadata"]["name"] not in CLAIM_KINDS)
     for body in bodies(world.server, CLAIMS):
         yield from _left_of(body, "Parley claim", False)
+    yield from (f"data of claim {claim} on node {node}" for claim, node in world.invariants.data.places)
     yield from _left_in_memory(world)
 
 

@@ -72,12 +72,19 @@ class CountedDriver(DeviceDriver):
         return {uid: devices for uid, (devices, _) in self._inventory._held.items()}
 
 
+class LeavingDriver(CountedDriver):
+    """Pods with named claims leave something on their node."""
+
+    leaves_data = True
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
     (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
-    classes keep claims without users, and what there is of priorities."""
+    classes keep claims without users, whether pods leave data on nodes for named claims, and what there is of
+    priorities."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -88,12 +95,13 @@ class Plan:
     tenant: bool = False
     lasting: bool = False
     preemption: Preemption = Preemption.NONE
+    data: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
-        some claims are kept."""
+        some claims are kept, and in one of these pods leave data."""
         drawn = cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
@@ -103,6 +111,7 @@ class Plan:
             tenant=number % 4 == 2,
             lasting=number % 7 < 2,
             preemption=Preemption.of_world(number),
+            data=number % 7 == 1,
         )
         most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
         return replace(drawn, extender=min(drawn.extender, most))
@@ -113,7 +122,7 @@ class Process:
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         self.name = name
-        self.driver = CountedDriver(world.chance)
+        self.driver = (LeavingDriver if plan.data else CountedDriver)(world.chance)
         self.driver.failing = plan.failing
         self.controller: Controller | None = None
         self.dead = False
@@ -218,6 +227,7 @@ class World:
         self.plan = plan
         self.clock = loop_clock()
         self.invariants = Invariants()
+        self.invariants.data.is_left = plan.data
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)

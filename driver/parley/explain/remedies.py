@@ -160,7 +160,8 @@ def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]
     for holding in feasibility.kept()[:_TRIED]:
         tried = [node for node in nodes if node not in now and holding.reaches(node)]
         with feasibility.freed([holding]):
-            doing = [node for node in tried if feasibility.would_do(node)]
+            with_room = feasibility.doing(tried)
+        doing = [node for node in tried if node in with_room]
         if doing and holding.kept_until is not None:
             which = f"claim {_claim(holding)} ends (holds {', '.join(held(holding.allocation))})"
             until = f"no pod uses it, and it is kept until {rfc3339(holding.kept_until)} unless it is deleted"

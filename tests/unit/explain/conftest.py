@@ -23,6 +23,22 @@ def play() -> Play:
     return played
 
 
+async def kept_on(world: World, *nodes: str) -> str:
+    """A pod ran with the claim "disk" on the first node, and has ended. Returns until when the claim is kept."""
+    world.start_parley()
+    await world.add_node(nodes[0], 1)
+    await world.add_class(whenUnused={"keepSeconds": 600})
+    await world.add_template("one")
+    await world.add_claim("disk")
+    await world.add_pod("ran", claims=["disk"])
+    await world.settle()
+    await world.delete_pod("ran")
+    await world.settle(10)
+    for name in nodes[1:]:
+        await world.add_node(name, 1)
+    return (await world.claim("disk")).status.kept_until or ""
+
+
 async def explained(world: World, pod: str) -> Explanation:
     """As of now."""
     return await explain(world.client, world.clock(), "default", pod)

@@ -1,31 +1,14 @@
 """Claims that stay allocated without users: what is explained about them, and about pods that wait for them."""
 
-from tests.unit.explain.conftest import Play, explained, helps
+from tests.unit.explain.conftest import Play, explained, helps, kept_on
 from tests.unit.scheduler.conftest import World
 
 from parley.explain import overview
 from parley.explain.snapshot import read
 from parley.explain.text import claim_state
 
-KEEP = 600
 OTHER = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "8"}}}]
 """All of a node's CPU."""
-
-
-async def kept_on(world: World, *nodes: str) -> str:
-    """A pod ran with the claim "disk" on the first node, and has ended. Returns until when the claim is kept."""
-    world.start_parley()
-    await world.add_node(nodes[0], 1)
-    await world.add_class(whenUnused={"keepSeconds": KEEP})
-    await world.add_template("one")
-    await world.add_claim("disk")
-    await world.add_pod("ran", claims=["disk"])
-    await world.settle()
-    await world.delete_pod("ran")
-    await world.settle(10)
-    for name in nodes[1:]:
-        await world.add_node(name, 1)
-    return (await world.claim("disk")).status.kept_until or ""
 
 
 def test_what_it_holds_is_free_when_it_ends(play: Play) -> None:

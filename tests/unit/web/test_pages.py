@@ -6,7 +6,7 @@ from html import unescape
 
 import orjson
 import pytest
-from tests.unit.explain.conftest import explained
+from tests.unit.explain.conftest import explained, kept_on
 from tests.unit.scheduler.conftest import World
 from tests.unit.web.conftest import Play, at, one_runs_and_one_waits, shown, snapshots
 
@@ -127,6 +127,17 @@ def test_a_class_and_who_waits_for_it(play: Play) -> None:
         assert "default/runs a gpu-0 gpu a/gpu-0 2 min" in told
         assert "Several pods may share a claim. Limit of namespaces team: at most 2 units" in other
         assert (await as_data(world, "/classes/gpu"))["status"] == 200
+
+    play(scenario)
+
+
+def test_a_claim_that_is_kept_without_users(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        until = await kept_on(world, "a")
+
+        told = words((await shown(world, "/classes/gpu")).main)
+
+        assert f"nobody (claim default/disk, kept until {until}) a disk gpu a/gpu-0" in told
 
     play(scenario)
 

@@ -58,10 +58,11 @@ def _uses(rows: Sequence[UseRow], now: str, links: Links) -> Node:
 
 def _use(row: UseRow, now: str, links: Links) -> list[Node]:
     title = f"{row.namespace}/{row.pod}"
+    kept = f", kept until {row.kept_until}" if row.kept_until else ""
     return [
         link(title, links.pod(row.namespace, row.pod))
         if row.pod
-        else f"nobody (claim {row.namespace}/{row.claim})",
+        else f"nobody (claim {row.namespace}/{row.claim}{kept})",
         link(row.node, links.node(row.node)) if row.node else "-",
         row.claim,
         link(row.class_name, links.class_(row.class_name)) if row.class_name else "-",
