@@ -7,7 +7,7 @@ when its last pod is done or gone, or when it was taken back before any pod was 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -146,6 +146,11 @@ class Holding:
         return on if on is None or on else (self.node,)
 
     @property
+    def only_node(self) -> str | None:
+        """The node where the claim can be used, if there is one alone."""
+        return self.nodes[0] if self.nodes is not None and len(self.nodes) == 1 else None
+
+    @property
     def claim_uids(self) -> tuple[str, ...]:
         """UIDs of the built-in claims that a node may know it by."""
         own = () if self.named else (self.uid,)
@@ -172,7 +177,7 @@ class Holding:
 
 
 class Ledger:
-    """All holdings, by claim and by pod, and what they use up of the limits."""
+    """All holdings, by claim, by pod and by node, and what they use up of the limits."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -181,6 +186,7 @@ class Ledger:
         self._by_uid: dict[str, Holding] = {}
         self._by_claim: dict[tuple[str, str], Holding] = {}
         self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
+        self._by_node: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(self._by_uid.values())
@@ -190,7 +196,11 @@ class Ledger:
 
     def add(self, holding: Holding) -> None:
         """Record a new holding for all its pods."""
+        if (former := self._by_uid.get(holding.uid)) is not None:
+            self._leave_node(former)
         self._by_uid[holding.uid] = holding
+        if holding.only_node is not None:
+            self._by_node[holding.only_node][holding.uid] = holding
         if holding.class_name:
             self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
         key = (holding.namespace, holding.claim)
@@ -224,10 +234,25 @@ class Ledger:
         """The holding is gone, with all its users."""
         self.release(holding)
         self.limits.forget(holding.uid)
-        self._by_uid.pop(holding.uid, None)
+        if (known := self._by_uid.pop(holding.uid, None)) is not None:
+            self._leave_node(known)
         key = (holding.namespace, holding.claim)
         if self._by_claim.get(key) is holding:
             del self._by_claim[key]
+
+    def _leave_node(self, holding: Holding) -> None:
+        if (node := holding.only_node) is not None:
+            del self._by_node[node][holding.uid]
+            if not self._by_node[node]:
+                del self._by_node[node]
+
+    def nodes(self) -> Collection[str]:
+        """Those on which alone some holding can be used."""
+        return self._by_node.keys()
+
+    def on(self, node: str) -> Collection[Holding]:
+        """The holdings that can be used on that node alone."""
+        return self._by_node[node].values() if node in self._by_node else ()
 
     def get(self, uid: str) -> Holding | None:
         """The holding of a claim, by the claim's UID."""

@@ -113,10 +113,7 @@ class ClaimVictims:
     def _all_tenants(self, exclusions: Exclusions) -> dict[str, dict[str, _Tenant]]:
         """Who leaves each node, and who may be made to, by UID."""
         found: defaultdict[str, dict[str, _Tenant]] = defaultdict(dict)
-        for holding in self._state.ledger:
-            node = _only_node(holding)
-            if holding.driver not in self._drivers or node is None or node in exclusions.shunned:
-                continue
+        for node, holding in self._takeable(exclusions.shunned):
             uid, pod = self._holder(holding)
             if pod is None:
                 counts = node not in exclusions.stuck
@@ -125,6 +122,14 @@ class ClaimVictims:
             if counts:
                 found[node].setdefault(uid, _Tenant(pod)).held[holding.driver].add(holding.uid)
         return dict(found)
+
+    def _takeable(self, shunned: Collection[str]) -> Iterator[tuple[str, Holding]]:
+        """What its drivers may take, by node: where the pod would fit if the node were empty."""
+        ledger = self._state.ledger
+        for node in ledger.nodes():
+            if node not in shunned and not self._nodes.misfit_beside(node, {}, 0):
+                held = (one for one in ledger.on(node) if one.driver in self._drivers and _is_exclusive(one))
+                yield from ((node, one) for one in held)
 
     def _holder(self, holding: Holding) -> tuple[str, Pod | None]:
         """The pod that has it, and its UID; None if it leaves, or is gone and its node has yet to confirm that."""
@@ -197,8 +202,6 @@ class ClaimVictims:
         )
 
 
-def _only_node(holding: Holding) -> str | None:
-    """The node where an exclusive generated claim of one pod can be used, if it is that and there is one."""
-    if holding.named or holding.shareable or holding.standalone or holding.nodes is None or len(holding.pods) > 1:
-        return None
-    return holding.nodes[0] if len(holding.nodes) == 1 else None
+def _is_exclusive(holding: Holding) -> bool:
+    """Whether it is an exclusive generated claim of one pod."""
+    return not (holding.named or holding.shareable or holding.standalone or len(holding.pods) > 1)

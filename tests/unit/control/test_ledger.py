@@ -43,6 +43,13 @@ def test_a_dropped_holding_leaves_the_claim_to_the_one_that_took_its_name() -> N
     assert ledger.of_claim(NAMESPACE, "c") is later
 
 
+def test_a_holding_that_replaces_another_is_on_its_own_node_only() -> None:
+    ledger = Ledger()
+    ledger.add(a_holding(node="node-1"))
+    ledger.add(a_holding(node="node-2"))
+    assert (list(ledger.nodes()), len(ledger.on("node-1")), len(ledger.on("node-2"))) == (["node-2"], 0, 1)
+
+
 def test_an_entry_finds_what_was_generated_for_it_and_no_named_claim() -> None:
     ledger = Ledger()
     ledger.add(a_holding("named", "p", entry="gpu"))
@@ -94,10 +101,12 @@ class Lives(RuleBasedStateMachine):
         self.ledger = Ledger(Limits(self.freed.append))
         self.held: dict[str, Holding] = {}
 
-    @rule(claim=CLAIMS, pod=PODS)
-    def allocate(self, claim: str, pod: PodReference) -> None:
+    @rule(claim=CLAIMS, pod=PODS, on=st.sampled_from([(), ("a",), ("b",), ("a", "b"), None]))
+    def allocate(self, claim: str, pod: PodReference, on: tuple[str, ...] | None) -> None:
         if claim not in self.held:
-            self.held[claim] = a_holding(claim, class_name="licence", pods={pod.uid: pod})
+            allocation = Allocation(available_on=on)
+            fields = {"class_name": "licence", "pods": {pod.uid: pod}, "allocation": allocation}
+            self.held[claim] = a_holding(claim, node="b", **fields)
             self.ledger.add(self.held[claim])
 
     @precondition(lambda self: self.held)
@@ -136,6 +145,13 @@ class Lives(RuleBasedStateMachine):
             claim for claim, holding in self.held.items() if any(p.name == "p" for p in holding.pods.values())
         }
         assert {holding.claim for holding in self.ledger.of_pod_name(NAMESPACE, "p")} == named
+
+    @invariant()
+    def each_is_found_on_the_one_node_where_it_can_be_used(self) -> None:
+        found = {node: {holding.claim for holding in self.ledger.on(node)} for node in ("a", "b")}
+        one = {claim: h.nodes[0] for claim, h in self.held.items() if h.nodes is not None and len(h.nodes) == 1}
+        assert found == {node: {claim for claim in one if one[claim] == node} for node in ("a", "b")}
+        assert set(self.ledger.nodes()) == set(one.values())
 
     @invariant()
     def each_is_counted_once(self) -> None:

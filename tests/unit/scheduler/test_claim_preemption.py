@@ -10,6 +10,7 @@ from tests.support.faults import FaultClient, NumberedCall
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.caches.cluster import reference
+from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.objects.mirror import consumer
 from parley.drivers.device import DeviceDriver
@@ -19,6 +20,7 @@ from parley.kube.memory.evictions import BUDGETS
 from parley.negotiation.waiting import Place
 from parley.scheduler.attempts import Attempt
 from parley.scheduler.claim_preemption import SPARED_SECONDS
+from parley.scheduler.claim_victims import ClaimVictims
 from parley.sdk import Driver
 from parley.simulate.status_writes import patch_claim
 
@@ -513,6 +515,28 @@ def test_what_was_offered_before_is_kept_for_the_preemptor_too(play: Play) -> No
         await world.settle(30)
         assert await world.node_of("urgent") == "a"
         assert sum((await world.devices()).values()) == 2
+
+    play(scenario)
+
+
+def test_victims_are_looked_for_where_the_pod_could_be_alone(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    holder = ClaimVictims._holder
+
+    def counted(victims: ClaimVictims, holding: Holding) -> Any:
+        looks.append(holding.node)
+        return holder(victims, holding)
+
+    async def scenario(world: World) -> None:
+        nodes = {f"n{number}": 2 for number in range(10)}
+        evicted = await begin(world, "LowerPriority", **nodes)
+        await hold(world, **{f"low-{number}": 1 for number in range(20)})
+        monkeypatch.setattr(ClaimVictims, "_holder", counted)
+        await world.add_pod("urgent", "one", priority=10, nodeSelector={"kubernetes.io/hostname": "n7"})
+        await world.settle()
+        assert len(evicted) == 1
+        assert await world.node_of("urgent") == "n7"
+        assert set(looks) == {"n7"}
 
     play(scenario)
 
