@@ -275,9 +275,18 @@ class Plans:
                 continue
             if memory is not None and memory.controller.ledger.of_pod(one.pod):
                 continue  # it has what it asks for
-            if (lost := devices & kept.devices) and not self._promised(pod, kept):
+            if (lost := devices & kept.devices - self._had(uid)) and not self._promised(pod, kept):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
                 self._fault("given away", text)
+
+    def _had(self, uid: str) -> frozenset[Device]:
+        """What the pod runs with: a claim that was made anew meanwhile gets that again."""
+        pod = self._invariants.pods.get(uid)
+        return (
+            frozenset(device for found, _ in pod.uses.values() for device in found)
+            if pod is not None
+            else frozenset()
+        )
 
     def _promised(self, pod: Json, kept: Kept) -> bool:
         """Whether the extender may have let the pod in before. What a victim had it may have again."""
