@@ -13,7 +13,6 @@ from itertools import count
 
 from tests.soak.binding_faults import LOST_BINDINGS
 from tests.soak.planted import planted
-from tests.soak.priorities import Preemption
 from tests.soak.running import REMEMBERED, Failed, Played, play
 from tests.soak.world import CALM, Plan
 from tests.support.trouble import Rates
@@ -55,7 +54,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             extender=1.0 if broken.extender else 0.0,
             bindings=LOST_BINDINGS if broken.lost_bindings else CALM,
             tenant=broken.tenant,
-            preemption=Preemption.ALLOWED if broken.preemption else Preemption.NONE,
+            preemption=broken.preemption,
         )
         for number in range(most):
             try:
