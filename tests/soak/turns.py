@@ -2,8 +2,8 @@
 
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
-Pods of one kind ask for the same. Those that their scheduler has just refused somewhere stand in no line with
-others, and after a restart lines are formed anew (docs/limits.md).
+Pods of one kind ask for the same. Those that their scheduler refused somewhere stand in no line with others, of
+those that are offered the same node it chooses itself, and after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Any
 from tests.soak.judge import Judge, done
 from tests.soak.mirrors import is_parleys, read
 from tests.soak.observed import Step
+from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS
 
 from parley.control.caches.cluster import priority, reference
 from parley.scheduler.pods import Pods
@@ -53,15 +54,17 @@ class Turns:
         served = [pod for pod in ours if self._served.get(pod.metadata.uid, 0.0) > self._since]
         for pod in ours:
             attempt = pods.known(reference(pod))
-            if pod.spec.node_name or attempt is None or attempt.refused or attempt.excluded:
+            if pod.spec.node_name or attempt is None or attempt.exact or attempt.refused or attempt.excluded:
                 continue
             for other in served:
                 if self._before(pod, other) and judge.would_run([pod], other.spec.node_name, {other.metadata.uid}):
                     yield f"out of turn: {_told(other)} was served, and {_told(pod)} waits"
 
     def _before(self, pod: Pod, other: Pod) -> bool:
-        alike = pod.metadata.labels.get("kind") == other.metadata.labels.get("kind")
-        return alike and priority(pod) > priority(other) and bool(other.spec.node_name)
+        kind = pod.metadata.labels.get("kind", "")
+        alike = kind == other.metadata.labels.get("kind") and kind in ALL_POD_KINDS
+        offered = alike and any(ALL_TEMPLATE_KINDS.get(one, ("",))[0] == "exact" for one in ALL_POD_KINDS[kind][1])
+        return alike and not offered and priority(pod) > priority(other) and bool(other.spec.node_name)
 
 
 def _told(pod: Pod) -> str:
