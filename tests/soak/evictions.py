@@ -67,7 +67,7 @@ class Evictions:
         self._said: dict[str, float] = {}
         """When each class said LowerPriority last."""
         self._says: dict[str, bool] = {}
-        self._counted: dict[str, frozenset[str]] = {}
+        self._counted: dict[str, frozenset[tuple[str, str]]] = {}
         """Pods that each budget counts as disrupted, and since when."""
         self._spare: set[str] = set()
         """The budgets that allow no disruption."""

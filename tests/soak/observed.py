@@ -92,13 +92,15 @@ class ObservedServer(MemoryServer):
         self._check_fence(resource)
         super().delete(resource, *args, **kwargs)
 
-    def post(self, resource: Resource[Any], name: str, subresource: str, *args: Any) -> dict[str, Any]:
+    def post(
+        self, resource: Resource[Any], name: str, subresource: str, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
         self._check_fence(resource)
         if subresource == "eviction" and self.forbids_evictions:
             raise Forbidden(
                 403, "Forbidden", f'pods "{name}" is forbidden: cannot create resource "pods/eviction"'
             )
-        return super().post(resource, name, subresource, *args)
+        return super().post(resource, name, subresource, *args, **kwargs)
 
 
 def _now() -> float:

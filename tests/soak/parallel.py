@@ -13,7 +13,6 @@ from itertools import count
 
 from tests.soak.binding_faults import LOST_BINDINGS
 from tests.soak.planted import planted
-from tests.soak.priorities import Preemption
 from tests.soak.running import REMEMBERED, Failed, Played, play
 from tests.soak.world import CALM, Plan
 from tests.support.trouble import Rates
@@ -56,7 +55,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             bindings=LOST_BINDINGS if broken.lost_bindings else CALM,
             tenant=broken.tenant,
             lasting=broken.lasting,
-            preemption=Preemption.ALLOWED if broken.preemption else Preemption.NONE,
+            preemption=broken.preemption,
             data=broken.data,
         )
         for number in range(most):

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
+from tests.soak.priorities import Preemption
 from tests.soak.processes import WHO
 
 from parley.api.builtin import Pod
@@ -43,6 +44,7 @@ from parley.negotiation import victims
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
 from parley.scheduler import claim_preemption, negotiator
+from parley.scheduler import pods as waiting_pods
 from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import ClaimVictims
@@ -54,6 +56,8 @@ from parley.sdk import claim_conditions
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate import admission
 
+ALLOWED = Preemption.ALLOWED
+
 Patch = tuple[Any, str, Any]
 """An object, its attribute, and what stands there while the bug is planted."""
 
@@ -61,8 +65,8 @@ Patch = tuple[Any, str, Any]
 @dataclass(frozen=True, slots=True)
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
-    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims,
-    pods that leave data on nodes, or evictions."""
+    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
+    or pods that leave data on nodes; and what there is of priorities."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -73,7 +77,7 @@ class Bug:
     lost_bindings: bool = False
     tenant: bool = False
     lasting: bool = False
-    preemption: bool = False
+    preemption: Preemption = Preemption.NONE
     data: bool = False
 
 
@@ -352,39 +356,48 @@ BUGS = {
         lasting=True,
     ),
     "pods of equal priority are evicted": Bug(
-        ((ClaimVictims, "_may_be_evicted", _equals_too),), ("wrongly evicted",), preemption=True
+        ((ClaimVictims, "_may_be_evicted", _equals_too),), ("wrongly evicted",), preemption=ALLOWED
     ),
     "victims' classes are not looked at": Bug(
-        ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=True
+        ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=ALLOWED
     ),
     "neither the preemptor's policy nor its class is looked at": Bug(
         ((claim_preemption, "may_take", _take_whatever), (negotiator, "may_take", _take_whatever)),
         ("wrongly evicted",),
-        preemption=True,
+        preemption=ALLOWED,
     ),
     "drivers would have room, whoever leaves": Bug(
         ((DeviceDriver, "viable_without", lambda _self, _request, _node, uids: bool(uids)),),
         ("evicted in vain",),
-        preemption=True,
+        preemption=ALLOWED,
     ),
     "what else a preemptor needs of a node is not looked at": Bug(
-        ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=True
+        ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=ALLOWED
     ),
     "what is kept is kept from its own pod": Bug(
-        ((Nominations, "closed", _closed_to_all),), ("evicted in vain", "preempts nobody"), preemption=True
+        ((Nominations, "closed", _closed_to_all),),
+        ("evicted in vain", "preempts nobody"),
+        preemption=ALLOWED,
     ),
     "all that are low enough are evicted": Bug(
-        ((victims, "_fewest", lambda pods, *_: tuple(pods)),), ("evicted needlessly",), preemption=True
+        ((victims, "_fewest", lambda pods, *_: tuple(pods)),),
+        ("evicted needlessly",),
+        preemption=ALLOWED,
     ),
     "what is kept is open to pods of equal priority": Bug(
-        ((Nominations, "closed", _open_to_equals),), ("given away",), preemption=True
+        ((Nominations, "closed", _open_to_equals),), ("given away",), preemption=ALLOWED
     ),
-    "nobody is evicted": Bug(((ClaimPreemption, "make_room", _nothing),), ("preempts nobody",), preemption=True),
+    "nobody is evicted": Bug(
+        ((ClaimPreemption, "make_room", _nothing),), ("preempts nobody",), preemption=ALLOWED
+    ),
     "what is kept stays when its pod is bound or gone": Bug(
-        ((Nominations, "end", _no_result),), ("left over",), preemption=True
+        ((Nominations, "end", _no_result),), ("left over",), preemption=ALLOWED
+    ),
+    "pods stand in line by arrival alone": Bug(
+        ((waiting_pods, "priority", lambda _pod: 0),), ("out of turn",), preemption=Preemption.NEVER
     ),
     "victims are deleted, budgets are only asked": Bug(
-        ((ClaimPreemption, "_post", _delete_victim),), ("wrongly evicted",), preemption=True
+        ((ClaimPreemption, "_post", _delete_victim),), ("wrongly evicted",), preemption=ALLOWED
     ),
 }
 

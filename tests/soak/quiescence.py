@@ -11,7 +11,7 @@ from tests.soak.keeping import kept_too_long
 from tests.soak.mirrors import Json
 from tests.soak.pods import CLAIM_KINDS
 from tests.soak.priorities import Preemption
-from tests.soak.world import Broken, World
+from tests.soak.world import SECOND_SCHEDULER, Broken, World
 
 from parley.api.resources import (
     BUILTIN_CLAIMS,
@@ -21,6 +21,7 @@ from parley.api.resources import (
     PODS,
 )
 from parley.control.caches.cluster import reference
+from parley.scheduler.pods import Pods
 from parley.simulate.anti_affinity import Pod
 
 QUIET = 320.0
@@ -113,6 +114,8 @@ def _faults(world: World) -> Iterator[str]:
         elif not pod.spec.node_name and (node := _could_preempt(world, judge, pod)):
             yield f"preempts nobody: pod {name} could run on node {node} without pods of lower priority"
         yield from (f"not reserved: claim {claim} for pod {name}" for claim in judge.unreserved(pod))
+    if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
+        yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body))
     yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))
@@ -120,15 +123,19 @@ def _faults(world: World) -> Iterator[str]:
 
 def _could_preempt(world: World, judge: Judge, pod: Pod) -> str:
     """The node where the pod could have others evicted by now; "" if there is none, or if some were lately."""
-    leader, allowed = world.leader, world.plan.preemption is Preemption.ALLOWED
-    if leader is None or leader.controller is None or not allowed:
+    pods, allowed = _pods(world), world.plan.preemption is Preemption.ALLOWED
+    if pods is None or not allowed or not world.evictions.may_preempt(pod.metadata.uid):
         return ""
-    if not world.evictions.may_preempt(pod.metadata.uid):
-        return ""
-    attempt = leader.controller._parts.reconciler._pods.known(reference(pod))
+    attempt = pods.known(reference(pod))
     if attempt is not None and attempt.until_preemption(world.loop.time()):
         return ""
     return judge.could_preempt(pod, world.evictions.evictable())
+
+
+def _pods(world: World) -> Pods | None:
+    """What the leader keeps about unbound pods."""
+    leader = world.leader
+    return leader.controller._parts.reconciler._pods if leader is not None and leader.controller else None
 
 
 def _kept_for_nobody(world: World) -> Iterator[str]:

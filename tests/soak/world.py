@@ -20,6 +20,7 @@ from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
 from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
+from tests.soak.turns import Turns
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.control.nominations import Nomination
@@ -187,6 +188,7 @@ class Process:
         await controller.ready.wait()
         self._world.invariants.memory_lost()
         self._world.plans.memory_lost()
+        self._world.turns.memory_lost()
 
     async def answer(self, verb: str, body: bytes) -> bytes:
         """The response of its extender door; the connection breaks when it ends."""
@@ -232,6 +234,7 @@ class World:
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
+        self.turns = Turns()
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
@@ -245,6 +248,7 @@ class World:
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
             self.plans.observe(step)
+            self.turns.observe(step)
         self._now, self._at_once = step.seconds, self._at_once + 1 if step.seconds == self._now else 0
         if self._at_once == MOST_AT_ONCE:
             self.invariants.faults.append(f"in circles: {MOST_AT_ONCE} steps and no time passes")

@@ -18,7 +18,8 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.api.wording import counted, listed, noun_for
-from parley.control.caches.cluster import priority, reference
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import done, priority, reference
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.control.decision.decide import class_topics
 from parley.control.decision.demand import Demand
@@ -94,12 +95,14 @@ class ClaimPreemption:
         """Nothing is viable for the pod: what it waits for while others leave what it needs. `drivers` are those
         for whose claims others may be evicted (`may_take`).
 
-        None if nobody leaves it, or may be made to. Raises DriverFault, and what a client raises.
+        None if nobody leaves it, or may be made to. Raises Busy if the pod goes or is bound meanwhile, and
+        DriverFault, and what a client raises.
         """
         attempt = self._pods.attempt(pod)
         if attempt.retry_at and attempt.retry_at <= now():
             attempt.begin_again()
         for _ in range(PLANS):
+            self._check_waits(pod)
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
             if plan is None or not (plan.victims or plan.leaving):
                 break
@@ -206,14 +209,23 @@ class ClaimPreemption:
             for victim in plan.victims:
                 await self._post(victim, dry_run=True)
         for victim in plan.victims:
+            self._check_waits(pod)
             if not await self._post(victim, dry_run=False):
                 continue
             self._recent.append(now())
             self._nominations.evicted([victim.metadata.uid])
             log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
             await self._pods.reporter.preempted(victim, pod, plan.node)
+        self._check_waits(pod)
         if plan.victims:
             self._pods.attempt(pod).preempted(now())
+
+    def _check_waits(self, pod: Pod) -> None:
+        """Raises Busy if the pod is gone or bound: nothing is kept for it any more, and nobody has to go."""
+        known = self._state.cluster.pod((pod.metadata.namespace, pod.metadata.name))
+        if known is None or known.metadata.uid != pod.metadata.uid or done(known) or known.spec.node_name:
+            self._nominations.end(pod.metadata.uid)
+            raise Busy
 
     async def _post(self, victim: Pod, *, dry_run: bool) -> bool:
         """Whether the pod is there still. Raises Forbidden, and _Spared where a disruption budget, or something

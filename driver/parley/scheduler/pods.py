@@ -98,7 +98,8 @@ class Pods:
 
     def line_up(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """The pod waits with those that wait for the same, which is for the same reason and the same changes."""
-        kept_out_by = () if isinstance(line, KeptOut) else self._kept_out_by(key)
+        still = frozenset(topics) if isinstance(line, KeptOut) else frozenset()
+        kept_out_by = [topic for topic in self._kept_out_by(key) if topic not in still]
         pod = self._cluster.pod(key)
         place = self.attempt(pod).place if pod is not None else Place(0, next(self._arrivals))
         following = self._lines.wait(key, (line, frozenset(topics)), topics, place, helps)

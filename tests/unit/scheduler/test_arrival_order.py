@@ -13,7 +13,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
-from parley.kube.client import NotFound
+from parley.kube.client import Call, Client, NotFound
 from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
@@ -132,5 +132,33 @@ def test_who_waits_while_a_driver_allocates_is_next_when_nothing_comes_of_it(pla
             await world.delete_pod("first")
         await world.settle()
         assert served.pods == ["second"]
+
+    play(scenario)
+
+
+class SlowEvents(Client):
+    """Writes events slowly."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource.plural == "events":
+            await asyncio.sleep(2)
+        return await super().request(call)
+
+
+def test_a_pod_that_is_kept_out_by_another_claim_from_now_on_lets_the_next_one_have_its_turn(play: Play) -> None:
+    """It is looked at late, when the claim that both name is there and the other pod has waited for it."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a")
+        await add_shelf_class(world)
+        world.start_parley(SlowEvents(world.server.client()), drivers=[ShelfDriver(Behaviour(other=1))])
+        await world.settle(5)
+        await world.add_pod("first", claims=["mine", "missing"])
+        await asyncio.sleep(1)
+        await world.add_claim("mine", "shelf")
+        await asyncio.sleep(0.5)
+        await world.add_pod("last", claims=["mine"])
+        await world.settle()
+        assert await world.node_of("last") == "a"
 
     play(scenario)

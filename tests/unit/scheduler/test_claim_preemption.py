@@ -14,7 +14,7 @@ from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.objects.mirror import consumer
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Forbidden
+from parley.kube.client import Call, Client, Forbidden, ServerError
 from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
 from parley.negotiation.waiting import Place
@@ -537,6 +537,37 @@ def test_victims_are_looked_for_where_the_pod_could_be_alone(play: Play, monkeyp
         assert len(evicted) == 1
         assert await world.node_of("urgent") == "n7"
         assert set(looks) == {"n7"}
+
+    play(scenario)
+
+
+class DeletedMeanwhile(Client):
+    """Deletes the pod `urgent` while the first eviction is under way, which fails."""
+
+    failed = False
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "eviction" and not self.failed:
+            self.failed = True
+            await self.delete(PODS, "urgent", "default")
+            await asyncio.sleep(1)
+            raise ServerError(500, "InternalError", "etcdserver: request timed out")
+        return await super().request(call)
+
+
+def test_for_a_pod_that_goes_while_pods_are_evicted_nobody_else_is_and_nothing_is_kept(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await hold(world, low=1, lower=0)
+        await world.crash()
+        world.start_parley(DeletedMeanwhile(world.server.client()))
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle()
+        assert evicted == ["urgent"]
+        await world.delete_pod("low")
+        await world.add_pod("next", "one")
+        await world.settle()
+        assert await world.node_of("next") == "a"
 
     play(scenario)
 

@@ -68,6 +68,7 @@ FOUND = {
     "a pod was bound with what a late write cleared": (5005, 77),
     "a late question to a node was never answered": (5005, 59),
     "a pod waited behind one whose scheduler left the free node out": (5201, 13),
+    "a pod waited for the turn of one that had come to wait for another claim": (11, 6),
 }
 """All of them without priorities, which worlds did not have then."""
 

@@ -1,0 +1,75 @@
+"""Whether pods are served by priority: what must hold at rest, when nobody interferes any more.
+
+    out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
+
+Pods of one kind ask for the same. Those that their scheduler refused somewhere stand in no line with others, of
+those that are offered the same node it chooses itself, and after a restart lines are formed anew (docs/limits.md).
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from tests.soak.judge import Judge, done
+from tests.soak.mirrors import is_parleys, read
+from tests.soak.observed import Step
+from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS
+
+from parley.control.caches.cluster import priority, reference
+from parley.scheduler.pods import Pods
+from parley.simulate.anti_affinity import Pod
+
+FORMED = 60.0
+"""Seconds after which lines are as they were before a restart."""
+
+
+class Turns:
+    """When each pod was allocated a claim for the first time. `observe` takes every step."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._served: dict[str, float] = {}
+
+    def observe(self, step: Step) -> None:
+        """Look at one change."""
+        change, kind = step.change, (step.resource.group, step.resource.plural)
+        if change.new is None or kind != ("resource.k8s.io", "resourceclaims"):
+            return
+        if step.who.startswith("controller") and is_parleys(change.last.body):
+            record = read(change.last.body)
+            if record.definite and (change.old is None or not read(change.old.body).definite):
+                self._served.update((user, _now()) for user in record.users if user not in self._served)
+
+    def memory_lost(self) -> None:
+        """A controller begins."""
+        self._since = max(self._since, _now() + FORMED)
+
+    def rest(self) -> None:
+        """From now on nobody interferes."""
+        self._since = max(self._since, _now())
+
+    def faults(self, judge: Judge, pods: Pods, second: str) -> Iterator[str]:
+        """Who waits for what one of lower priority got."""
+        ours = [pod for pod in judge.pods if pod.spec.scheduler_name != second and not done(pod)]
+        served = [pod for pod in ours if self._served.get(pod.metadata.uid, 0.0) > self._since]
+        for pod in ours:
+            attempt = pods.known(reference(pod))
+            if pod.spec.node_name or attempt is None or attempt.exact or attempt.refused or attempt.excluded:
+                continue
+            for other in served:
+                if self._before(pod, other) and judge.would_run([pod], other.spec.node_name, {other.metadata.uid}):
+                    yield f"out of turn: {_told(other)} was served, and {_told(pod)} waits"
+
+    def _before(self, pod: Pod, other: Pod) -> bool:
+        kind = pod.metadata.labels.get("kind", "")
+        alike = kind == other.metadata.labels.get("kind") and kind in ALL_POD_KINDS
+        offered = alike and any(ALL_TEMPLATE_KINDS.get(one, ("",))[0] == "exact" for one in ALL_POD_KINDS[kind][1])
+        return alike and not offered and priority(pod) > priority(other) and bool(other.spec.node_name)
+
+
+def _told(pod: Pod) -> str:
+    return f"pod {pod.metadata.name} of priority {priority(pod)}"
+
+
+def _now() -> Any:
+    return asyncio.get_running_loop().time()
