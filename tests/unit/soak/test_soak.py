@@ -80,3 +80,17 @@ def test_worlds_in_which_something_was_found_are_played(
     outcome = processes.submit(play, seed, world, preemption=Preemption.NONE).result()
 
     assert isinstance(outcome, Played), outcome
+
+
+FOUND_WITH_PRIORITIES = {
+    "a bind took what others had been evicted for since its filter": (61, 57),
+}
+
+
+@pytest.mark.parametrize(("seed", "world"), FOUND_WITH_PRIORITIES.values(), ids=FOUND_WITH_PRIORITIES)
+def test_worlds_with_priorities_in_which_something_was_found_are_played(
+    processes: ProcessPoolExecutor, seed: int, world: int
+) -> None:
+    outcome = processes.submit(play, seed, world).result()
+
+    assert isinstance(outcome, Played), outcome

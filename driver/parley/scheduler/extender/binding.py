@@ -11,7 +11,7 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Key, over, reference
+from parley.control.caches.cluster import Key, over, priority, reference
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
@@ -164,6 +164,9 @@ class Binder:
             raise BindRefused(demand.problem.message)
         if demand.standalone:
             raise BindRefused("the driver of a class is a standalone one")
+        kept = self._state.nominations.closed(pod.metadata.uid, priority(pod), frozenset(demand.drivers.values()))
+        if node in kept:  # others were evicted for another pod since the scheduler asked
+            raise BindRefused(f"node {node}: {kept[node]}")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, NotAllocated):
             self._pause(pod)

@@ -141,3 +141,34 @@ def test_an_important_pod_that_was_viable_nowhere_evicts_once_something_is_free_
         assert await world.node_of("important") == "b"
 
     play(scenario)
+
+
+def test_a_bind_gets_nothing_that_others_were_evicted_for(play: Any) -> None:
+    """As if its filter had been answered before; the preemptor is of an unmodified scheduler."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 2)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        await world.add_template("two", count=2)
+        world.start_parley()
+        await world.add_pod("low", "one", priority=1)
+        await world.settle()
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "two", priority=10, schedulerName="default-scheduler")
+        await world.settle(5)
+        assert (await world.pod("low")).metadata.deletion_timestamp
+        await world.add_pod("slow", "one", priority=5)
+        await world.settle(5)
+        uid = (await world.pod("slow")).metadata.uid
+
+        answer = await world.ask(
+            "bind", {"PodName": "slow", "PodNamespace": "default", "PodUID": uid, "Node": "a"}
+        )
+
+        assert answer["Error"] == ("node a: what pods give up there is kept for a pod that they were evicted for")
+        world.kubelets.start("a")
+        await world.settle()
+        assert await world.node_of("urgent") == "a"
+
+    play(scenario)
