@@ -74,7 +74,8 @@ class Attempt:
     `place` is where it stands in lines, by priority and the first look at each pod, which was at the time `begun`.
     `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
     driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided. `offered`
-    are the nodes that the scheduler may choose from now; since `reserved_since` it has reserved them and names
+    are the nodes that the scheduler may choose from now, `made_room` the one that it was offered again because it
+    evicted pods there for this one; since `reserved_since` it has reserved them and names
     none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has
     all its claims; `unplaced` is how often they were taken back because it was not bound. It has had others
     evicted `preemptions` times, does so again at `preempts_at` at the earliest, and has what they gave up on a
@@ -90,6 +91,7 @@ class Attempt:
     left: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)
     offered: tuple[str, ...] = ()
+    made_room: str = ""
     exact: bool = False
     pauses: int = 0
     blocks: int = 0
@@ -106,6 +108,13 @@ class Attempt:
         """The scheduler did not place the pod on these nodes; it gets to choose from now on."""
         self.refused.update(nodes)
         self.exact = True
+
+    def still_refused(self, nominated: str) -> set[str]:
+        """The nodes that the scheduler refused, without the `nominated` one, where it makes room for the pod. That
+        is offered again at once, but only once: pods take a while to leave, and until then it is refused again."""
+        again = nominated if nominated != self.made_room else ""
+        self.made_room = nominated
+        return self.refused - {again}
 
     def offer(self, nodes: Sequence[str]) -> None:
         """The scheduler may choose from these nodes."""

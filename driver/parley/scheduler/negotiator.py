@@ -170,7 +170,7 @@ class Negotiator:
         if not viable:
             self._sessions.end(pod)
             return Requeue()
-        refused = attempt.refused - {pod.status.nominated_node_name}  # where the scheduler makes room for it
+        refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:
             if now() < attempt.retry_at or not attempt.retry_at:
