@@ -23,7 +23,7 @@ from secrets import token_hex
 from typing import Annotated, Final
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from parley.api.quantity import parse
@@ -58,6 +58,18 @@ class WorkspaceHandle(BaseModel):
     generated: bool = False
 
 
+def _root(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts or path == Path("/"):
+        raise ValueError("write an absolute path without '..', as in /var/lib/parley/workspaces")
+    return path
+
+
+def _quantity(text: str) -> str:
+    if parse(text) < 1:
+        raise ValueError("must be a quantity of bytes, as in 100Gi; leave it out for most of the disk")
+    return text
+
+
 class WorkspaceSettings(Settings):
     """This node's settings: `drivers.workspace.parley.dev` in the configuration file.
 
@@ -65,8 +77,8 @@ class WorkspaceSettings(Settings):
     if given, `uid` and `gid`.
     """
 
-    root: Path = Path("/var/lib/parley/workspaces")
-    size: Annotated[str, Field(max_length=32)] | None = None
+    root: Annotated[Path, AfterValidator(_root)] = Path("/var/lib/parley/workspaces")
+    size: Annotated[str, Field(max_length=32), AfterValidator(_quantity)] | None = None
     mode: Annotated[str, Field(pattern="^[0-7]{3,4}$")] = "0777"
     uid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
     gid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0

@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver import trees, workspaces
 from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
 from parley_kubelet.hooks import Device, Held, NodeClaim, Refused
@@ -210,3 +211,13 @@ async def test_a_disk_that_is_full_is_said(tmp_path: Path, monkeypatch: pytest.M
 def test_a_handle_that_names_another_place_is_refused(name: str) -> None:
     with pytest.raises(ValidationError):
         WorkspaceHandle(workspace=name, bytes=1, mount_path="/workspace", variable="A")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("root", "relative"), ("root", "/a/../b"), ("root", "/"), ("size", "many"), ("size", "0"), ("size", "-1Gi")],
+)
+def test_settings_that_cannot_be_served_are_refused_at_the_start(field: str, value: str) -> None:
+    configuration = Configuration(drivers={WorkspaceNode.name: {field: value}})
+    with pytest.raises(ConfigurationError, match=rf"node.yaml: drivers\['workspace.parley.dev'\]\.{field}="):
+        settings_of(configuration, Path("node.yaml"), WorkspaceNode.name, WorkspaceSettings)
