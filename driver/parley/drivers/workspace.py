@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from posixpath import normpath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
@@ -33,7 +33,11 @@ from parley.sdk.checks import MAX_ALTERNATIVES
 DISK = "workspaces"
 """The one device of a node: the disk that its workspaces are on, with the capacity `size`."""
 
-_TAKEN = ("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var")
+_TAKEN: Final = (
+    *("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/usr/bin"),
+    *("/usr/lib", "/usr/lib64", "/usr/sbin", "/var", "/var/run"),
+)
+_TAKEN_WITH_ALL_BELOW: Final = ("/dev/", "/proc/", "/run/secrets/", "/sys/", "/var/run/secrets/")
 _MI = 1024**2
 _GI = 1024**3
 
@@ -46,9 +50,11 @@ def _size(text: str) -> str:
 
 def _mount_path(path: str) -> str:
     absolute = path.startswith("/") and not path.startswith("//") and normpath(path) == path
-    if not absolute or re.search(r"[\x00-\x1f\x7f:,]", path):
-        raise ValueError("write an absolute path, as in /workspace, without '..', ':', ',' or a '/' at its end")
-    if path in _TAKEN or path.startswith(("/dev/", "/proc/", "/sys/")):
+    if not absolute or not path.isprintable() or re.search("[:,]", path):
+        raise ValueError(
+            "write an absolute path, as in /workspace, printable, without '..', ':', ',' or a '/' at its end"
+        )
+    if path in _TAKEN or f"{path}/".startswith(_TAKEN_WITH_ALL_BELOW):
         raise ValueError("a container needs what it has there: choose another path, as in /workspace")
     return path
 

@@ -1,14 +1,15 @@
 """Directories whose content is somebody else's: made, moved and removed without following a link out of them.
 
 Names are looked up in an open directory, never by a path that others could change, and no link is followed. A tree
-is removed level by level: each directory in it is first moved to the top. So neither its depth nor the number of
-its files costs memory or open files, and what a link points to is not touched.
+is removed level by level: each directory in it is first moved to the tree's own top. So neither its depth nor the
+number of its files costs memory or open files, what a link points to is not touched, and what is left after a
+crash is still below the tree's name.
 """
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
@@ -41,11 +42,13 @@ def entered(parent: int, name: str) -> Iterator[int]:
 
 
 def make(parent: int, name: str, mode: int, owner: tuple[int, int]) -> None:
-    """Make the directory, with that mode and owner (UID and GID). Raises OSError."""
-    os.mkdir(name, mode=0o700, dir_fd=parent)
+    """Make the directory, with that mode and owner (UID and GID), or give them to one that is there. Raises
+    OSError."""
+    with suppress(FileExistsError):
+        os.mkdir(name, mode=0o700, dir_fd=parent)
     with entered(parent, name) as made:
+        os.fchmod(made, mode)  # afterwards, a foreign group would cost the setgid bit (chmod(2), CAP_FSETID)
         os.fchown(made, *owner)
-        os.fchmod(made, mode)
 
 
 def is_directory(parent: int, name: str) -> bool:
@@ -66,32 +69,43 @@ def move(source: int, name: str, target: int, new_name: str) -> bool:
 
 
 def remove(parent: int, name: str) -> None:
-    """Remove the directory with everything in it; `parent` is for nothing else but what is to be removed. Raises
-    OSError; then the rest is below `parent`, and can be removed by a call for each name that is there."""
-    pending = [name]
-    while pending:
-        current = pending.pop()
-        try:
-            with entered(parent, current) as directory:
-                pending += _emptied(directory, parent)
-            os.rmdir(current, dir_fd=parent)
-        except FileNotFoundError:
-            continue
+    """Remove the directory with everything in it; others may do so at the same time. Raises OSError; then the rest
+    is still below that name."""
+    with suppress(FileNotFoundError):
+        with entered(parent, name) as top:
+            while _reduced(top):
+                pass
+        os.rmdir(name, dir_fd=parent)
 
 
-def _emptied(directory: int, parent: int) -> list[str]:
-    """Remove the files; the directories are moved to the parent, and returned by their new names."""
-    moved: list[str] = []
+def _reduced(top: int) -> bool:
+    """Remove what is in the directory now, and move what is in its subdirectories up to it. Returns whether there
+    was anything."""
+    found = False
+    with os.scandir(top) as entries:
+        for entry in entries:
+            found = True
+            with suppress(FileNotFoundError):
+                if entry.is_dir(follow_symlinks=False):
+                    with entered(top, entry.name) as directory:
+                        _empty(directory, top)
+                    os.rmdir(entry.name, dir_fd=top)
+                else:
+                    os.unlink(entry.name, dir_fd=top)
+    return found
+
+
+def _empty(directory: int, top: int) -> None:
+    """Remove the files; the directories are moved to the top."""
     for _ in range(_PASSES):
         found = False
         with os.scandir(directory) as entries:
             for entry in entries:
                 found = True
-                if entry.is_dir(follow_symlinks=False):
-                    moved.append(token_hex(16))
-                    os.rename(entry.name, moved[-1], src_dir_fd=directory, dst_dir_fd=parent)
-                else:
-                    os.unlink(entry.name, dir_fd=directory)
+                with suppress(FileNotFoundError):
+                    if entry.is_dir(follow_symlinks=False):
+                        os.rename(entry.name, token_hex(16), src_dir_fd=directory, dst_dir_fd=top)
+                    else:
+                        os.unlink(entry.name, dir_fd=directory)
         if not found:
-            break
-    return moved
+            return

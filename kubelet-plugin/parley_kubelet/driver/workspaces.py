@@ -1,26 +1,29 @@
 """The node part of the workspace driver: a directory for each claim, which stays when its pods are gone.
 
     ROOT/data/ID     the workspace; ID is the UID that the controller's part knows the claim by
-    ROOT/trash/...   what is being made or removed
+    ROOT/new/ID      one that is being made
+    ROOT/trash/ID.N  one that is being removed; N is drawn
 
 Decides what is made and removed; on which node a workspace is, the controller's part decides
 (`parley.drivers.workspace`), and when its claim ends, the controller. A named claim's directory goes with the
 claim (`remove_data`), a generated one's with its pod (`unprepare`). A directory is made aside and renamed into its
-place, and removing begins with a rename into the trash: so it is there as a whole or not at all. What a crash
-leaves in the trash is removed by a thread that `devices` starts, once a minute.
+place, and removing begins with a rename into the trash: so it is there as a whole or not at all. What
+`remove_data` did not finish, it finds again by its name. All else in the trash is removed by a thread that
+`devices` starts, once a minute; two plugins of a rolling update may empty it together.
 """
 
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Final
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from parley.api.quantity import parse
@@ -32,7 +35,10 @@ NAME: Final = "workspace.parley.dev"
 DISK: Final = "workspaces"
 """The one device of a node: the disk that all workspaces are on."""
 
-DATA, TRASH = "data", "trash"
+DATA, NEW, TRASH = "data", "new", "trash"
+_REMOVALS: Final = 2
+"""So many directories are removed at a time, beside the trash: the disk is not faster with more."""
+
 _OPTIONS: Final = ("rbind", "rw", "nosuid", "nodev")
 _SHARE: Final = 0.9
 """Of the file system is for workspaces if the settings do not say how much."""
@@ -52,6 +58,18 @@ class WorkspaceHandle(BaseModel):
     generated: bool = False
 
 
+def _root(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts or path == Path("/"):
+        raise ValueError("write an absolute path without '..', as in /var/lib/parley/workspaces")
+    return path
+
+
+def _quantity(text: str) -> str:
+    if parse(text) < 1:
+        raise ValueError("must be a quantity of bytes, as in 100Gi; leave it out for most of the disk")
+    return text
+
+
 class WorkspaceSettings(Settings):
     """This node's settings: `drivers.workspace.parley.dev` in the configuration file.
 
@@ -59,8 +77,8 @@ class WorkspaceSettings(Settings):
     if given, `uid` and `gid`.
     """
 
-    root: Path = Path("/var/lib/parley/workspaces")
-    size: Annotated[str, Field(max_length=32)] | None = None
+    root: Annotated[Path, AfterValidator(_root)] = Path("/var/lib/parley/workspaces")
+    size: Annotated[str, Field(max_length=32), AfterValidator(_quantity)] | None = None
     mode: Annotated[str, Field(pattern="^[0-7]{3,4}$")] = "0777"
     uid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
     gid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
@@ -79,6 +97,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def __init__(self, node: str, settings: WorkspaceSettings) -> None:
         super().__init__(node, settings)
         self._sweeper = threading.Thread()
+        self._removals = asyncio.Semaphore(_REMOVALS)
 
     def devices(self) -> Sequence[Offer]:
         """One disk."""
@@ -117,37 +136,44 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             self._sweep()
 
     async def remove_data(self, claim: WorkspaceClaim) -> None:
-        """Remove the directory. All of it is gone when this returns."""
-        if (discarded := self._discard(claim.handle.workspace)) is not None:
-            await asyncio.to_thread(self._remove, discarded)
-            log.info("workspace removed", claim=str(claim), workspace=claim.handle.workspace)
+        """Remove the directory. All of it is gone when this returns, also what an earlier call did not finish."""
+        workspace = claim.handle.workspace
+        self._discard(workspace)
+        if discarded := [name for name in self._discarded() if name.startswith(f"{workspace}.")]:
+            async with self._removals:
+                await _in_a_thread(partial(self._remove, discarded))
+            log.info("workspace removed", claim=str(claim), workspace=workspace)
 
     def _path(self, workspace: str) -> Path:
         return self.configured.root / DATA / workspace
 
     def _make(self, workspace: str) -> None:
-        settings, name = self.configured, token_hex(16)
-        with self._folders() as (data, trash):
+        settings = self.configured
+        with self._folder(DATA) as data, self._folder(NEW) as new:
             if not trees.is_directory(data, workspace):
-                trees.make(trash, name, int(settings.mode, 8), (settings.uid, settings.gid))
-                trees.move(trash, name, data, workspace)
+                trees.make(new, workspace, int(settings.mode, 8), (settings.uid, settings.gid))
+                trees.move(new, workspace, data, workspace)
 
-    def _discard(self, workspace: str) -> str | None:
-        """Move the directory to the trash. Returns its name there, None if there is no such directory."""
-        name = token_hex(16)
-        with self._folders() as (data, trash):
-            return name if trees.move(data, workspace, trash, name) else None
+    def _discard(self, workspace: str) -> None:
+        """Move the directory to the trash, also one that was only being made."""
+        with self._folder(TRASH) as trash:
+            for kind in (DATA, NEW):
+                with self._folder(kind) as source:
+                    trees.move(source, workspace, trash, f"{workspace}.{token_hex(8)}")
 
-    @contextmanager
-    def _folders(self) -> Iterator[tuple[int, int]]:
-        """Those of data and trash, open."""
-        root = self.configured.root
-        with trees.opened(root / DATA) as data, trees.opened(root / TRASH) as trash:
-            yield data, trash
+    def _folder(self, kind: str) -> AbstractContextManager[int]:
+        """That of data, new or trash, open."""
+        return trees.opened(self.configured.root / kind)
 
-    def _remove(self, discarded: str) -> None:
-        with trees.opened(self.configured.root / TRASH) as trash:
-            trees.remove(trash, discarded)
+    def _discarded(self) -> list[str]:
+        """The names of what is in the trash."""
+        with self._folder(TRASH) as trash:
+            return os.listdir(trash)  # noqa: PTH208 - a descriptor has no path
+
+    def _remove(self, discarded: Iterable[str]) -> None:
+        with self._folder(TRASH) as trash:
+            for name in discarded:
+                trees.remove(trash, name)
 
     def _sweep(self) -> None:
         """Have the trash emptied, in a thread of its own."""
@@ -156,9 +182,39 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             self._sweeper.start()
 
     def _empty_trash(self) -> None:
+        """Remove what can be removed; what cannot keeps nothing else from it."""
         try:
-            with trees.opened(self.configured.root / TRASH) as trash:
-                for name in os.listdir(trash):  # noqa: PTH208 - a descriptor has no path
-                    trees.remove(trash, name)
+            discarded = self._discarded()
         except OSError as error:
-            log.warning("trash not emptied yet", root=str(self.configured.root), reason=str(error))
+            discarded = []
+            log.warning("trash not read", root=str(self.configured.root), reason=str(error))
+        for name in discarded:
+            try:
+                self._remove((name,))
+            except OSError as error:
+                log.warning("not removed yet", path=str(self.configured.root / TRASH / name), reason=str(error))
+
+
+async def _in_a_thread(work: Callable[[], None]) -> None:
+    """Do it in a thread of its own, not in one of those that record the kubelet's calls: it may take minutes. The
+    process may end meanwhile."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def report(error: OSError | None) -> None:
+        if not done.done() and error is not None:
+            done.set_exception(error)
+        elif not done.done():
+            done.set_result(None)
+
+    def run() -> None:
+        failure: OSError | None = None
+        try:
+            work()
+        except OSError as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: the process ends
+            loop.call_soon_threadsafe(report, failure)
+
+    threading.Thread(target=run, name="workspace-removal", daemon=True).start()
+    await done

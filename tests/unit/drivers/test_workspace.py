@@ -147,11 +147,23 @@ async def test_what_no_node_will_do_for_is_said_for_all_and_no_other_is_proposed
         "/etc",
         "/proc/1",
         "/dev/x",
+        "/usr/bin",
+        "/var/run",
+        "/run/secrets",
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+        "/a\x85b",
+        "/a\u2028b",
+        "/a\u202eb",
     ],
 )
 def test_paths_that_would_break_a_container_are_refused(path: str) -> None:
     with pytest.raises(ValidationError, match="mountPath"):
         WorkspaceParameters.model_validate({"mountPath": path})
+
+
+@pytest.mark.parametrize("path", ["/workspace", "/usr/src/app", "/var/lib/build", "/run/secretsauce", "/home/ä b"])
+def test_other_paths_are_the_users_affair(path: str) -> None:
+    assert WorkspaceParameters.model_validate({"mountPath": path}).mount_path == path
 
 
 @pytest.mark.parametrize("size", ["", "0", "-1Gi", "2Ei", "1e99999999999", "many", "1" * 33])

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,42 @@ def test_a_wide_tree_goes(trash: Path) -> None:
     assert list(trash.iterdir()) == []
 
 
+def test_what_another_plugin_moves_in_between_is_removed_as_well(
+    trash: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(3):
+        (trash / "t" / "sub" / f"{i}" / "deep").mkdir(parents=True)
+    rename, calls = os.rename, 0
+
+    def overtaken(old: str, new: str, **directories: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            rename(old, "other", **directories)
+        rename(old, new, **directories)
+
+    monkeypatch.setattr(os, "rename", overtaken)
+    with trees.opened(trash) as directory:
+        trees.remove(directory, "t")
+    assert list(trash.iterdir()) == []
+
+
+def test_what_could_not_be_removed_is_still_below_its_name(trash: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (trash / "t" / "sub" / "deep").mkdir(parents=True)
+    (trash / "t" / "sub" / "deep" / "file").touch()
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fail)
+        with pytest.raises(PermissionError):
+            remove(trash)
+    assert [path.name for path in trash.iterdir()] == ["t"]
+    remove(trash)
+    assert list(trash.iterdir()) == []
+
+
 def test_a_link_in_the_place_of_the_tree_is_not_followed(trash: Path, outside: Path) -> None:
     (trash / "t").symlink_to(outside)
     with trees.opened(trash) as directory, pytest.raises(OSError, match="t"):
@@ -87,7 +124,17 @@ def test_a_directory_is_made_with_mode_and_owner_whatever_the_umask(trash: Path)
     before = os.umask(0o077)
     try:
         with trees.opened(trash) as directory:
-            trees.make(directory, "made", 0o777, (os.getuid(), os.getgid()))
+            for _ in range(2):
+                trees.make(directory, "made", 0o777, (os.getuid(), os.getgid()))
     finally:
         os.umask(before)
     assert (trash / "made").stat().st_mode & 0o7777 == 0o777
+
+
+def test_a_foreign_group_leaves_the_setgid_bit(trash: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(os, "fchmod", lambda *_: calls.append("chmod"))
+    monkeypatch.setattr(os, "fchown", lambda *_: calls.append("chown"))
+    with trees.opened(trash) as directory:
+        trees.make(directory, "made", 0o2775, (1000, 2000))
+    assert calls == ["chmod", "chown"]

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver import trees, workspaces
 from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
 from parley_kubelet.hooks import Device, Held, NodeClaim, Refused
@@ -89,6 +92,87 @@ async def test_it_goes_with_its_claim_and_nothing_else_does(tmp_path: Path) -> N
     assert data(tmp_path) == ["id-of-b"]
 
 
+async def test_a_removal_that_failed_has_not_removed_it_also_for_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await driver(tmp_path).prepare(claim("a"))
+    (tmp_path / "data" / "id-of-a" / "file").touch()
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fail)
+        for _ in range(2):
+            with pytest.raises(PermissionError):
+                await driver(tmp_path).remove_data(claim("a"))
+        await driver(tmp_path).remove_data(claim("b"))
+    assert len(trash(tmp_path)) == 1
+    await driver(tmp_path).remove_data(claim("a"))
+    assert trash(tmp_path) == []
+
+
+async def test_removals_leave_the_threads_that_record_calls_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, node = threading.Event(), driver(tmp_path)
+    monkeypatch.setattr(trees, "remove", lambda *_: go_on.wait())
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    for name in ("a", "b", "c", "d"):
+        await node.prepare(claim(name))
+    removals = [asyncio.create_task(node.remove_data(claim(name))) for name in ("a", "b", "c", "d")]
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.sleep(0)
+            assert await asyncio.to_thread(lambda: "recorded") == "recorded"
+        assert not any(removal.done() for removal in removals)
+    finally:
+        go_on.set()
+        await asyncio.gather(*removals)
+
+
+async def test_a_directory_that_is_being_made_is_not_emptied_as_trash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, other = trees.make, driver(tmp_path)
+
+    def swept(*given: Any) -> None:
+        make(*given)
+        other.devices()
+        other._sweeper.join()
+
+    monkeypatch.setattr(trees, "make", swept)
+    await driver(tmp_path).prepare(claim("a"))
+    assert data(tmp_path) == ["id-of-a"]
+
+
+async def test_what_a_crash_left_half_made_is_used_or_removed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "new" / f"id-of-{name}").mkdir(parents=True, mode=0o700)
+    await driver(tmp_path).prepare(claim("a"))
+    assert mode(tmp_path / "data" / "id-of-a") == 0o777
+    await driver(tmp_path).remove_data(claim("b"))
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+async def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove, node = trees.remove, driver(tmp_path)
+    for name in ("x.1", "y.1", "z.1"):
+        (tmp_path / "trash" / name).mkdir(parents=True)
+
+    def busy(parent: int, name: str) -> None:
+        if name == "y.1":
+            raise OSError(16, "Device or resource busy")
+        remove(parent, name)
+
+    monkeypatch.setattr(trees, "remove", busy)
+    node.devices()
+    node._sweeper.join()
+    assert [path.name for path in trash(tmp_path)] == ["y.1"]
+
+
 async def test_that_of_a_generated_claim_goes_with_its_pod(tmp_path: Path) -> None:
     await driver(tmp_path).prepare(claim("a", generated=True))
     await driver(tmp_path).unprepare(Held(claim("a", generated=True), None))
@@ -127,3 +211,13 @@ async def test_a_disk_that_is_full_is_said(tmp_path: Path, monkeypatch: pytest.M
 def test_a_handle_that_names_another_place_is_refused(name: str) -> None:
     with pytest.raises(ValidationError):
         WorkspaceHandle(workspace=name, bytes=1, mount_path="/workspace", variable="A")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("root", "relative"), ("root", "/a/../b"), ("root", "/"), ("size", "many"), ("size", "0"), ("size", "-1Gi")],
+)
+def test_settings_that_cannot_be_served_are_refused_at_the_start(field: str, value: str) -> None:
+    configuration = Configuration(drivers={WorkspaceNode.name: {field: value}})
+    with pytest.raises(ConfigurationError, match=rf"node.yaml: drivers\['workspace.parley.dev'\]\.{field}="):
+        settings_of(configuration, Path("node.yaml"), WorkspaceNode.name, WorkspaceSettings)
