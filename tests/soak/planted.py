@@ -43,7 +43,7 @@ from parley.kube.queue import WorkQueue
 from parley.negotiation import victims
 from parley.negotiation.states import next_step
 from parley.negotiation.waiting import WaitingLines
-from parley.scheduler import claim_preemption, negotiator
+from parley.scheduler import negotiator
 from parley.scheduler import pods as waiting_pods
 from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.claim_preemption import ClaimPreemption
@@ -362,7 +362,7 @@ BUGS = {
         ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=ALLOWED
     ),
     "neither the preemptor's policy nor its class is looked at": Bug(
-        ((claim_preemption, "may_take", _take_whatever), (negotiator, "may_take", _take_whatever)),
+        ((negotiator, "may_take", _take_whatever),),
         ("wrongly evicted",),
         preemption=ALLOWED,
     ),
