@@ -13,6 +13,7 @@ import pytest
 from parley.api.resources import NODES, POD_SCHEDULINGS, Resource
 from parley.kube.client import BadRequest, Client, EventType, Expired, WatchEvent
 from parley.kube.memory import MemoryServer
+from parley.kube.memory.patches import merge_patch
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, dict[str, Any])
 GADGETS = Resource("example.org", "v2", "gadgets", "Gadget", True, dict[str, Any])
@@ -185,3 +186,18 @@ async def test_every_fault_of_an_object_is_told_at_once() -> None:
     with pytest.raises(Exception, match=r'"a" is invalid: \[spec\.candidateNodes\[0\]: .*, spec\.round: ') as told:
         await client.create(POD_SCHEDULINGS, body, "default")
     assert told.typename == "Invalid"
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "merged"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": None, "c": 2}}, {"a": {"c": 2}}),
+        ({}, {"a": {"b": None, "c": {"d": None}}}, {"a": {"c": {}}}),
+        ({}, {"a": [{"b": None}, None, 1]}, {"a": [{}, None, 1]}),
+        ({"a": [1]}, {"a": [{"b": None}]}, {"a": [{}]}),
+        ({"a": {"b": 1}}, {"a": [{"b": None}]}, {"a": [{"b": None}]}),
+    ],
+    ids=["there", "new", "in a new list", "in a list that is replaced", "in a list for an object"],
+)
+def test_a_merge_patch_leaves_out_nulls_where_the_api_server_does(target: Any, patch: Any, merged: Any) -> None:
+    assert merge_patch(target, patch) == merged

@@ -11,16 +11,25 @@ from parley.kube.memory.kinds import Json, Traits
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """The target with the patch's fields, without those that are null in it."""
+    """The target with the patch's fields, without those that are null in it. What is new is without nulls, too,
+    also in its lists: there upstream does more than the RFC (gopkg.in/evanphx/json-patch.v4, merge.go)."""
+    if not isinstance(target, dict):
+        return _without_nulls(patch)
     if not isinstance(patch, dict):
         return patch
-    merged = dict(target) if isinstance(target, dict) else {}
+    merged = dict(target)
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
         else:
             merged[name] = merge_patch(merged.get(name), value)
     return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def conformed(about: Traits, old: Json, asked: Json, subresource: str) -> Json:
