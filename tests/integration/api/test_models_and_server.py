@@ -48,12 +48,13 @@ def real(cluster: Cluster, method: str, path: str, body: dict[str, Any]) -> dict
     """What the server would keep, or its refusal."""
     kind = "application/json" if method == "POST" else "application/merge-patch+json"
     try:
-        kept: dict[str, Any] = raw(cluster).request(method, f"{path}?dryRun=All", body, kind)
-        return kept
+        kept = raw(cluster).request(method, f"{path}?dryRun=All", body, kind)
     except Refused as error:
         if error.status not in (400, 422):
             raise
         return str(error)
+    found: dict[str, Any] = json.loads(json.dumps(kept), parse_int=as_in_go)  # Go writes such numbers in full
+    return found
 
 
 def as_in_go(digits: str) -> int | float:
