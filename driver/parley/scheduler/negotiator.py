@@ -189,6 +189,8 @@ class Negotiator:
         return result.result if isinstance(result, NotAllocated) else result
 
     def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait:
+        """The scheduler has reasons of its own against every viable node: nothing is kept for the pod any more."""
+        self._state.nominations.end(pod.metadata.uid)
         left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"

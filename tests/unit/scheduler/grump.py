@@ -14,8 +14,8 @@ APART = {
 """A pod's `affinity`: it goes to no node with a grump."""
 
 
-async def add_grump(world: World, node: str) -> None:
+async def add_grump(world: World, node: str, priority: int = 0) -> None:
     """A pod which others may be told to keep away from."""
     meta = {"name": f"grump-{node}", "namespace": "default", "labels": {"app": "grump"}}
-    spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
+    spec = {"nodeName": node, "priority": priority, "containers": [{"name": "main", "image": "none"}]}
     await world.create(PODS, {"metadata": meta, "spec": spec})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.faults import FaultClient, NumberedCall
+from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import Pod
 from parley.api.resources import BUILTIN_CLAIMS, PODS
@@ -603,3 +604,22 @@ def test_the_pause_between_evictions_for_a_pod_doubles() -> None:
 
     assert pauses == [60, 120, 240, 480, 960, 1920, 3840, 4800]
     assert attempt.until_preemption(5000.0) == 0
+
+
+def test_what_the_scheduler_refuses_a_preemptor_is_not_kept_for_it(play: Play) -> None:
+    """Parley does not know what keeps the pod from the node. On the other one a pod of higher priority has all."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await hold(world, high=20, low=0)
+        node = await world.node_of("low")
+        await add_grump(world, node, priority=20)
+        await world.add_pod("urgent", "one", priority=10, affinity=APART)
+        await world.settle(30)
+        assert evicted == ["low"]
+        await world.add_pod("later", "one", priority=1)
+        await asyncio.sleep(600)
+        assert await world.node_of("urgent") == ""
+        assert evicted == ["low", "later"]  # that one had it until the next try, after the preemptor's pause
+
+    play(scenario)
