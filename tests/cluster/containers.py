@@ -8,7 +8,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.watching import until_one
 
 from parley.api.resources import PODS
-from parley_devcluster import Cluster, machine, processes
+from parley_devcluster import Cluster, ClusterError, machine, processes
 from parley_devcluster.layout import Node
 from parley_devcluster.processes import ProcessIdentity
 
@@ -23,6 +23,9 @@ mv /tmp/looking /tmp/seen
 
 TELL: Final = LOOK + "grep gives /tmp/seen > /dev/termination-log || true"
 """The script of a container that ends: its last words are the devices that it had."""
+
+KILLED: Final = "command terminated with exit code 137"
+"""What `kubectl exec` says of a process that went with its container."""
 
 UNTIL_CRASHED: Final = "until [ -e /tmp/crash ]; do sleep 0.1; done; exit 7"
 
@@ -49,6 +52,15 @@ def execute(cluster: Cluster, team: Namespace, name: str, script: str, container
     return cluster.kubectl(
         "exec", f"--namespace={team.name}", name, f"--container={container}", "--", "sh", "-c", script
     )
+
+
+def touch(cluster: Cluster, team: Namespace, name: str, file: str = "/tmp/finish") -> None:
+    """Make the file that the container ends at. It may end, and its `touch` with it, before that one returns."""
+    try:
+        execute(cluster, team, name, f"touch {file}")
+    except ClusterError as error:
+        if not str(error).endswith(KILLED):
+            raise
 
 
 async def status(

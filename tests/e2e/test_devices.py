@@ -1,7 +1,7 @@
 """A pod's devices, from the claim to the container and back."""
 
 import pytest
-from tests.cluster.containers import LOOK, seen
+from tests.cluster.containers import LOOK, seen, touch
 from tests.cluster.manifests import UNTIL_FINISHED, pod
 from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import prepared, specifications
@@ -86,7 +86,7 @@ async def test_ten_pods_over_three_devices_run_three_at_a_time_until_all_have_ru
             )
             assert await team.told(name, reasons.NOTHING_VIABLE) == message
         for name in now:
-            cluster.kubectl("exec", f"--namespace={team.name}", name, "--", "touch", "/tmp/finish")
+            touch(cluster, team, name)
             await team.pod(name, lambda p: p.status.phase == "Succeeded", "is finished")
         left -= now
 

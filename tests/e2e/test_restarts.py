@@ -7,10 +7,10 @@ from tests.cluster.containers import (
     LOOK,
     UNTIL_CRASHED,
     devices_seen,
-    execute,
     restarted,
     sandbox,
     status,
+    touch,
 )
 from tests.cluster.manifests import Manifest, pod
 from tests.cluster.namespace import Namespace
@@ -59,7 +59,7 @@ async def test_a_container_or_a_sandbox_that_dies_is_made_again_with_its_device_
     files = {file: (node.cdi_dir / file).stat() for file in specifications(node)}
     lost = await team.client.get(PODS, "loses-sandbox", team.name)
 
-    execute(cluster, team, "crashes", "touch /tmp/crash")
+    touch(cluster, team, "crashes", "/tmp/crash")
     processes.kill(sandbox(node, lost.metadata.uid))
 
     await asyncio.gather(*(restarted(team, name) for name in names))
@@ -100,7 +100,7 @@ async def test_a_running_pod_keeps_container_and_device_while_a_program_of_its_n
     uid = await uid_of(team, "runs-on")
     assert prepared(node)[uid] == held[0][uid]
     assert set(held[1]) < set(specifications(node))
-    execute(cluster, team, "runs-on", "touch /tmp/crash")
+    touch(cluster, team, "runs-on", "/tmp/crash")
     await restarted(team, "runs-on")
     assert devices_seen(cluster, team, "runs-on") == await device_of(team, "runs-on") == sorted(held[0][uid])
     assert calls(cluster, NODE, PREPARED).count(uid) == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cluster.containers import LOOK, devices_seen, execute
+from tests.cluster.containers import LOOK, devices_seen, execute, touch
 from tests.cluster.manifests import UNTIL_FINISHED, Manifest, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import allocated, plugin
@@ -74,7 +74,7 @@ async def test_a_drivers_hooks_are_called_once_for_a_claim_of_several_pods(
 
 async def end(cluster: Cluster, team: Namespace) -> None:
     """All but the pod that came last end, each in its way."""
-    execute(cluster, team, "finishes", "touch /tmp/finish")
+    touch(cluster, team, "finishes")
     await team.pod("finishes", lambda p: p.status.phase == "Succeeded", "is finished")
     await team.client.delete(PODS, "is-forced", team.name, grace_period_seconds=0)
     await team.delete(PODS, "is-deleted")

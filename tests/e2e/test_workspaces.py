@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cluster.containers import execute
+from tests.cluster.containers import execute, touch
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import offered, plugin
@@ -51,7 +51,7 @@ async def task(cluster: Cluster, team: Namespace, name: str, script: str) -> lis
     running = await team.runs(name)
     look = "cd $WORKSPACE_BUILD_PATH && stat -c %i . && "
     lines = execute(cluster, team, name, look + script).splitlines()
-    execute(cluster, team, name, "touch /tmp/finish")
+    touch(cluster, team, name)
     await team.pod(name, lambda one: one.status.phase == "Succeeded", "is done")
     return [running.spec.node_name, *lines]
 
