@@ -56,6 +56,9 @@ CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
 NO_CANDIDATES: Final = "NoCandidates"
 """No node passes the scheduler's basic filters and the classes' suitableNodes."""
 
+CONFLICTING_ALLOCATIONS: Final = "ConflictingAllocations"
+"""Claims of the pod are allocated on different nodes: no one node has them all."""
+
 NOTHING_VIABLE: Final = "NothingViable"
 """No candidate is viable for all claims."""
 

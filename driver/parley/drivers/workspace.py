@@ -7,15 +7,17 @@ mounts it, and removes it when the claim ends. See docs/workspaces.md.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from posixpath import normpath
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
-from parley.api.builtin import ResourceSlice
+from parley.api.builtin import Node, ResourceSlice
 from parley.api.quantity import parse
-from parley.api.resources import RESOURCE_SLICES, Resource
+from parley.api.resources import NODES, RESOURCE_SLICES, Resource
+from parley.drivers.groups import HOSTNAME, Group, Groups, record, recorded
 from parley.sdk import (
     Allocation,
     Answer,
@@ -73,6 +75,14 @@ class WorkspaceParameters(Parameters):
         Field(max_length=256, description="Where containers that use the claim find it."),
         AfterValidator(_mount_path),
     ] = "/workspace"
+    group: Annotated[
+        str | None,
+        Field(
+            max_length=63,
+            pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+            description="Claims of the namespace with the same group are on one node, or in one topology domain.",
+        ),
+    ] = None
 
 
 class WorkspaceClass(Parameters):
@@ -80,6 +90,10 @@ class WorkspaceClass(Parameters):
 
     default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
     max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None
+    topology_key: Annotated[
+        str,
+        Field(max_length=317, description="The label of nodes by which groups are kept together."),
+    ] = HOSTNAME
 
 
 class NoRoom(Exception):
@@ -104,15 +118,24 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     }
     node_local: ClassVar[bool] = True
     leaves_data: ClassVar[bool] = True
-    watches: ClassVar[tuple[Resource[Any], ...]] = (RESOURCE_SLICES,)
+    watches: ClassVar[tuple[Resource[Any], ...]] = (RESOURCE_SLICES, NODES)
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
         self._held: dict[str, tuple[str, int]] = {}
         self._promised: defaultdict[str, int] = defaultdict(int)
+        self._groups = Groups()
 
-    def observe(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        """Learn how large the nodes' disks are. A node may speak for itself only."""
+    def observe(self, old: ResourceSlice | Node | None, new: ResourceSlice | Node | None) -> bool:
+        """Learn how large the nodes' disks are, and which nodes are near each other."""
+        if isinstance(old, Node) or isinstance(new, Node):
+            return self._groups.observe(
+                old if isinstance(old, Node) else None, new if isinstance(new, Node) else None
+            )
+        return self._observe_disk(old, new)
+
+    def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
+        """A node may speak for itself only."""
         before = dict(self._sizes)
         for slice_ in (old, new):
             if slice_ is not None and slice_.spec.driver == self.name:
@@ -127,27 +150,43 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         """Count a workspace that exists."""
         data = held.data or {}
         if held.node is not None and isinstance(data.get("bytes"), int):
-            self._hold(held.uid, held.node, data["bytes"])
+            self._hold(held.uid, held.node, data["bytes"], recorded(data))
 
     def forget(self, uid: str) -> None:
         """Ordinary DRA took the disk, and gave it back."""
         self._release(uid)
 
     def viable(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
-        """Where the disk has room for all claims together."""
-        why = _fault(request)
-        wanted = _wanted(request)
-        lacking = {node: why or reason for node in nodes if (reason := why or self._lacks(node, wanted))}
+        """Where the disk has room for all claims together, near the groups that they are of."""
+        lacks = self._judge(request)
+        lacking = {node: reason for node in nodes if (reason := lacks(node))}
         viable = tuple(node for node in nodes if node not in lacking)
-        asked = frozenset(nodes)
-        others = [] if why else [n for n in sorted(self._sizes) if n not in asked and not self._lacks(n, wanted)]
-        answer = Answer(viable, None if viable else tuple(others[:MAX_ALTERNATIVES]), lacking)
+        others = None if viable else tuple(islice(self._others(request, lacks, nodes), MAX_ALTERNATIVES))
+        answer = Answer(viable, others, lacking)
         return {claim.name: answer for claim in request.claims}
+
+    def _others(
+        self, request: WorkspaceRequest, lacks: Callable[[str], str], asked: Sequence[str]
+    ) -> Iterator[str]:
+        if not _fault(request):
+            known = frozenset(asked)
+            yield from (node for node in sorted(self._sizes) if node not in known and not lacks(node))
+
+    def has_room(self, request: WorkspaceRequest, node: str) -> bool:
+        """Whether the node is viable for all claims."""
+        return not self._judge(request)(node)
+
+    def alike(self, request: WorkspaceRequest) -> Hashable:
+        """A group of another namespace is another one."""
+        return tuple(_groups(request))
+
+    def is_local(self, held: Held) -> bool:
+        """When the last member of a group goes, the next one may go to any node."""
+        return recorded(held.data or {}) is None
 
     def viable_without(self, request: WorkspaceRequest, node: str, uids: Collection[str]) -> bool:
         """Whether there would be room if the claims with these UIDs had none."""
-        freed = sum(size for uid in uids for where, size in (self._held.get(uid, ("", 0)),) if where == node)
-        return not _fault(request) and self._free(node) + freed >= _wanted(request)
+        return not self._judge(request, uids)(node)
 
     def capacity(self, of: ClassOnNodes[WorkspaceClass]) -> Capacity:
         """In MiB."""
@@ -166,37 +205,42 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def fullest(self, request: WorkspaceRequest) -> Iterable[str]:
         """The nodes with the least room that is enough."""
-        wanted = _wanted(request)
-        return sorted((n for n in self._sizes if self._free(n) >= wanted), key=lambda n: (self._free(n), n))
+        lacks = self._judge(request)
+        return sorted((n for n in self._sizes if not lacks(n)), key=lambda n: (self._free(n), n))
 
     async def allocate(self, request: WorkspaceRequest, node: str) -> Mapping[str, Allocation]:
         """Promise the room. Raises NoRoom if another request was faster."""
-        if why := _fault(request) or self._lacks(node, _wanted(request)):
+        if why := self._judge(request)(node):
             raise NoRoom(f"node {node}: {why}")
-        return {claim.name: self._allocation(claim, node) for claim in request.claims}
+        return {claim.name: self._allocation(request.pod.namespace, claim, node) for claim in request.claims}
 
     async def deallocate(self, uid: str) -> None:
         """The room is free: the node has removed the directory."""
         self._release(uid)
 
-    def _allocation(self, claim: WorkspaceClaim, node: str) -> Allocation:
-        size = _bytes(claim)
-        self._hold(claim.uid, node, size)
+    def _allocation(self, namespace: str, claim: WorkspaceClaim, node: str) -> Allocation:
+        size, name = _bytes(claim), claim.parameters.group
+        group = Group(namespace, name) if name else None
+        self._hold(claim.uid, node, size, group)
         handle = {
             "workspace": claim.uid,
             "bytes": size,
             "mountPath": claim.parameters.mount_path,
             "variable": _variable(claim.name if claim.generated else claim.claim),
             "generated": claim.generated,
+            **(record(group) if group is not None else {}),
         }
         return Allocation((Device(node, DISK),), handle)
 
-    def _hold(self, uid: str, node: str, size: int) -> None:
+    def _hold(self, uid: str, node: str, size: int, group: Group | None) -> None:
         self._release(uid)
         self._held[uid] = (node, size)
         self._promised[node] += size
+        if group is not None:
+            self._groups.hold(uid, group, node)
 
     def _release(self, uid: str) -> None:
+        self._groups.release(uid)
         node, size = self._held.pop(uid, ("", 0))
         if node:
             self._promised[node] -= size
@@ -204,14 +248,35 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def _free(self, node: str) -> int:
         return self._sizes.get(node, 0) - self._promised[node] if node in self._sizes else 0
 
-    def _lacks(self, node: str, wanted: int) -> str:
-        """What a node lacks, "" if nothing."""
+    def _judge(self, request: WorkspaceRequest, without: Collection[str] = ()) -> Callable[[str], str]:
+        """Tells what a node lacks, "" if nothing; as if the claims with the UIDs `without` held nothing."""
+        fault, wanted = _fault(request), _wanted(request)
+        rules = [self._groups.rule(group, key, without) for group, key in _groups(request)]
+
+        def lacks(node: str) -> str:
+            near = (why for rule in rules if (why := rule.broken_by(node)))
+            return fault or next(near, "") or self._lacks(node, wanted, self._freed(node, without))
+
+        return lacks
+
+    def _freed(self, node: str, uids: Collection[str]) -> int:
+        held = (self._held.get(uid, ("", 0)) for uid in uids)
+        return sum(size for where, size in held if where == node)
+
+    def _lacks(self, node: str, wanted: int, freed: int) -> str:
         if node not in self._sizes:
             return "has no disk for workspaces: its node plugin publishes none"
-        free = self._free(node)
+        free = self._free(node) + freed
         if wanted <= free:
             return ""
         return f"{_text(max(free, 0))} of {_text(self._sizes[node])} free for workspaces, {_text(wanted)} wanted"
+
+
+def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:
+    """The groups that the request's claims are of, each with the topology key of its claim's class."""
+    for claim in request.claims:
+        if claim.parameters.group:
+            yield Group(request.pod.namespace, claim.parameters.group), claim.class_parameters.topology_key
 
 
 def _fault(request: WorkspaceRequest) -> str:

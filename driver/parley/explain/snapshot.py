@@ -110,10 +110,10 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     references = SnapshotReferences()
     ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
     await references.read(client, cluster, drivers)
-    for slice_ in reader.items(RESOURCE_SLICES):
-        for driver in drivers.values():
-            if RESOURCE_SLICES in driver.driver.watches:
-                driver.observe(None, slice_)
+    for driver in drivers.values():
+        watched: list[Any] = [one for one in (NODES, RESOURCE_SLICES) if one in driver.driver.watches]
+        for found in (found for resource in watched for found in reader.items(resource)):
+            driver.observe(None, found)
     state = State(cluster, ledger, drivers)
     restore(state)
     return Snapshot(

@@ -16,10 +16,20 @@ def nowhere(
     `asked` is whether any driver was asked about any, `on_nodes` whether what is asked for belongs to nodes.
     """
     code = reasons.NOTHING_VIABLE if asked else reasons.NO_CANDIDATES
-    causes = by_reason({**misfits, **refused}) or _without_reasons(total, asked=asked)
+    causes = by_reason({**misfits, **refused}) or _without_reasons(total)
     remedy = _remedy(on_nodes=on_nodes) if refused else "add or free a node"
     nodes = counted(total, "node")
     return code, f"0 of {nodes} will do: {causes}. To help: {remedy}"
+
+
+def apart(claims: Mapping[str, Sequence[str] | None]) -> str:
+    """What is the matter if no node has all of the claims, which are allocated on these nodes (None: everywhere);
+    "" if one has."""
+    limited = {name: nodes for name, nodes in claims.items() if nodes is not None}
+    if not limited or frozenset.intersection(*map(frozenset[str], limited.values())):
+        return ""
+    each = "; ".join(f"claim {name} is {where(nodes)}" for name, nodes in limited.items())
+    return f"no node has all claims of the pod: {each}. To help: delete those on one of the nodes to begin anew"
 
 
 def _remedy(*, on_nodes: bool) -> str:
@@ -29,12 +39,8 @@ def _remedy(*, on_nodes: bool) -> str:
     return "end pods that hold some, ask for less, or enlarge what the class has"
 
 
-def _without_reasons(total: int, *, asked: bool) -> str:
-    if not total:
-        return "the cluster has no nodes"
-    if asked:
-        return "no driver gave a reason"
-    return "no node is where all of the pod's allocated claims are"
+def _without_reasons(total: int) -> str:
+    return "no driver gave a reason" if total else "the cluster has no nodes"
 
 
 def where(nodes: Sequence[str] | None) -> str:

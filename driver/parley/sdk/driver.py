@@ -15,7 +15,7 @@ A driver whose answers or allocations take longer than a moment is `asynchronous
 objects (`parley.sdk.standalone`), in the controller as in a process of its own, and nobody else waits for it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -211,6 +211,17 @@ class Driver(Generic[P, C]):
         Asked about each node that changed for all that wait, so write one of your own if `viable` takes long.
         """
         return all(node in answer.viable for answer in self.viable(request, (node,)).values())
+
+    def alike(self, request: Request[P, C]) -> Hashable:
+        """What the answers to the request depend on beside the classes and parameters of its claims, its pod's
+        namespace say. Pods whose requests are equal in all of it wait in one line: if the first can't be served,
+        the others are not asked about. Has no side effects.
+        """
+        return None
+
+    def is_local(self, held: Held) -> bool:
+        """Whether giving this back changes the answers about its node alone, as `node_local` says of all."""
+        return self.node_local
 
     def viable_without(self, request: Request[P, C], node: str, uids: Collection[str]) -> bool:
         """Whether the node would be viable for all of the request's claims if the claims with these UIDs held

@@ -8,7 +8,7 @@ node the driver allocates nothing, nor anywhere the devices that the claim's rec
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -114,10 +114,21 @@ class EmbeddedDriver:
         """Whether the driver can tell what would be viable if other claims held nothing."""
         return type(self.driver).viable_without is not Driver.viable_without
 
-    @property
-    def node_local(self) -> bool:
-        """Whether what is given back on a node changes the answers about that node alone."""
-        return self.driver.node_local
+    def is_local(self, held: Held) -> bool:
+        """Whether giving this back changes the answers about its node alone; in doubt it does not."""
+        try:
+            return self.driver.is_local(held)
+        except Exception as error:
+            self._failed("is_local", error)
+            return False
+
+    def alike(self, request: Request[Any, Any]) -> Hashable:
+        """What requests with the same classes and parameters must have in common to be answered alike. Raises
+        DriverFault."""
+        with self._contained("alike"):
+            found = self.driver.alike(request)
+            hash(found)
+        return found
 
     @property
     def leaves_data(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from parley.api import reasons
-from parley.negotiation.nowhere import nowhere, where
+from parley.negotiation.nowhere import apart, nowhere, where
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,6 @@ from parley.negotiation.nowhere import nowhere, where
             (
                 reasons.NO_CANDIDATES,
                 "0 of 0 nodes will do: the cluster has no nodes. To help: add or free a node",
-            ),
-        ),
-        (
-            2,
-            {},
-            {},
-            False,
-            (
-                reasons.NO_CANDIDATES,
-                "0 of 2 nodes will do: no node is where all of the pod's allocated claims are. "
-                "To help: add or free a node",
             ),
         ),
         (
@@ -64,7 +53,7 @@ from parley.negotiation.nowhere import nowhere, where
             ),
         ),
     ],
-    ids=["no-nodes", "claims-apart", "misfits", "refused", "refused-without-reasons"],
+    ids=["no-nodes", "misfits", "refused", "refused-without-reasons"],
 )
 def test_why_no_node_will_do(
     total: int, misfits: Mapping[str, str], refused: Mapping[str, str], asked: bool, expected: tuple[str, str]
@@ -88,3 +77,22 @@ def test_where_a_claim_is(nodes: tuple[str, ...] | None, words: str) -> None:
 def test_more_nodes_are_no_remedy_where_what_is_asked_for_belongs_to_none() -> None:
     _, message = nowhere(1, {}, {"a": "0 of 3 tokens free, 4 wanted"}, asked=True, on_nodes=False)
     assert message.endswith("To help: end pods that hold some, ask for less, or enlarge what the class has")
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        ({}, ""),
+        ({"team/a": ("x",), "team/b": ("x", "y"), "team/c": None}, ""),
+        ({"team/a": None, "team/b": None}, ""),
+        (
+            {"team/a": ("x",), "team/b": None, "team/c": ("y", "z")},
+            "no node has all claims of the pod: claim team/a is allocated on node x; claim team/c is allocated on "
+            "nodes y, z. To help: delete those on one of the nodes to begin anew",
+        ),
+    ],
+)
+def test_claims_that_no_node_has_are_named_with_their_nodes(
+    claims: Mapping[str, tuple[str, ...] | None], message: str
+) -> None:
+    assert apart(claims) == message

@@ -546,9 +546,9 @@ def test_two_claims_on_different_nodes_serve_no_pod_together_until_one_is_made_a
         await world.settle(400)
         waits = (await world.scheduling("p")).status
         assert (waits.waiting_for, waits.message) == (
-            "NoCandidates",
-            "0 of 2 nodes will do: no node is where all of the pod's allocated claims are. To help: add or free a "
-            "node. Claim default/left is allocated on node a. Claim default/right is allocated on node b",
+            "ConflictingAllocations",
+            "no node has all claims of the pod: claim default/left is allocated on node a; claim default/right is "
+            "allocated on node b. To help: delete those on one of the nodes to begin anew",
         )
         await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
         await world.client.delete(CLAIMS, "left", NAMESPACE)

@@ -127,6 +127,7 @@ class Cluster:
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
         self._client = client
         self._pods = self._informer(PODS, self._pod, kept.pod)
+        self._observed: dict[Resource[Any], list[OnChange[Any]]] = {NODES: []}
         self._nodes = self._informer(NODES, self._node)
         self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)
         self._template_mirrors = self._informer(
@@ -156,7 +157,6 @@ class Cluster:
             self._mirrors,
             self._pods,
         ]
-        self._observed: dict[Resource[Any], list[OnChange[Any]]] = {}
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
@@ -389,6 +389,8 @@ class Cluster:
             self._allocatable.pop(old.metadata.name, None)
         if old is None or new is None:
             self._node_names = tuple(self._allocatable)
+        for observer in self._observed[NODES]:
+            observer(old, new)
         if self._listener is not None:
             self._listener.node_changed(old, new)
 

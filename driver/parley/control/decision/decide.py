@@ -15,7 +15,7 @@ from parley.control.decision.demand import Demand, ask, demand_of, fullest, in_n
 from parley.control.decision.eligible import EligibleNodes, FullestFirst
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
-from parley.negotiation.nowhere import nowhere, where
+from parley.negotiation.nowhere import apart, nowhere, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import select
 from parley.negotiation.waiting import Helps
@@ -119,7 +119,10 @@ def none_viable(
         total, search.nodes.misfits, outcome.refused, asked=bool(outcome.candidates), on_nodes=on_nodes
     )
     held = [claim.holding for claim in claims if claim.holding is not None]
-    message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
+    if conflict := apart({f"{one.namespace}/{one.claim}": one.nodes for one in held}):
+        code, message = reasons.CONFLICTING_ALLOCATIONS, conflict
+    else:
+        message += "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
     topics: list[Topic] = [("driver", driver) for driver in demand.requests]
     topics += [("claim", one.namespace, one.claim) for one in held]
     problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))

@@ -29,7 +29,7 @@ class Demand:
 
     requests: Requests
     drivers: Mapping[str, str]
-    wanted: tuple[tuple[str, str, str], ...]
+    wanted: Hashable
     weights: Mapping[str, int]
     standalone: tuple[PodClaim, ...] = ()
 
@@ -64,19 +64,24 @@ def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim], s
         weights[driver] = max(weights[driver], claim.class_.score_weight)
     for driver, found in raw.items():
         check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
+    requests = {name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers}
+    outside = tuple(claim for claim in claims if claim.standalone)
     return Demand(
-        requests={
-            name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers
-        },
+        requests=requests,
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
         weights=weights,
-        standalone=tuple(claim for claim in claims if claim.standalone),
-        wanted=tuple(
-            (name, claim.class_name, repr(claim.parameters))
-            for name, of_driver in raw.items()
-            for claim in of_driver
+        standalone=outside,
+        wanted=(
+            *(_wanted(drivers[name], request) for name, request in requests.items()),
+            *((claim.refers and pod.namespace, repr(claim.asked)) for claim in outside),
         ),
     )
+
+
+def _wanted(driver: EmbeddedDriver, request: Request[Any, Any]) -> Hashable:
+    """Equal for requests that the driver answers alike."""
+    claims = tuple((claim.class_name, repr(claim.parameters)) for claim in request.claims)
+    return driver.name, claims, driver.alike(request)
 
 
 def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:

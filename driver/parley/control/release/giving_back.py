@@ -23,7 +23,7 @@ from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
 from parley.kube.queue import WorkQueue
-from parley.sdk import PodReference
+from parley.sdk import Held, PodReference
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +83,9 @@ class GivingBack:
         """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again."""
         if holding.phase is not Phase.RELEASING:
             driver = self._drivers.get(holding.driver)
-            local = driver is not None and driver.node_local
+            allocation = holding.allocation
+            held = Held(holding.uid, holding.node, allocation.devices, allocation.data)
+            local = driver is not None and driver.is_local(held)
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
         if holding.named:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))

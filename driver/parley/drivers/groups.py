@@ -1,0 +1,97 @@
+"""Groups of claims that have to be near each other: on one node, or in one zone.
+
+Claims of a namespace that name the same group are its members. Where the first one is allocated decides for the
+others, for as long as one of them is there.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from parley.api.builtin import Node
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The topology key of one node. Nodes go by their names then, whatever their label says."""
+
+
+class Group(NamedTuple):
+    """A group by its namespace and name."""
+
+    namespace: str
+    name: str
+
+
+class Groups:
+    """Where the members of all groups are, and which nodes are near each other."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._members: defaultdict[Group, dict[str, str]] = defaultdict(dict)
+        self._group_of: dict[str, Group] = {}
+
+    def observe(self, old: Node | None, new: Node | None) -> bool:
+        """A node came, changed or went. Returns whether its labels did."""
+        before, after = (node.metadata.labels if node is not None else None for node in (old, new))
+        if old is not None:
+            self._labels.pop(old.metadata.name, None)
+        if new is not None:
+            self._labels[new.metadata.name] = new.metadata.labels
+        return before != after
+
+    def hold(self, uid: str, group: Group, node: str) -> None:
+        """The claim with this UID is a member, on the node."""
+        self.release(uid)
+        self._group_of[uid] = group
+        self._members[group][uid] = node
+
+    def release(self, uid: str) -> None:
+        """The claim holds nothing any more. Idempotent."""
+        group = self._group_of.pop(uid, None)
+        if group is not None:
+            del self._members[group][uid]
+            if not self._members[group]:
+                del self._members[group]
+
+    def rule(self, group: Group, topology_key: str, without: Collection[str] = ()) -> "Rule":
+        """Where a claim of the group may go, if the members with the UIDs `without` held nothing."""
+        members = self._members.get(group, {})
+        nodes = {node for uid, node in members.items() if uid not in without}
+        domains = {node: self._domain(node, topology_key) for node in sorted(nodes)}
+        return Rule(group, topology_key, domains, self._labels)
+
+    def _domain(self, node: str, key: str) -> str | None:
+        return node if key == HOSTNAME else self._labels.get(node, {}).get(key)
+
+
+class Rule(NamedTuple):
+    """Where a claim may go because of its group. `domains` are those of the nodes where members are; None: the
+    node has no label of that key."""
+
+    group: Group
+    topology_key: str
+    domains: Mapping[str, str | None]
+    labels: Mapping[str, Mapping[str, str]]
+
+    def broken_by(self, node: str) -> str:
+        """Why the claim may not go to the node; "" if it may."""
+        key = self.topology_key
+        own = node if key == HOSTNAME else self.labels.get(node, {}).get(key)
+        if own is None:
+            return f"has no label {key}, by which group {self.group.name} is kept together"
+        apart = next((member for member, domain in self.domains.items() if domain != own), None)
+        if apart is None:
+            return ""
+        if key == HOSTNAME:
+            return f"group {self.group.name} is on node {apart}"
+        return f"group {self.group.name} is on node {apart}, with {key}={self.domains[apart] or '(none)'}"
+
+
+def recorded(data: Mapping[str, Any]) -> Group | None:
+    """The group in an allocation's data, as `record` made it."""
+    namespace, name = data.get("namespace"), data.get("group")
+    return Group(namespace, name) if isinstance(namespace, str) and isinstance(name, str) else None
+
+
+def record(group: Group) -> Mapping[str, str]:
+    """For an allocation's data."""
+    return {"namespace": group.namespace, "group": group.name}
