@@ -72,6 +72,11 @@ class Rule(NamedTuple):
     domains: Mapping[str, str | None]
     labels: Mapping[str, Mapping[str, str]]
 
+    @property
+    def only(self) -> Collection[str] | None:
+        """The nodes that the rule leaves, if these are few; None if it has to be asked about each."""
+        return self.domains if self.domains and self.topology_key == HOSTNAME else None
+
     def broken_by(self, node: str) -> str:
         """Why the claim may not go to the node; "" if it may."""
         key = self.topology_key

@@ -7,7 +7,8 @@ mounts it, and removes it when the claim ends. See docs/workspaces.md.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from posixpath import normpath
 from typing import Annotated, Any, ClassVar, Final
@@ -17,7 +18,8 @@ from pydantic import AfterValidator, Field
 from parley.api.builtin import Node, ResourceSlice
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
-from parley.drivers.groups import HOSTNAME, Group, Groups, record, recorded
+from parley.drivers.disks import Disks
+from parley.drivers.groups import HOSTNAME, Group, Groups, Rule, record, recorded
 from parley.sdk import (
     Allocation,
     Answer,
@@ -121,9 +123,8 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     watches: ClassVar[tuple[Resource[Any], ...]] = (RESOURCE_SLICES, NODES)
 
     def __init__(self) -> None:
-        self._sizes: dict[str, int] = {}
+        self._disks = Disks()
         self._held: dict[str, tuple[str, int]] = {}
-        self._promised: defaultdict[str, int] = defaultdict(int)
         self._groups = Groups()
 
     def observe(self, old: ResourceSlice | Node | None, new: ResourceSlice | Node | None) -> bool:
@@ -136,15 +137,14 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
         """A node may speak for itself only."""
-        before = dict(self._sizes)
-        for slice_ in (old, new):
-            if slice_ is not None and slice_.spec.driver == self.name:
-                self._sizes.pop(slice_.spec.node_name, None)
-        if new is not None and new.spec.driver == self.name and new.spec.pool.name == new.spec.node_name:
+        before = {node: self._disks.size(node) for node in map(_node, (old, new)) if node}
+        for node in before:
+            self._disks.resize(node, None)
+        if new is not None and (node := _node(new)) and new.spec.pool.name == node:
             for device in new.spec.devices:
                 if device.name == DISK and "size" in device.capacity:
-                    self._sizes[new.spec.node_name] = int(parse(device.capacity["size"].value))
-        return self._sizes != before
+                    self._disks.resize(node, int(parse(device.capacity["size"].value)))
+        return before != {node: self._disks.size(node) for node in before}
 
     def restore(self, held: Held) -> None:
         """Count a workspace that exists."""
@@ -158,23 +158,16 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def viable(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, Answer]:
         """Where the disk has room for all claims together, near the groups that they are of."""
-        lacks = self._judge(request)
-        lacking = {node: reason for node in nodes if (reason := lacks(node))}
+        search, asked = self._search(request), frozenset(nodes)
+        lacking = {node: reason for node in nodes if (reason := search.lacking(node))}
         viable = tuple(node for node in nodes if node not in lacking)
-        others = None if viable else tuple(islice(self._others(request, lacks, nodes), MAX_ALTERNATIVES))
-        answer = Answer(viable, others, lacking)
+        others = (node for node in search.fullest() if node not in asked)
+        answer = Answer(viable, None if viable else tuple(islice(others, MAX_ALTERNATIVES)), lacking)
         return {claim.name: answer for claim in request.claims}
-
-    def _others(
-        self, request: WorkspaceRequest, lacks: Callable[[str], str], asked: Sequence[str]
-    ) -> Iterator[str]:
-        if not _fault(request):
-            known = frozenset(asked)
-            yield from (node for node in sorted(self._sizes) if node not in known and not lacks(node))
 
     def has_room(self, request: WorkspaceRequest, node: str) -> bool:
         """Whether the node is viable for all claims."""
-        return not self._judge(request)(node)
+        return not self._search(request).lacking(node)
 
     def alike(self, request: WorkspaceRequest) -> Hashable:
         """A group of another namespace is another one."""
@@ -186,12 +179,12 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def viable_without(self, request: WorkspaceRequest, node: str, uids: Collection[str]) -> bool:
         """Whether there would be room if the claims with these UIDs had none."""
-        return not self._judge(request, uids)(node)
+        return not self._search(request, uids).lacking(node)
 
     def capacity(self, of: ClassOnNodes[WorkspaceClass]) -> Capacity:
         """In MiB."""
-        total = sum(self._sizes.get(node, 0) for node in of.nodes)
-        free = sum(max(self._free(node), 0) for node in of.nodes)
+        total = sum(self._disks.size(node) for node in of.nodes)
+        free = sum(max(self._disks.free(node), 0) for node in of.nodes)
         return Capacity(total // _MI, free // _MI)
 
     def units(self, claim: WorkspaceClaim) -> int:
@@ -201,16 +194,15 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def room_left(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
         """The GiB that are left."""
         wanted = _wanted(request)
-        return {node: max(self._free(node) - wanted, 0) / _GI for node in nodes}
+        return {node: max(self._disks.free(node) - wanted, 0) / _GI for node in nodes}
 
-    def fullest(self, request: WorkspaceRequest) -> Iterable[str]:
+    def fullest(self, request: WorkspaceRequest) -> Iterator[str]:
         """The nodes with the least room that is enough."""
-        lacks = self._judge(request)
-        return sorted((n for n in self._sizes if not lacks(n)), key=lambda n: (self._free(n), n))
+        return self._search(request).fullest()
 
     async def allocate(self, request: WorkspaceRequest, node: str) -> Mapping[str, Allocation]:
         """Promise the room. Raises NoRoom if another request was faster."""
-        if why := self._judge(request)(node):
+        if why := self._search(request).lacking(node):
             raise NoRoom(f"node {node}: {why}")
         return {claim.name: self._allocation(request.pod.namespace, claim, node) for claim in request.claims}
 
@@ -235,7 +227,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def _hold(self, uid: str, node: str, size: int, group: Group | None) -> None:
         self._release(uid)
         self._held[uid] = (node, size)
-        self._promised[node] += size
+        self._disks.promise(node, size)
         if group is not None:
             self._groups.hold(uid, group, node)
 
@@ -243,33 +235,51 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         self._groups.release(uid)
         node, size = self._held.pop(uid, ("", 0))
         if node:
-            self._promised[node] -= size
+            self._disks.promise(node, -size)
 
-    def _free(self, node: str) -> int:
-        return self._sizes.get(node, 0) - self._promised[node] if node in self._sizes else 0
-
-    def _judge(self, request: WorkspaceRequest, without: Collection[str] = ()) -> Callable[[str], str]:
-        """Tells what a node lacks, "" if nothing; as if the claims with the UIDs `without` held nothing."""
-        fault, wanted = _fault(request), _wanted(request)
+    def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
+        """For nodes that will do, as if the claims with the UIDs `without` held nothing."""
         rules = [self._groups.rule(group, key, without) for group, key in _groups(request)]
+        freed: defaultdict[str, int] = defaultdict(int)
+        for node, size in (self._held[uid] for uid in without if uid in self._held):
+            freed[node] += size
+        return _Search(self._disks, _fault(request), _wanted(request), rules, freed)
 
-        def lacks(node: str) -> str:
-            near = (why for rule in rules if (why := rule.broken_by(node)))
-            return fault or next(near, "") or self._lacks(node, wanted, self._freed(node, without))
 
-        return lacks
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Where a request finds so much room, near its groups. `fault` is why it never will; `freed` is free, too."""
 
-    def _freed(self, node: str, uids: Collection[str]) -> int:
-        held = (self._held.get(uid, ("", 0)) for uid in uids)
-        return sum(size for where, size in held if where == node)
+    disks: Disks
+    fault: str
+    wanted: int
+    rules: Sequence[Rule]
+    freed: Mapping[str, int]
 
-    def _lacks(self, node: str, wanted: int, freed: int) -> str:
-        if node not in self._sizes:
+    def lacking(self, node: str) -> str:
+        """What the node lacks, "" if nothing."""
+        near = (why for rule in self.rules if (why := rule.broken_by(node)))
+        return self.fault or next(near, "") or self._lacking_room(node)
+
+    def fullest(self) -> Iterator[str]:
+        """The nodes that lack nothing, those with the least room first."""
+        few = [rule.only for rule in self.rules if rule.only is not None]
+        nodes = iter(few[0]) if few else self.disks.fullest(self.wanted)
+        return (node for node in (() if self.fault else nodes) if not self.lacking(node))
+
+    def _lacking_room(self, node: str) -> str:
+        if node not in self.disks:
             return "has no disk for workspaces: its node plugin publishes none"
-        free = self._free(node) + freed
-        if wanted <= free:
+        free = self.disks.free(node) + self.freed.get(node, 0)
+        if self.wanted <= free:
             return ""
-        return f"{_text(max(free, 0))} of {_text(self._sizes[node])} free for workspaces, {_text(wanted)} wanted"
+        left, size = _text(max(free, 0)), _text(self.disks.size(node))
+        return f"{left} of {size} free for workspaces, {_text(self.wanted)} wanted"
+
+
+def _node(slice_: ResourceSlice | None) -> str:
+    """Which node's disk it is about, "" if none's."""
+    return slice_.spec.node_name if slice_ is not None and slice_.spec.driver == WorkspaceDriver.name else ""
 
 
 def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:

@@ -44,6 +44,7 @@ ADVICE: Mapping[str, str] = {
     reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: its allocation is immediate, and not done yet",
     reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a shareable class",
     reasons.CLAIM_FULL: "wait until a pod that uses the claim ends, or create another claim for some of them",
+    reasons.CONFLICTING_ALLOCATIONS: "delete the claims on one of the nodes, and make them anew",
     reasons.DRIVER_FAILED: "report it to the driver's vendor; the controller's log has the stack trace",
     reasons.WRITE_REFUSED: "change what the API server's message names: a label, a quota, a policy",
     reasons.RELEASING: "bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
