@@ -32,6 +32,15 @@ Parameters = Annotated[
     Field(description="In the driver's own schema; at most 10 KiB as JSON. The driver validates it."),
 ]
 ShortText = Annotated[str, Field(max_length=253)]
+LabelKey = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=317,
+        pattern=rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        description="A label's key, such as example.com/run.",
+    ),
+]
 
 _EITHER = rules(
     Rule(
@@ -389,11 +398,53 @@ class TemplateMeta(Model):
     ] = {}
 
 
+class SharingOwner(Model):
+    """The object that a shared claim goes with, by labels of the pods that name the claim."""
+
+    api_version: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=317,
+            pattern=f"^({_SUBDOMAIN}/)?{_LABEL}$",
+            description="As in an owner reference: tekton.dev/v1.",
+        ),
+    ]
+    kind: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
+    name_label: Annotated[
+        LabelKey | None, Field(description="The label with the object's name. Left out: `podLabel`.")
+    ] = None
+    uid_label: Annotated[LabelKey, Field(description="The label with the object's UID.")]
+
+
+class SharedBy(Model):
+    """Which pods share a claim: those with the same value of a label."""
+
+    pod_label: Annotated[
+        LabelKey,
+        Field(
+            description="A pod that has this label, and names the claim `<template>-<value>` in "
+            "`spec.resourceClaims[].resourceClaimName`, has it made, if it does not exist."
+        ),
+    ]
+    owner: Annotated[
+        SharingOwner | None,
+        Field(description="What the claim is deleted with. Left out: the claim stays until somebody deletes it."),
+    ] = None
+
+
 class TemplateSpec(Model):
     """What each claim made from the template looks like. Immutable."""
 
     metadata: TemplateMeta = TemplateMeta()
     spec: ClaimSpec
+    shared_by: Annotated[
+        SharedBy | None,
+        Field(
+            description="Makes one claim for many pods, such as all of a pipeline's run, when the first of them "
+            "names it. Labels and annotations of parley.dev are not taken over from `metadata` then."
+        ),
+    ] = None
 
 
 class ResourceClaimTemplate(Model):

@@ -31,6 +31,9 @@ GENERATED_LABEL: Final = "parley.dev/generated-for"
 """On a ResourceClaim that stands for a generated claim, so that a standalone driver can write its
 allocation there: the entry in `pod.spec.resourceClaims`."""
 
+MADE_FROM_ANNOTATION: Final = "parley.dev/made-from"
+"""On a named claim that a template's `sharedBy` made: the template. For people; nothing is decided by it."""
+
 DRIVERS_LABEL: Final = "parley.dev/drivers"
 """On a PodScheduling: "standalone" if it has questions to standalone drivers."""
 

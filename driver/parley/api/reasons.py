@@ -35,6 +35,9 @@ PARAMETERS_NOT_READ: Final = "ParametersNotRead"
 CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 """The pod names a claim or template that exists neither in parley.dev nor in resource.k8s.io."""
 
+CLAIM_NOT_MADE: Final = "ClaimNotMade"
+"""A template with `sharedBy` would make the claim that the pod names, and the pod's labels don't fit."""
+
 NAME_TAKEN: Final = "NameTaken"
 """A built-in object of the same name, not made by Parley, is in the way of the mirror."""
 

@@ -40,6 +40,7 @@ ADVICE: Mapping[str, str] = {
     reasons.PARAMETERS_FORBIDDEN: "grant what the message names: value `parameters` of the chart, or a Role",
     reasons.PARAMETERS_NOT_READ: "nothing to do: it is tried again, after pauses of up to a minute",
     reasons.CLAIM_NOT_FOUND: "create the claim or template; its namespace has to be the pod's",
+    reasons.CLAIM_NOT_MADE: "set the label that the message names, or create the claim",
     reasons.NAME_TAKEN: "delete the built-in object of that name, or give yours another name",
     reasons.CLAIM_PENDING: "see `kubectl describe prclaim`: its allocation is immediate, and not done yet",
     reasons.CLAIM_IN_USE: "use a template, so that each pod has a claim of its own, or a shareable class",

@@ -14,6 +14,9 @@ from parley.negotiation.waiting import Place
 PAUSES = Backoff(first=5.0, longest=300.0)
 """Before what the scheduler refused is offered again."""
 
+CREATIONS = Backoff(first=1.0, longest=300.0)
+"""Before claims that the pod names are created again, which somebody deleted, or an owner that does not exist."""
+
 BLOCKS = Backoff(first=0.1, longest=300.0)
 """After the API server refused an allocation."""
 
@@ -79,7 +82,8 @@ class Attempt:
     none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has
     all its claims; `unplaced` is how often they were taken back because it was not bound. It has had others
     evicted `preemptions` times, does so again at `preempts_at` at the earliest, and has what they gave up on a
-    node kept for it until `kept`. Times are on the event loop's clock.
+    node kept for it until `kept`. Claims were created for it `creations` times, and are again at
+    `creates_at` at the earliest. Times are on the event loop's clock.
     """
 
     place: Place
@@ -103,6 +107,8 @@ class Attempt:
     preemptions: int = 0
     preempts_at: float = 0.0
     kept: dict[str, float] = field(default_factory=dict)
+    creations: int = 0
+    creates_at: float = 0.0
 
     def refuse(self, *nodes: str) -> None:
         """The scheduler did not place the pod on these nodes; it gets to choose from now on."""
@@ -165,6 +171,15 @@ class Attempt:
         """Pods were evicted for this one."""
         self.preemptions += 1
         self.preempts_at = now + PREEMPTION_PAUSES.delay(self.preemptions)
+
+    def created(self, now: float) -> None:
+        """Claims that the pod names are created for it."""
+        self.creations += 1
+        self.creates_at = now + CREATIONS.delay(self.creations)
+
+    def until_creation(self, now: float) -> float:
+        """How many seconds claims may not yet be created for it again."""
+        return max(self.creates_at - now, 0.0)
 
     def until_preemption(self, now: float) -> float:
         """How many seconds others may not yet be evicted for it again."""

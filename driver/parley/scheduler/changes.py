@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import Cluster, Key, done, priority
+from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, Topic
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
@@ -113,6 +114,7 @@ class Changes:
         return (
             old.metadata.uid != new.metadata.uid
             or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            or old.metadata.labels != new.metadata.labels
             or old.spec != new.spec
             or old.status.phase != new.status.phase
             or old.status.nominated_node_name != new.status.nominated_node_name
@@ -235,6 +237,8 @@ class Changes:
             key = (template.metadata.namespace, template.metadata.name)
             self._queues.templates.add(key)
             self._wakeups.wake(("template", *key))
+            if template.spec.shared_by is not None:
+                self._wakeups.wake(shared_topic(key[0]))
 
 
 def _labels(namespace: Namespace) -> Mapping[str, str]:

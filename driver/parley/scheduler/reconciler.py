@@ -18,8 +18,9 @@ from parley.control.release.giving_back import Departure, GivingBack
 from parley.control.state import State
 from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
+from parley.scheduler.claims_on_demand import ClaimsOnDemand
 from parley.scheduler.pods import Pods
-from parley.scheduler.result import Result
+from parley.scheduler.result import AT_ONCE, Result
 from parley.sdk import PodReference
 from parley.sdk.checks import DriverFault
 
@@ -74,6 +75,7 @@ class Reconciler:
         self._giving_back = giving_back
         self._allocator = allocator
         self._doors = doors
+        self._on_demand = ClaimsOnDemand(client, pods)
         self._unconfirmed: set[str] = set()
         """UIDs of pods that hold something and of which it is not known what became of them: by the record, but
         not seen yet, or gone between two lists of pods, and perhaps bound before that."""
@@ -125,8 +127,11 @@ class Reconciler:
             return None
         claims = gather(self._state, pod)
         self._pods.reporter.looked_at(pod, ours=bool(claims))
+        if await self._on_demand.create(pod, claims):
+            return AT_ONCE
         door = next(door for door in self._doors if door.owns(pod))
-        return await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
+        requeue = await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
+        return requeue or self._on_demand.again(pod, claims)
 
     async def _terminal(self, pod: Pod) -> None:
         self._state.nominations.end(pod.metadata.uid)

@@ -41,6 +41,8 @@ ANNOTATIONS = (
     f"{GROUP}/look-again",
 )
 LABELS = tuple(f"{GROUP}/{name}" for name in ("mirror", "generated-for", "generated", "drivers"))
+RUNS = ("7", "b-c", "x.y", "Build_7")
+"""Values of the label by which templates make claims on demand."""
 LABEL_VALUES = ("true", "named", "generated", "template", "standalone", "")
 TEXTS = (
     "count: 1",
@@ -146,7 +148,8 @@ class Corpus:
         entries = self._random.sample(("a", "b", "c"), self._random.choice((1, 1, 1, 2, 3)))
         templates = {e: self._random.choice(NAMES) for e in entries if self._random.random() < 0.6}
         claims = {e: self._any_claim() for e in entries if e not in templates}
-        made = pod(self._name(), templates=templates, claims=claims)
+        labels = {"run": self._random.choice(RUNS), "run-uid": self._random.choice(NAMES)}
+        made = pod(self._name(), templates=templates, claims=claims, labels=labels)
         if self._random.random() < 0.15:
             made["spec"]["nodeName"] = self._random.choice((*self._nodes, "no-such-node"))
         return made
@@ -154,6 +157,8 @@ class Corpus:
     def _any_claim(self) -> str:
         if self._known.claims and self._random.random() < 0.5:
             return self._random.choice(self._known.claims)
+        if self._random.random() < 0.3:
+            return f"{self._random.choice(NAMES)}-{self._random.choice(RUNS)}"
         return self._random.choice(NAMES)
 
     def _parameters(self) -> Manifest:
@@ -166,7 +171,18 @@ class Corpus:
 
     def _template(self) -> Manifest:
         made = template(self._name(), self._random.choice(("gpu", "gpu", "shared")), **self._parameters())
+        if self._random.random() < 0.4:
+            made["spec"]["sharedBy"] = self._shared_by()
         return self._referring(made, made["spec"]["spec"])
+
+    def _shared_by(self) -> Manifest:
+        """For a claim on demand, perhaps with an owner that never was, or with marks that are Parley's."""
+        owner = {
+            "apiVersion": "v1",
+            "kind": self._random.choice(("Pod", "Node", "Nothing")),
+            "uidLabel": "run-uid",
+        }
+        return {"podLabel": "run", **({"owner": owner} if self._random.random() < 0.5 else {})}
 
     def _referring(self, made: Manifest, spec: Manifest) -> Manifest:
         """Sometimes with parameters in an object, which may be there."""

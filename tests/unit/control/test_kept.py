@@ -5,6 +5,7 @@ import tracemalloc
 
 import msgspec
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,6 +102,27 @@ def test_what_pods_have_in_common_is_in_memory_once() -> None:
     first, second = kept.pod(pod(spec)), kept.pod(pod(spec))
     assert first.spec.containers is second.spec.containers
     assert first.spec.resource_claims is second.spec.resource_claims
+
+
+NAMED = [{"name": "work", "resourceClaimName": "src-7"}]
+
+
+@pytest.mark.parametrize(
+    ("claims", "phase", "labels"),
+    [
+        (NAMED, "Pending", {"app": "a"}),
+        (NAMED, "", {"app": "a"}),
+        (NAMED, "Running", {}),
+        ([{"name": "work", "resourceClaimTemplateName": "one"}], "Pending", {}),
+        ([], "Pending", {}),
+    ],
+)
+def test_labels_are_kept_of_pods_for_which_a_named_claim_may_have_to_be_made(
+    claims: object, phase: str, labels: dict[str, str]
+) -> None:
+    whole = pod({"containers": [], "resourceClaims": claims})
+    whole = msgspec.structs.replace(whole, status=msgspec.structs.replace(whole.status, phase=phase))
+    assert kept.pod(whole).metadata.labels == labels
 
 
 def device(name: str, memory: str) -> dict[str, object]:

@@ -13,6 +13,7 @@ from parley.api.names import FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.control.claims.gathering import gather
 from parley.control.claims.named import NamedClaim, has_mirror, is_outdated, misunderstood
+from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.objects.mirror import MAX_USERS, ClassRequest, consumer
 from parley.control.objects.standin import stand_in
@@ -148,6 +149,7 @@ CASES = [
         nothing,
         reasons.CLAIM_NOT_FOUND,
         "claim team/c does not exist: create a ResourceClaim of parley.dev (or of resource.k8s.io) with that name",
+        topics=(shared_topic(NAMESPACE),),
     ),
     Case(being_made, reasons.CLAIM_NOT_FOUND, "the built-in claim team/c is being made", passes=True),
     Case(

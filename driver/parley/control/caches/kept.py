@@ -67,7 +67,7 @@ def pod(whole: Pod) -> Pod:
     if spec.node_name and is_resized(whole):
         spec = _counting_for(spec, requested(whole))
     return Pod(
-        metadata=_metadata(whole.metadata),
+        metadata=_metadata(whole.metadata, labels=_labels(whole)),
         spec=PodSpec(
             node_name=intern(spec.node_name),
             scheduler_name=intern(spec.scheduler_name),
@@ -92,6 +92,14 @@ def pod(whole: Pod) -> Pod:
     )
 
 
+def _labels(whole: Pod) -> dict[str, str]:
+    """By which a named claim may have to be made, before the pod runs."""
+    named = any(entry.resource_claim_name for entry in whole.spec.resource_claims)
+    if not named or whole.status.phase not in ("", "Pending"):
+        return _BARE.labels
+    return {intern(key): value for key, value in whole.metadata.labels.items()}
+
+
 def _counting_for(spec: PodSpec, amounts: Amounts) -> PodSpec:
     """In thousandths, as all quantities may be given."""
     requests: dict[str, Quantity] = {name: f"{amount}m" for name, amount in amounts.items()}
@@ -107,6 +115,7 @@ def _metadata(
     annotations: dict[str, str] = _BARE.annotations,
     finalizers: list[str] = _BARE.finalizers,
     owner_references: list[OwnerReference] = _BARE.owner_references,
+    labels: dict[str, str] = _BARE.labels,
 ) -> ObjectMeta:
     return ObjectMeta(
         name=whole.name,
@@ -115,7 +124,7 @@ def _metadata(
         resource_version=whole.resource_version,
         creation_timestamp=whole.creation_timestamp,
         deletion_timestamp=whole.deletion_timestamp,
-        labels=_BARE.labels,
+        labels=labels,
         annotations=annotations,
         finalizers=finalizers,
         owner_references=owner_references,

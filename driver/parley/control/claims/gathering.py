@@ -9,11 +9,12 @@ from dataclasses import replace
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import Cluster, reference
+from parley.control.caches.cluster import Cluster, Key, reference
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
 from parley.control.claims.named import USABLE, NamedClaim
-from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.claims.on_demand import on_demand, shared_topic
+from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.objects.mirror import asked, is_mirror, of_spec
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
@@ -35,8 +36,7 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     cluster, key = state.cluster, (pod.metadata.namespace, entry.resource_claim_name or "")
     claim, mirror = cluster.claim(key), cluster.mirror(key)
     if claim is None or is_stand_in(claim):
-        what = f"claim {key[0]}/{key[1]}"
-        return _not_found(entry, "ResourceClaim", key, what, key[1]) if mirror is None else None
+        return _missing(cluster, pod, entry, key) if mirror is None else None
     holding, class_ = state.ledger.get(claim.metadata.uid), cluster.class_(claim.spec.resource_class_name)
     facts = NamedClaim(state, claim, mirror, class_, holding, pod.metadata.uid, pod.spec.node_name)
     problem = first_problem(USABLE, facts)
@@ -55,10 +55,22 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     return with_class(state, found, facts.class_)
 
 
-def _not_found(entry: PodResourceClaim, kind: str, key: tuple[str, str], what: str, name: str = "") -> PodClaim:
-    message = f"{what} does not exist: create a {kind} of parley.dev (or of resource.k8s.io) with that name"
-    topic = ("claim" if kind == "ResourceClaim" else "template", *key)
-    return PodClaim(entry.name, name, problem=Problem(reasons.CLAIM_NOT_FOUND, message, (topic,)))
+def _missing(cluster: Cluster, pod: Pod, entry: PodResourceClaim, key: Key) -> PodClaim:
+    """A named claim that does not exist; a template may make it."""
+    demand = None if cluster.claim(key) else on_demand(cluster.template, pod, key[1])
+    topics: tuple[Topic, ...] = (("claim", *key), shared_topic(key[0]))
+    if demand is None:
+        message = _create_one(f"claim {key[0]}/{key[1]}", "ResourceClaim")
+        return PodClaim(entry.name, key[1], problem=Problem(reasons.CLAIM_NOT_FOUND, message, topics))
+    if demand.fault:
+        return PodClaim(entry.name, key[1], problem=Problem(reasons.CLAIM_NOT_MADE, demand.fault, topics))
+    message = f"claim {key[0]}/{key[1]} is being made from template {key[0]}/{demand.template}"
+    soon = Problem(reasons.CLAIM_NOT_FOUND, message, topics, transient=True)
+    return PodClaim(entry.name, key[1], problem=soon, to_create=demand.body)
+
+
+def _create_one(what: str, kind: str) -> str:
+    return f"{what} does not exist: create a {kind} of parley.dev (or of resource.k8s.io) with that name"
 
 
 def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
@@ -99,8 +111,10 @@ def _not_generated(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> PodCl
     key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
     template, mirror = cluster.template(key), cluster.template_mirror(key)
     if template is None:
-        what = f"template {key[0]}/{key[1]} of claim {entry.name!r}"
-        return _not_found(entry, "ResourceClaimTemplate", key, what) if mirror is None else None
+        if mirror is not None:
+            return None
+        message = _create_one(f"template {key[0]}/{key[1]} of claim {entry.name!r}", "ResourceClaimTemplate")
+        return PodClaim(entry.name, "", problem=Problem(reasons.CLAIM_NOT_FOUND, message, (("template", *key),)))
     refusal = cluster.refusals.of("ResourceClaimTemplate", key)
     problem = first_problem(TEMPLATED, Templated(template, mirror, refusal, entry.name))
     return PodClaim(entry.name, "", problem=problem)

@@ -3,8 +3,9 @@
 `gathering` finds out, `negotiation` decides by it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim, ResourceClass
@@ -50,7 +51,7 @@ class PodClaim:
     `claim` is the Parley claim of a named one. `standalone` is set if a standalone driver is to allocate: it
     writes into `written`, the named claim or the stand-in of a generated one. `own_writes` knows whether the
     mirror is older than our latest write of it. `subject` is what the user wrote if that is a template, as
-    messages name it.
+    messages name it. `to_create` is the manifest of a named claim that does not exist and that a template makes.
     """
 
     entry: str
@@ -65,6 +66,7 @@ class PodClaim:
     problem: Problem | None = None
     own_writes: OwnWrites = field(default_factory=OwnWrites)
     subject: str = ""
+    to_create: Mapping[str, Any] | None = None
 
     @property
     def uid(self) -> str:

@@ -29,6 +29,7 @@ _MISTAKES = frozenset(
         reasons.PARAMETERS_NOT_FOUND,
         reasons.PARAMETERS_FORBIDDEN,
         reasons.CLAIM_NOT_FOUND,
+        reasons.CLAIM_NOT_MADE,
         reasons.NAME_TAKEN,
     }
 )

@@ -1,0 +1,129 @@
+"""Claims made on demand: what becomes of a claim that a pod names and that does not exist. Pure.
+
+A template whose `sharedBy` names a label makes `<template>-<value>` for the pods that have the label with that
+value: one claim for all tasks of a run, made by nobody in particular. Once it exists it is a named claim like any
+other, whoever made it. Here it is decided whether a template makes the claim, and what the claim looks like.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClaimTemplate, SharedBy
+from parley.api.names import API_VERSION, FINALIZER, GROUP, MADE_FROM_ANNOTATION
+from parley.control.caches.cluster import Key
+from parley.negotiation.waiting import Topic
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME = 253
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """A claim that the template makes for the pod: its manifest is `body`, unless a `fault` of the pod is in the
+    way."""
+
+    template: str
+    fault: str
+    body: Mapping[str, Any]
+
+
+def shared_topic(namespace: str) -> Topic:
+    """What wakes pods of which a named claim is missing: a template that makes claims on demand came or went."""
+    return ("shared", namespace)
+
+
+def on_demand(template: Callable[[Key], ResourceClaimTemplate | None], pod: Pod, claim: str) -> OnDemand | None:
+    """Which template of the pod's namespace makes the claim of that name, and how; None if there is none.
+
+    Of several the one with the longest name does; it is at fault only if all are.
+    """
+    found = (template((pod.metadata.namespace, name)) for name in _prefixes(claim))
+    judged = [_judged(one, one.spec.shared_by, pod, claim) for one in found if one and one.spec.shared_by]
+    return next((one for one in judged if not one.fault), judged[0] if judged else None)
+
+
+def _prefixes(claim: str) -> Iterable[str]:
+    """What stands before each of the dashes, the longest first."""
+    return [claim[:i] for i in range(len(claim) - 1, 0, -1) if claim[i] == "-"]
+
+
+def _judged(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim: str) -> OnDemand:
+    name = template.metadata.name
+    fault = _unlabelled(name, shared, pod, claim) or _unowned(name, shared, pod, claim)
+    return OnDemand(name, fault, {} if fault else _manifest(template, shared, pod, claim))
+
+
+def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
+    """The pod's label is not the one that the claim's name ends with."""
+    namespace, label = pod.metadata.namespace, shared.pod_label
+    value = pod.metadata.labels.get(label)
+    missing = f"claim {namespace}/{claim} does not exist"
+    if not value:
+        return (
+            f"{missing}, and template {namespace}/{template} makes claims by the label {label!r} "
+            f"(spec.sharedBy.podLabel), which pod {namespace}/{pod.metadata.name} does not have: set it in "
+            "metadata.labels, or create the claim"
+        )
+    made = f"{template}-{value}"
+    labelled = f"pod {namespace}/{pod.metadata.name}, whose label {label!r} has the value {value!r}"
+    if len(made) > _LONGEST_NAME or _NAME.fullmatch(made) is None:
+        return (
+            f"{missing}, and template {namespace}/{template} can make none for {labelled}: a claim can't be named "
+            f"{made!r}. Names have up to {_LONGEST_NAME} lower-case letters, digits, '-' and '.': choose a "
+            "label with such values for spec.sharedBy.podLabel of the template"
+        )
+    if made != claim:
+        return (
+            f"{missing}, and template {namespace}/{template} makes {made!r} for {labelled}: name that claim, or "
+            "create this one"
+        )
+    return ""
+
+
+def _unowned(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
+    """The pod does not say whose the claim is to be."""
+    owner, meta = shared.owner, pod.metadata
+    if owner is None:
+        return ""
+    for field, label in (("nameLabel", owner.name_label or shared.pod_label), ("uidLabel", owner.uid_label)):
+        if not meta.labels.get(label):
+            return (
+                f"claim {meta.namespace}/{claim} does not exist, and template {meta.namespace}/{template} makes "
+                f"it for the {owner.kind} in the label {label!r} (spec.sharedBy.owner.{field}), which pod "
+                f"{meta.namespace}/{meta.name} does not have: set it in metadata.labels, or create the claim"
+            )
+    return ""
+
+
+def _manifest(template: ResourceClaimTemplate, shared: SharedBy, pod: Pod, claim: str) -> Mapping[str, Any]:
+    """The claim, with its finalizer: nothing of it is lost if it is deleted before its mirror is made."""
+    meta, inner = template.metadata, template.spec.metadata
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": claim,
+            "namespace": meta.namespace,
+            "labels": _not_parleys(inner.labels),
+            "annotations": {**_not_parleys(inner.annotations), MADE_FROM_ANNOTATION: meta.name},
+            "finalizers": [FINALIZER],
+            "ownerReferences": _owners(shared, pod),
+        },
+        "spec": template.spec.spec.wire(),
+    }
+
+
+def _not_parleys(given: Mapping[str, str]) -> dict[str, str]:
+    """Those by which Parley knows its own objects are its alone: who makes templates must not set them."""
+    return {key: value for key, value in given.items() if not key.startswith(f"{GROUP}/")}
+
+
+def _owners(shared: SharedBy, pod: Pod) -> list[dict[str, str]]:
+    owner, labels = shared.owner, pod.metadata.labels
+    if owner is None:
+        return []
+    name, uid = labels[owner.name_label or shared.pod_label], labels[owner.uid_label]
+    return [{"apiVersion": owner.api_version, "kind": owner.kind, "name": name, "uid": uid}]
