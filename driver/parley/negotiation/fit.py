@@ -104,10 +104,14 @@ def untolerated(needs: Needs, node: Node) -> str:
 
 
 def refusing(needs: Needs, node: Node) -> list[Taint]:
-    """The taints of the node that keep the pod away; a cordon is the first, as the taint that stands for it."""
+    """The taints of the node that keep the pod away."""
+    return [taint for taint in all_taints(node) if not _tolerated(taint, needs.tolerations)]
+
+
+def all_taints(node: Node) -> list[Taint]:
+    """The taints that keep pods away; a cordon is the first, as the taint that stands for it."""
     taints = [CORDON] if node.spec.unschedulable else []
-    taints += [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
-    return [taint for taint in taints if not _tolerated(taint, needs.tolerations)]
+    return taints + [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

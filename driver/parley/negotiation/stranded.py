@@ -12,7 +12,7 @@ from parley.api.builtin import Node, Taint
 from parley.api.names import NOT_READY_TAINT, OUT_OF_SERVICE_TAINT, UNREACHABLE_TAINT
 from parley.api.wording import listed
 from parley.negotiation.answers import by_reason
-from parley.negotiation.fit import CORDON, Needs, refusing, selected, shortage
+from parley.negotiation.fit import CORDON, Needs, all_taints, refusing, selected, shortage
 from parley.negotiation.nowhere import where
 from parley.negotiation.requests import Amounts
 
@@ -58,6 +58,9 @@ class Obstacle:
     text: str
 
 
+_DELETED = Obstacle(Cause.DELETED, "deleted")
+
+
 @dataclass(frozen=True, slots=True)
 class StrandedClaims:
     """Claims of a pod, as "namespace/name", all of which can be used on the same nodes only; each of these has an
@@ -84,6 +87,15 @@ class StrandedClaims:
         return ", or ".join([*(_REMEDIES[cause] for cause in causes if cause in _REMEDIES), anew])
 
 
+def unavailable(node: Node | None) -> Obstacle | None:
+    """What keeps ordinary pods away from the node, as far as it passes: None if nothing does. Taints that keep a
+    node for some pods do not count, nor whether there is room."""
+    if node is None:
+        return _DELETED
+    known = [taint for taint in all_taints(node) if taint.key in _OF_TAINT]
+    return _tainted(known) if known else None
+
+
 def obstacle_for(
     needs: Needs, node: Node | None, allocatable: Amounts, used: Amounts, pods: int
 ) -> Obstacle | None:
@@ -92,13 +104,18 @@ def obstacle_for(
     `node` is None if it does not exist; the amounts are as in `fit.misfit`.
     """
     if node is None:
-        return Obstacle(Cause.DELETED, "deleted")
+        return _DELETED
     if taints := refusing(needs, node):
         return _tainted(taints)
     if not selected(needs, node):
         return None
     lacking = shortage(needs, allocatable, used, pods)
     return Obstacle(Cause.FULL, lacking) if lacking else None
+
+
+def remedy(cause: Cause, anew: str) -> str:
+    """What helps, as a clause; `anew` is what always does."""
+    return f"{_REMEDIES[cause]}, or {anew}" if cause in _REMEDIES else anew
 
 
 def _tainted(taints: Sequence[Taint]) -> Obstacle:

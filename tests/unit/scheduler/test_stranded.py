@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
-from tests.unit.scheduler.test_kept import begin, run_pod
+from tests.unit.scheduler.test_kept import KEEP, begin, run_pod
 
 from parley.api import reasons
+from parley.api.meta import Condition
+from parley.api.models import ResourceClaim
 from parley.api.resources import NODES
 
 pytestmark = pytest.mark.doors("native", "extender")
@@ -122,5 +124,80 @@ def test_what_the_pod_itself_selects_strands_nothing(play: Play) -> None:
         await world.settle(5)
 
         assert (await world.scheduling("next")).status.waiting_for == reasons.NO_CANDIDATES
+
+    play(scenario)
+
+
+def condition(claim: ResourceClaim, of_type: str) -> Condition | None:
+    return next((found for found in claim.status.conditions if found.type == of_type), None)
+
+
+CONDITIONS: Mapping[str, tuple[Change, Change, str, str]] = {
+    "cordoned": (cordon, uncordon, "NodeCordoned", "cordoned and takes no pods. To help: uncordon the node, or "),
+    "unreachable": (
+        taint,
+        untaint,
+        "NodeUnreachable",
+        "unreachable and takes no pods. To help: bring the node back, or ",
+    ),
+    "deleted": (delete, come_back, "NodeDeleted", "deleted and takes no pods. To help: "),
+}
+
+
+@pytest.mark.doors("native")
+@pytest.mark.parametrize(("strand", "mend", "reason", "text"), CONDITIONS.values(), ids=CONDITIONS)
+def test_the_claim_itself_shows_that_its_node_takes_no_pods(
+    play: Play, strand: Change, mend: Change, reason: str, text: str
+) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", "b")
+        node = await run_pod(world, "first")
+        await strand(world, node)
+        await world.settle(5)
+
+        claim = await world.claim("disk")
+        stranded, ready = condition(claim, "Stranded"), condition(claim, "Ready")
+        assert stranded is not None
+        assert ready is not None
+        assert (stranded.status, stranded.reason) == ("True", reason)
+        assert stranded.message == (
+            f"node {node}, where the claim is allocated, is {text}delete the claim to begin anew elsewhere"
+        )
+        assert (ready.status, ready.reason, ready.message) == ("False", "ClaimStranded", stranded.message)
+
+        await mend(world, node)
+        await world.settle(5)
+        claim = await world.claim("disk")
+        ready = condition(claim, "Ready")
+        assert condition(claim, "Stranded") is None
+        assert ready is not None
+        assert ready.status == "True"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_what_is_not_allocated_any_more_is_not_stranded(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", "b")
+        await cordon(world, await run_pod(world, "first"))
+        await world.settle(2 * KEEP)
+        claim = await world.claim("disk")
+        assert claim.status.allocation is None
+        assert condition(claim, "Stranded") is None
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_a_node_writes_nothing_about_claims_that_are_elsewhere(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", "b")
+        node = await run_pod(world, "first")
+        before = (await world.claim("disk")).metadata.resource_version
+        for change in (cordon, uncordon, delete):
+            await change(world, "b" if node == "a" else "a")
+            await world.settle(5)
+        assert (await world.claim("disk")).metadata.resource_version == before
 
     play(scenario)
