@@ -163,6 +163,7 @@ class Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(Struct, frozen=True):

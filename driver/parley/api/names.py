@@ -59,6 +59,15 @@ CONDITION_ALLOCATING: Final = "Allocating"
 CONDITION_RELEASING: Final = "Releasing"
 """Condition of a ResourceClaim of which nodes have yet to confirm that it is not prepared there any more."""
 
+CONDITION_STRANDED: Final = "Stranded"
+"""Condition of a ResourceClaim whose only node takes no pods; the reason is what is wrong with the node."""
+
+NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
+"""On a node whose kubelet reports that it is not ready, by Kubernetes."""
+
+UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
+"""On a node whose kubelet does not report any more, by Kubernetes."""
+
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 """Set by an administrator on a node that is shut down: nothing runs there, whatever its kubelet last reported."""
 

@@ -56,6 +56,9 @@ RELEASING: Final = "Releasing"
 CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
 """The claim is being deleted and can't be used any more."""
 
+CLAIM_STRANDED: Final = "ClaimStranded"
+"""A named claim is allocated where the pod can't go: the node is deleted, cordoned, tainted or full."""
+
 NO_CANDIDATES: Final = "NoCandidates"
 """No node passes the scheduler's basic filters and the classes' suitableNodes."""
 

@@ -5,13 +5,13 @@ Nothing is decided here. A write whose outcome is unknown is settled by a newer 
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import PodScheduling, ResourceClaim
-from parley.api.names import CONDITION_RELEASING
+from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Cluster
@@ -85,7 +85,9 @@ class Records:
             holding, status if holding.standalone else {**allocation_status(holding), **status}
         )
 
-    async def _write_record(self, holding: Holding, status: Mapping[str, Any], *, without: str = "") -> None:
+    async def _write_record(
+        self, holding: Holding, status: Mapping[str, Any], *, without: Collection[str] = ()
+    ) -> None:
         """Write a claim's own record, with the conditions that follow from it in the same write."""
         claim = self._claims.own(holding)
         if claim is not None:
@@ -98,12 +100,13 @@ class Records:
             status = {**allocation_status(holding), "reservedFor": _users(holding)}
             await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
 
-    async def tell(self, claim: ResourceClaim, *said: ConditionUpdate) -> bool:
-        """Keep conditions of a named claim up to date; returns whether anything had to be written.
+    async def tell(self, claim: ResourceClaim, *said: ConditionUpdate, without: Collection[str] = ()) -> bool:
+        """Keep conditions of a named claim up to date; returns whether anything had to be written. `without` has
+        the types of those that it has no more.
 
         Raises Conflict if the claim is not as given any more: its driver may write conditions, too.
         """
-        status = with_conditions(claim, {}, rfc3339(self._clock()), *said)
+        status = with_conditions(claim, {}, rfc3339(self._clock()), *said, without=without)
         if not status:
             return False
         await self._claims.patch(claim, status)
@@ -114,7 +117,8 @@ class Records:
 
         Raises Conflict if the claim is not as given any more.
         """
-        await self._claims.patch(claim, with_conditions(claim, _NOTHING, rfc3339(self._clock())))
+        now = rfc3339(self._clock())
+        await self._claims.patch(claim, with_conditions(claim, _NOTHING, now, without=(CONDITION_STRANDED,)))
 
     async def offer(
         self, claims: Sequence[PodClaim], drivers: Mapping[str, str], nodes: Sequence[str]
@@ -237,7 +241,7 @@ class Records:
 
     async def clear_claim(self, holding: Holding) -> None:
         """The named claim's record shows no allocation."""
-        await self._released(holding, _NOTHING)
+        await self._released(holding, _NOTHING, CONDITION_STRANDED)
 
     async def keep_without_users(self, holding: Holding) -> None:
         """The claim stays allocated, for the next pod: its nodes have said that it is not prepared there."""
@@ -258,12 +262,12 @@ class Records:
         except NotFound:
             pass  # deleted meanwhile, which is as good
 
-    async def _released(self, holding: Holding, status: Mapping[str, Any]) -> None:
-        """Write the claim's record: no node has it prepared any more."""
+    async def _released(self, holding: Holding, status: Mapping[str, Any], *ended: str) -> None:
+        """Write the claim's record: no node has it prepared any more. Conditions of the `ended` types go."""
         if self._claims.own(holding) is None:
             return  # forced away; another may have its name
         try:
-            await self._write_record(holding, status, without=CONDITION_RELEASING)
+            await self._write_record(holding, status, without=(CONDITION_RELEASING, *ended))
         except NotFound:
             pass  # deleted meanwhile, which is as good
 

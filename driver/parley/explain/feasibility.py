@@ -13,10 +13,12 @@ from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand, demand_of
+from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
 from parley.explain.snapshot import Snapshot
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.states import ClaimState
+from parley.negotiation.stranded import StrandedClaims
 from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.claim_victims import ClaimVictims, Plan, may_take
 from parley.sdk import Held, PodReference
@@ -69,11 +71,18 @@ class PodFeasibility:
 
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
         """Why nodes do not come into question before any driver is asked; those that do are left out."""
-        classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
-        fitting = CandidateNodes(self._snapshot.state.cluster, self._pod, classes, common_nodes(self.claims))
+        fitting = self._candidates()
         for node in nodes:
             fitting.fits(node)
         return fitting.misfits
+
+    def stranded(self) -> StrandedClaims | None:
+        """The pod's claims that are allocated where it can't go, as the controller decides."""
+        return stranded(self.claims, self._candidates())
+
+    def _candidates(self) -> CandidateNodes:
+        classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
+        return CandidateNodes(self._snapshot.state.cluster, self._pod, classes, common_nodes(self.claims))
 
     def with_room(self, nodes: Sequence[str]) -> frozenset[str]:
         """Of the nodes those that every driver that can be asked finds viable. One question about many nodes: a

@@ -49,6 +49,7 @@ ADVICE: Mapping[str, str] = {
     reasons.DRIVER_FAILED: "report it to the driver's vendor; the controller's log has the stack trace",
     reasons.WRITE_REFUSED: "change what the API server's message names: a label, a quota, a policy",
     reasons.RELEASING: "bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
+    reasons.CLAIM_STRANDED: "bring the claim's node back, or delete the claim to begin anew elsewhere",
     reasons.CLAIM_BEING_DELETED: "name another claim, or recreate it once it is gone",
     reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",
     reasons.ALLOCATION_FAILED: "see the driver's message; it is retried with a backoff",
@@ -75,6 +76,7 @@ def remedies(
     found = [*_in_use(snapshot, feasibility), *_within_limit(snapshot, feasibility, code)]
     found += _preemption(feasibility)
     found += _tied(feasibility, code)
+    found += _stranded(feasibility)
     if code in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, "") and NODES not in snapshot.blind:
         found += _by_trying(snapshot, feasibility, answered(scheduling))
     found += _proposals(snapshot, feasibility, scheduling)
@@ -107,9 +109,19 @@ def _within_limit(snapshot: Snapshot, feasibility: PodFeasibility, code: str) ->
                 yield Remedy("podEnds", text, (_name(pod),))
 
 
+def _stranded(feasibility: PodFeasibility) -> Iterator[Remedy]:
+    """The nodes where claims of the pod are, and what keeps it away from there."""
+    found = feasibility.stranded()
+    if found is None:
+        return
+    which = f"{noun_for(len(found.claims), 'claim')} {listed(found.claims, MOST)}"
+    for node, obstacle in found.obstacles.items():
+        yield Remedy("node", f"node {node} has {which}, but is not eligible: {obstacle.text}", (), (node,))
+
+
 def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
     """Claims of the pod that are kept on their nodes, where it can't run now."""
-    if code not in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE):
+    if code not in (reasons.NO_CANDIDATES, reasons.NOTHING_VIABLE, reasons.CLAIM_STRANDED):
         return
     for claim in feasibility.claims:
         holding = claim.holding

@@ -10,6 +10,7 @@ NodeResourcesFit in Kubernetes 1.37.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from parley.api.builtin import (
     Node,
@@ -28,7 +29,8 @@ MAX_COMPARED = 256
 MAX_VALUES = 4096
 """So many values may these requirements have together."""
 
-_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""Stands for `spec.unschedulable` of a node: who tolerates it may be scheduled there all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,23 @@ def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: 
 
 def untolerated(needs: Needs, node: Node) -> str:
     """Which cordon or taint of the node keeps the pod away, or ""."""
-    if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, needs.tolerations):
+    taint = next(iter(refusing(needs, node)), None)
+    if taint is None:
+        return ""
+    if taint is CORDON:
         return "cordoned"
-    for taint in node.spec.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, needs.tolerations):
-            return f"taint {taint.key}:{taint.effect}, which the pod does not tolerate"
-    return ""
+    return f"taint {taint.key}:{taint.effect}, which the pod does not tolerate"
+
+
+def refusing(needs: Needs, node: Node) -> list[Taint]:
+    """The taints of the node that keep the pod away."""
+    return [taint for taint in all_taints(node) if not _tolerated(taint, needs.tolerations)]
+
+
+def all_taints(node: Node) -> list[Taint]:
+    """The taints that keep pods away; a cordon is the first, as the taint that stands for it."""
+    taints = [CORDON] if node.spec.unschedulable else []
+    return taints + [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
@@ -145,7 +158,7 @@ def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
 def shortage(needs: Needs, allocatable: Amounts, used: Amounts, pods: int) -> str:
     """What of the node's resources does not suffice, or ""."""
     if (pods + 1) * 1000 > allocatable.get("pods", 0):
-        return "no room for another pod"
+        return "no pod slots left"
     for name, amount in needs.requests:
         if used.get(name, 0) + amount > allocatable.get(name, 0):
             return f"too little {name} left"

@@ -17,6 +17,7 @@ from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import misfit, needs_of, unsuitable
 from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
+from parley.negotiation.stranded import Obstacle, obstacle_for
 
 
 class CandidateNodes(EligibleNodes):
@@ -71,6 +72,13 @@ class CandidateNodes(EligibleNodes):
 
     def misfit(self, node: str) -> str:
         return self._judged(node, self._filtered)
+
+    def obstacle(self, node: str) -> Obstacle | None:
+        if self._needs.node_name or self._needs.excess:
+            return None
+        usage, allocatable = self._cluster.usage, self._cluster.allocatable(node)
+        found = self._cluster.node(node)
+        return obstacle_for(self._needs, found, allocatable, usage.used(node), usage.pods(node))
 
     def misfit_beside(self, node: str, used: Amounts, pods: int) -> str:
         """Why the node would not be eligible if so many pods used that much of it; "" if it would."""

@@ -22,6 +22,7 @@ from parley.control.restoring import adopt_record, count_again, count_foreign
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.queue import WorkQueue
+from parley.negotiation.stranded import unavailable
 from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
 from parley.sdk.recorded import driver_of_record
@@ -130,6 +131,14 @@ class Changes:
         self._wakeups.wake(NODES, [node.metadata.name for node in (old, new) if node is not None])
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
+        if (node := new or old) is not None and unavailable(old) != unavailable(new):
+            self._look_at_claims_on(node.metadata.name)
+
+    def _look_at_claims_on(self, node: str) -> None:
+        """Named claims on a node that takes no pods any more, or does so again."""
+        for holding in self._ledger.on(node):
+            if holding.named:
+                self._queues.claims.add((holding.namespace, holding.claim))
 
     def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
         """A node may have answered."""

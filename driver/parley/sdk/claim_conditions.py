@@ -3,21 +3,21 @@
     Accepted     the controller's verdict: class, driver and parameters are known
     Allocated    the status has an allocation
     Ready        a pod may use the claim: it is accepted and allocated, and not on its way out (nobody asked for
-                 deallocation, no node may still have it prepared, it is not being deleted). Whether a pod uses it
-                 already does not count.
+                 deallocation, no node may still have it prepared, it is not being deleted), and its node takes
+                 pods. Whether a pod uses it already does not count.
 
 Whoever writes what they follow from writes them in the same write: the controller, and a standalone driver for
 what it allocates. What a driver in another language leaves out the controller adds with its next write of the
 claim. A claim that stands for one that Kubernetes generated is never judged by itself: it counts as accepted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.models import Allocation, ResourceClaim
-from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL
+from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED, GENERATED_LABEL
 from parley.negotiation.nowhere import where
 from parley.sdk.recorded import named_nodes
 
@@ -26,14 +26,14 @@ Status = Mapping[str, Any]
 
 
 def with_conditions(
-    claim: ResourceClaim, status: Status, now: str, *updates: ConditionUpdate, without: str = ""
+    claim: ResourceClaim, status: Status, now: str, *updates: ConditionUpdate, without: Collection[str] = ()
 ) -> dict[str, Any]:
     """The patch together with the conditions that the claim has after it, if any of them changes.
 
-    `updates` are conditions that do not follow from the status, and why nothing is allocated; `without` is the
-    type of a condition that goes. `now` is RFC 3339.
+    `updates` are conditions that do not follow from the status, and why nothing is allocated; `without` has the
+    types of conditions that go. `now` is RFC 3339.
     """
-    known = [condition for condition in claim.status.conditions if condition.type != without]
+    known = [condition for condition in claim.status.conditions if condition.type not in without]
     held = {c.type: ConditionUpdate(c.type, c.status == "True", c.reason, c.message) for c in known}
     held.update({update.type: update for update in updates})
     held[reasons.ALLOCATED] = _allocated(claim, status, held.get(reasons.ALLOCATED))
@@ -77,6 +77,9 @@ def _ready(claim: ResourceClaim, status: Status, held: Mapping[str, ConditionUpd
     releasing = held.get(CONDITION_RELEASING)
     if releasing is not None and releasing.holds:
         return _not_ready(reasons.RELEASING, releasing.message)
+    stranded = held.get(CONDITION_STRANDED)
+    if stranded is not None and stranded.holds:
+        return _not_ready(reasons.CLAIM_STRANDED, stranded.message)
     accepted = held.get(reasons.ACCEPTED)
     if accepted is None and GENERATED_LABEL not in claim.metadata.labels:
         return _not_ready(reasons.CLAIM_PENDING, "the controller has yet to look at its class and parameters")

@@ -3,6 +3,7 @@
 from tests.unit.explain.conftest import Play, explained, helps, kept_on
 from tests.unit.scheduler.conftest import World
 
+from parley.api import reasons
 from parley.explain import overview
 from parley.explain.snapshot import read
 from parley.explain.text import claim_state
@@ -41,10 +42,13 @@ def test_a_pod_that_can_not_run_where_its_claim_is_kept(play: Play) -> None:
         assert [claim_state(claim, told) for claim in told.claims] == [
             f"allocated on node a, unused, kept until {until}: a/gpu-0"
         ]
-        assert helps(told)[0] == (
+        assert told.code == reasons.CLAIM_STRANDED
+        assert helps(told) == [
             f"claim default/disk is kept on node a until {until}, though no pod uses it: recreate it to begin "
-            "anew on another node"
-        )
+            "anew on another node",
+            "node a has claim default/disk, but is not eligible: too little cpu left",
+            "bring the claim's node back, or delete the claim to begin anew elsewhere",
+        ]
 
     play(scenario)
 

@@ -89,7 +89,7 @@ def test_misfit(wants: Pod, has: Node, reason: str) -> None:
 
 
 def test_a_node_has_room_for_so_many_pods() -> None:
-    assert misfit(needs_of(pod()), node(), ROOM, {}, pods=2) == "no room for another pod"
+    assert misfit(needs_of(pod()), node(), ROOM, {}, pods=2) == "no pod slots left"
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import FINALIZER
+from parley.api.names import CONDITION_STRANDED, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, is_predecessors, mirrors
+from parley.control.claims.stranding import stranded_condition
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
@@ -110,7 +111,7 @@ class ClaimReconciler:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
         due = not code or self._is_written_next(claim)
-        if not due and await self._records.tell(claim, *self._said(claim, class_, code, message)):
+        if not due and await self._tell(claim, self._said(claim, class_, code, message)):
             return  # the change comes back and calls again
         if mirror is None and class_ is not None and has_mirror(claim, class_):
             await self._create(claim, shareable=class_.shareable)
@@ -128,6 +129,13 @@ class ClaimReconciler:
         if claim.spec.allocation_mode == "Immediate":
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.sync(claim, class_ if ready else None)
+
+    async def _tell(self, claim: ResourceClaim, said: list[ConditionUpdate]) -> bool:
+        """Keep the conditions up to date; returns whether anything had to be written."""
+        stranded = stranded_condition(self._state, claim)
+        if stranded is None:
+            return await self._records.tell(claim, *said, without=(CONDITION_STRANDED,))
+        return await self._records.tell(claim, *said, stranded)
 
     def _is_written_next(self, claim: ResourceClaim) -> bool:
         """Whether a standalone driver has just allocated it for a pod: reserving it writes the conditions, too."""

@@ -13,6 +13,7 @@ from parley.control.caches.cluster import Cluster
 from parley.negotiation.fit import matches
 from parley.negotiation.rounds import FIRST_CANDIDATES
 from parley.negotiation.selection import spread
+from parley.negotiation.stranded import Obstacle
 from parley.sdk.immediate import NodeRule
 
 
@@ -75,6 +76,10 @@ class EligibleNodes(ABC):
     @abstractmethod
     def misfit(self, node: str) -> str:
         """Why the node is not eligible; "" if it is."""
+
+    def obstacle(self, node: str) -> Obstacle | None:  # noqa: ARG002 - that of a pod's nodes
+        """What about the node, which may be gone, keeps the pod away; None if nothing does, or there is no pod."""
+        return None
 
     @abstractmethod
     def anew(self) -> "EligibleNodes":

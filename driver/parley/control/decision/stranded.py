@@ -1,0 +1,30 @@
+"""Whether a pod can't be placed because of where its named claims are. Pure."""
+
+from collections.abc import Sequence
+
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.eligible import EligibleNodes
+from parley.control.ledger import Holding
+from parley.negotiation.stranded import StrandedClaims
+
+
+def stranded(claims: Sequence[PodClaim], nodes: EligibleNodes) -> StrandedClaims | None:
+    """The named claims that keep the pod to nodes where it can't go; None if something else is in its way.
+
+    `claims` are all of the pod's, `nodes` those in question for it. Claims that have no node in common keep it
+    away by themselves, whatever becomes of the nodes.
+    """
+    tied = [holding for holding in map(_tied, claims) if holding is not None]
+    common = frozenset.intersection(*(frozenset(holding.nodes or ()) for holding in tied)) if tied else frozenset()
+    obstacles = {node: nodes.obstacle(node) for node in sorted(common) if nodes.misfit(node)}
+    found = {node: obstacle for node, obstacle in obstacles.items() if obstacle is not None}
+    if not common or len(found) < len(common):
+        return None
+    names = [f"{holding.namespace}/{holding.claim}" for holding in tied]
+    return StrandedClaims(names, found, used=any(holding.pods for holding in tied))
+
+
+def _tied(claim: PodClaim) -> Holding | None:
+    """What the named claim holds, if it can be used on some nodes only."""
+    holding = claim.holding
+    return holding if holding is not None and holding.named and holding.nodes is not None else None
