@@ -204,6 +204,14 @@ def test_pods_may_be_evicted_only_where_that_is_chosen() -> None:
     assert may_evict({"preemption": {"enabled": True}})
 
 
+def test_pods_are_changed_only_where_that_is_chosen() -> None:
+    def changing(values: dict[str, Any]) -> list[str]:
+        return sorted(name for kind, name in objects(values) if kind == "MutatingAdmissionPolicy")
+
+    assert changing({}) == []
+    assert changing({"bridge": {"enabled": True}}) == ["claims.bridge.parley.dev", "tekton.bridge.parley.dev"]
+
+
 def test_what_parameters_are_read_from_is_granted_where_it_is_named_and_nowhere_by_default() -> None:
     named = {"parameters": {"namespaces": ["team"]}, "drivers": {"standalone": [{"name": "a.b", "load": "a:B"}]}}
     everywhere = {"parameters": {"allNamespaces": True, "resources": [{"apiGroup": "x.y", "resource": "sizes"}]}}
