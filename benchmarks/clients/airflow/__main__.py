@@ -32,7 +32,8 @@ async def _measure(ready: Stage, runs: int, names: list[str]) -> None:
     await asyncio.to_thread(ready.airflow.wait_for, [*WAYS, *disturbances.DAGS])
     async with watching(ready.cluster) as seen:
         took = await _in_turns(ready, seen, runs)
-        print(tables.side_by_side(took), flush=True)
+        if took:
+            print(tables.side_by_side(took), flush=True)
         for name in names:
             for outcome in await disturbances.run(name, ready, seen):
                 _say(outcome)

@@ -75,7 +75,11 @@ def _equipped(cluster: Cluster, place: Path, patience: int) -> Stage:
     cluster.kubectl("create", "serviceaccount", installed.ACCOUNT, f"--namespace={installed.NAMESPACE}")
     cluster.kubectl("apply", "-f", str(EXAMPLE / "cluster.yaml"))
     say("starting Airflow")
-    airflow = installed.start(cluster, EXAMPLE, place / "airflow", patience)
+    dags = place / "dags"
+    dags.mkdir()
+    for file in EXAMPLE.glob("*.py"):
+        shutil.copy(file, dags)
+    airflow = installed.start(cluster, dags, place / "airflow", patience)
     return Stage(cluster, airflow, workspaces, volumes, repository)
 
 
