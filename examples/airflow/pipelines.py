@@ -61,7 +61,13 @@ WITH_VOLUME = {
 }
 
 TARGETS = ("amd64", "arm64", "docs", "lint")
-CLONE = "git clone -q {{ params.repository }} /workspace/source"
+CLONE = """
+echo "{{ run_id }}" > /workspace/run
+git clone -q {{ params.repository }} /workspace/source
+"""
+OWN = """
+grep -qx "{{ run_id }}" /workspace/run  # no other run's
+"""
 BUILD = """
 test "{{ params.fail }}" != %(target)s
 cd /workspace/source
@@ -106,8 +112,8 @@ def pipeline(name: str, manifest: str, template: dict) -> DAG:
         make = KubernetesCreateResourceOperator(task_id="make", **shared)
         drop = KubernetesDeleteResourceOperator(task_id="drop", **shared)
         clone = task("clone", template, CLONE)
-        builds = [task(f"build-{target}", template, BUILD % {"target": target}) for target in TARGETS]
-        report = task("report", template, REPORT, trigger_rule="all_done")
+        builds = [task(f"build-{target}", template, OWN + BUILD % {"target": target}) for target in TARGETS]
+        report = task("report", template, OWN + REPORT, trigger_rule="all_done")
         make >> clone >> builds >> report >> drop.as_teardown(setups=make)
     return dag
 

@@ -1,7 +1,7 @@
 """Airflow DAGs with a second directory: two tasks side by side begin one each, a third needs both.
 
 The first two may run on different nodes, and then no node has both directories: `two_claims` and `two_volumes`
-show what one sees then.
+show what one sees then. The claims of `two_grouped_claims` are in one group, and so on one node.
 """
 
 from airflow.providers.cncf.kubernetes.operators.resource import (
@@ -22,6 +22,7 @@ spec:
   resourceClassName: workspace
   parameters: {size: 100Mi, mountPath: "%s"}
 """
+GROUPED = CLAIMS.replace("size:", f'group: "{RUN}", size:')
 MOUNTS = {RUN: "/workspace", CACHE: "/cache"}
 
 
@@ -66,4 +67,7 @@ def pair(name: str, manifests: str, own: bool, template) -> DAG:
 
 
 two_claims = pair("two_claims", "---".join(CLAIMS % entry for entry in MOUNTS.items()), True, with_claims)
+two_grouped_claims = pair(
+    "two_grouped_claims", "---".join(GROUPED % entry for entry in MOUNTS.items()), True, with_claims
+)
 two_volumes = pair("two_volumes", "---".join(VOLUME % name for name in MOUNTS), False, with_volumes)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,12 +21,12 @@ from benchmarks.clients.airflow.sightings import Sightings
 from benchmarks.clients.airflow.stage import NAMESPACE, SLOTS, Stage
 from parley_devcluster.images import PAUSE
 
-TWO_CLAIMS, TWO_VOLUMES = "two_claims", "two_volumes"
-DAGS = (TWO_CLAIMS, TWO_VOLUMES)
+DAGS = ("two_claims", "two_grouped_claims", "two_volumes")
 
 _HELD = 20.0
 """Seconds that a node stays cordoned: less than the patience of Airflow's tasks."""
 
+_OF_WAITING = ("The Pod has an Event", "took too long")
 _LIMIT = 120.0
 _AFTER = 30.0
 
@@ -42,8 +43,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The condition of a pod that waited."""
     explained: str = ""
     """What `parley explain` says of it."""
-    airflow: str = ""
-    """The last words of the task's log."""
+    airflow: tuple[str, ...] = ()
+    """What the log of the pod's task says of its waiting."""
     resumed_s: float = float("nan")
     """From the remedy until a pod that had waited ran."""
     evicted: tuple[str, ...] = ()
@@ -80,14 +81,14 @@ class Disturbed:
             await self.seen.change(1.0)
         return found
 
-    async def waiting(self, prefix: str) -> str:
-        """The name of a pod that the scheduler has refused."""
+    async def waiting(self, prefix: str, limit: float = _LIMIT) -> str:
+        """The name of a pod that the scheduler has refused. Raises TimeoutError."""
 
         def refused() -> str:
             pods = self.seen.latest(self.run.begun, prefix).items()
             return next((name for name, body in pods if _refusal(body)), "")
 
-        return str(await self.until(refused, f"a pod {prefix}... waits"))
+        return str(await self.until(refused, f"a pod {prefix}... waits", limit))
 
     async def shown(self, pod: str) -> tuple[str, str]:
         """The pod's condition, and Parley's explanation where its claims are Parley's."""
@@ -101,10 +102,11 @@ class Disturbed:
         tasks = await self.run.tasks()
         return took.state, {name: str(task["state"]) for name, task in tasks.items()}
 
-    async def last_words(self, task: str) -> str:
-        """Of the task's log: the line that says why it failed."""
+    async def logged(self, pod: str) -> tuple[str, ...]:
+        """What the log of the pod's task says of its waiting, each line once."""
+        task = pod.rpartition("-")[0]
         lines = await asyncio.to_thread(self.stage.airflow.log, self.way, self.run.identifier, task)
-        return next((line for line in reversed(lines) if "took too long" in line or "giving up" in line), "")
+        return tuple(dict.fromkeys(line for line in lines if any(part in line for part in _OF_WAITING)))
 
 
 async def cordoned(disturbed: Disturbed) -> Outcome:
@@ -128,6 +130,7 @@ async def cordoned(disturbed: Disturbed) -> Outcome:
         tasks=tasks,
         pod=condition,
         explained=explained,
+        airflow=await disturbed.logged(pod),
         resumed_s=round(running - remedied, 1),
         left_in_the_end=tuple(disturbed.seen.left(disturbed.run.begun)),
     )
@@ -144,8 +147,9 @@ async def full(disturbed: Disturbed) -> Outcome:
         condition, explained = await disturbed.shown(pod)
         state, tasks = await disturbed.ended()
         left = [what for what in disturbed.seen.left(disturbed.run.begun) if "filler-" not in what]
-        words = await disturbed.last_words(f"build-{pod.split('-')[1]}")
-        evicted = [name for name, body in disturbed.seen.latest(filled, "filler-").items() if _evicted(body)]
+        words = await disturbed.logged(pod)
+        there = disturbed.seen.latest(filled, "filler-")
+        evicted = [name for name in names if name not in there or there[name]["status"]["phase"] == "Failed"]
     finally:
         await disturbed.kubectl("delete", "pod", "--force", "--grace-period=0", *names)
     await _gone(disturbed)
@@ -167,16 +171,13 @@ async def second(disturbed: Disturbed) -> Outcome:
     """Two tasks begin a directory each, side by side; the third needs both."""
     await disturbed.run.begin()
     await disturbed.until(lambda: disturbed.seen.latest(disturbed.run.begun, "both-"), "the third task's pod")
-    condition = explained = ""
-    try:
-        async with asyncio.timeout(_HELD):
-            pod = await disturbed.waiting("both-")
-            await asyncio.sleep(_HELD / 2)
-            condition, explained = await disturbed.shown(pod)
-    except TimeoutError:
-        pass
+    pod = condition = explained = ""
+    with suppress(TimeoutError):  # it may be the same node
+        pod = await disturbed.waiting("both-", _HELD)
+        await asyncio.sleep(_HELD / 2)
+        condition, explained = await disturbed.shown(pod)
     state, tasks = await disturbed.ended()
-    words = await disturbed.last_words("both")
+    words = await disturbed.logged(pod) if pod else ()
     await _gone(disturbed)
     return Outcome(
         disturbance="second",
@@ -239,10 +240,6 @@ def _refusal(pod: Mapping[str, Any]) -> str:
     conditions = pod.get("status", {}).get("conditions", [])
     reasons = (c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False")
     return next((str(c.get("message", c.get("reason"))) for c in reasons), "")
-
-
-def _evicted(pod: Mapping[str, Any]) -> bool:
-    return str(pod["status"].get("phase")) == "Failed"
 
 
 def _explain(stage: Stage, pod: str) -> str:

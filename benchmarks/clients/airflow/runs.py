@@ -76,6 +76,11 @@ class Run:
         """Return when that task has succeeded. Raises TimeoutError."""
         await _until(self.tasks, lambda tasks: tasks[task]["state"] == "success")
 
+    async def ended(self) -> str:
+        """Its state when it has ended. Raises TimeoutError."""
+        shown = await _until(self.state, lambda run: run["state"] in ENDED)
+        return str(shown["state"])
+
     async def end(self, settle: float = _GONE) -> Took:
         """Follow it to its end, and until nothing is left of it, or for so long. Raises TimeoutError."""
         shown = await _until(self.state, lambda run: run["state"] in ENDED)

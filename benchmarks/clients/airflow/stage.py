@@ -5,7 +5,7 @@ Airflow runs beside, with the account and the rights that its workers have.
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +40,13 @@ class Stage:
     volumes: Path
     repository: str
 
-    def left(self) -> dict[str, int]:
-        """How many directories of runs there are on both nodes, by who made them."""
+    def left(self) -> Mapping[str, int]:
+        """What there is of runs on both nodes: directories, and specifications for the container runtime."""
+        specifications = [file for node in self.cluster.nodes for file in node.cdi_dir.glob("*")]
         return {
             "workspaces": len(list(self.workspaces.glob("*/data/*"))),
+            "half removed workspaces": len(list(self.workspaces.glob("*/trash/*"))),
+            "specifications": len(specifications),
             "volumes": len(list(self.volumes.glob("*/*"))),
         }
 
