@@ -20,6 +20,8 @@ PROMETHEUS = "v0.316.0"
 """Of the Go module; the release is 3.16.0."""
 PROMETHEUS_OPERATOR = "v0.85.0"
 """Whose CRDs a cluster may have; it is not built here."""
+LOCAL_PATH_PROVISIONER = "v0.0.30"
+"""Whose volumes workspaces are compared with; no part of a cluster."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "containerd", "ctr", "containerd-shim-runc-v2")
@@ -37,6 +39,7 @@ _SHORT_NAMES = {
     "helm.sh/helm/v4": "helm",
     "sigs.k8s.io/kind": "kind",
     "github.com/coredns/coredns": "coredns",
+    "github.com/rancher/local-path-provisioner": "local-path-provisioner",
 }
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
@@ -149,3 +152,10 @@ def kind() -> GoModule:
 def _coredns() -> GoModule:
     path = "github.com/coredns/coredns"
     return GoModule(path, COREDNS, (("coredns", path),))
+
+
+def local_path_provisioner() -> GoModule:
+    """Volumes in directories of nodes, for clusters without a storage system."""
+    path = "github.com/rancher/local-path-provisioner"
+    version = LOCAL_PATH_PROVISIONER
+    return GoModule(path, version, (("local-path-provisioner", path),), (("main.VERSION", version),))
