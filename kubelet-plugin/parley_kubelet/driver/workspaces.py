@@ -149,7 +149,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
 
     def _make(self, workspace: str) -> None:
         settings = self.configured
-        with self._folder(DATA) as data, self._folder(NEW) as new:
+        with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:  # a full disk makes none
             if not trees.is_directory(data, workspace):
                 trees.make(new, workspace, int(settings.mode, 8), (settings.uid, settings.gid))
                 trees.move(new, workspace, data, workspace)

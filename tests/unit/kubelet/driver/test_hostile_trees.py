@@ -1,0 +1,163 @@
+"""Workspaces whose pods fight their removal, or fill the disk: nothing outside is touched, and it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
+
+from parley_kubelet.driver import trees
+from parley_kubelet.hooks import Held, Refused
+
+TURNS = int(os.environ.get("HOSTILE_TURNS", "200"))
+FILES = int(os.environ.get("HOSTILE_FILES", "10000"))
+
+SWAPS = """
+import os, sys
+from contextlib import suppress
+victim, canary = sys.argv[1:]
+os.chdir(victim)
+while True:
+    for name in ("t/x", "t/sub/x", "t/sub/sub/x"):
+        for step in (
+            lambda: os.rename(name, name + ".aside"),
+            lambda: os.symlink(canary, name),
+            lambda: os.unlink(name),
+            lambda: os.rename(name + ".aside", name),
+            lambda: os.symlink("../" * 9 + canary, name + ".up"),
+            lambda: os.link(canary + "/deep/file", name + ".hard"),
+        ):
+            with suppress(OSError):
+                step()
+"""
+"""Swaps directories of a tree for links to another one, and back, as fast as it can."""
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A tree that nobody may touch."""
+    folder = tmp_path / "outside"
+    (folder / "deep" / "deeper").mkdir(parents=True)
+    (folder / "deep" / "file").write_text("canary")
+    return folder
+
+
+def seen(tree: Path) -> dict[str, tuple[int, ...]]:
+    """What a removal, a change of mode or owner, or a write would change, of everything in the tree."""
+    found = {}
+    for path in (tree, *sorted(tree.rglob("*"))):
+        known = path.lstat()
+        times = () if path.is_file() else (known.st_mtime_ns,)  # hard links change the time of a file's inode
+        found[str(path)] = (known.st_ino, known.st_mode, known.st_uid, known.st_gid, known.st_size, *times)
+    return found
+
+
+@contextmanager
+def attacker(victim: Path, canary: Path) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", SWAPS, str(victim), str(canary)])
+    try:
+        yield
+        assert process.poll() is None, "the attacker ended by itself"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def test_links_that_are_swapped_in_while_it_is_removed_lead_nowhere(tmp_path: Path, outside: Path) -> None:
+    place, before = tmp_path / "place", seen(outside)
+    place.mkdir()
+    failures = 0
+    with attacker(place, outside), trees.opened(place) as directory:
+        for _ in range(TURNS):
+            for folder in ("x/y/z", "sub/x/y/z", "sub/sub/x/y/z"):  # aside: we would follow links ourselves
+                (place / "aside" / folder).mkdir(parents=True)
+            (place / "aside").rename(place / "t")
+            for _ in range(1000):
+                try:
+                    trees.remove(directory, "t")
+                except OSError:
+                    failures += 1  # it changed under our hands: what is left is removed by the next attempt
+                if not trees.is_directory(directory, "t"):
+                    break
+            else:
+                pytest.fail("never removed")
+    assert seen(outside) == before
+    assert (outside / "deep" / "file").read_text() == "canary"
+    assert failures < TURNS * 10
+
+
+def test_devices_sockets_pipes_and_sparse_giants_go_like_files(tmp_path: Path, outside: Path) -> None:
+    tree, before = tmp_path / "place" / "t", seen(outside)
+    (tree / "sub").mkdir(parents=True)
+    for folder in (tree, tree / "sub"):
+        os.mkfifo(folder / "pipe")
+        (folder / "null").touch()
+        if os.getuid() == 0:
+            os.mknod(folder / "disk", 0o060666, os.makedev(8, 0))
+            os.mknod(folder / "memory", 0o020666, os.makedev(1, 1))
+        with (folder / "giant").open("wb") as giant:
+            giant.truncate(1 << 40)
+    began = time.monotonic()
+    with trees.opened(tree.parent) as directory:
+        trees.remove(directory, "t")
+    assert time.monotonic() - began < 40
+    assert not tree.exists()
+    assert seen(outside) == before
+
+
+def test_a_great_many_files_in_many_directories_go(tmp_path: Path) -> None:
+    tree = tmp_path / "place" / "t"
+    for i in range(FILES // 100):
+        (tree / f"{i % 50}" / f"{i}").mkdir(parents=True)
+        for j in range(100):
+            os.close(os.open(tree / f"{i % 50}" / f"{i}" / f"{j}", os.O_CREAT | os.O_WRONLY))
+    with trees.opened(tree.parent) as directory:
+        trees.remove(directory, "t")
+    assert not tree.exists()
+
+
+@contextmanager
+def small_disk(folder: Path, *options: str) -> Iterator[Path]:
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(folder: Path, size: int) -> None:
+    for i in range(1000):
+        (folder / f"{i}").write_bytes(bytes(size))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
+@pytest.mark.parametrize("full", ["files", "bytes"])
+async def test_a_disk_that_is_full_holds_up_nobody_for_good(tmp_path: Path, full: str) -> None:
+    """Who finds no place for a directory says so; what is there can be used and removed, which makes place."""
+    with small_disk(tmp_path / "disk", "size=256k", "nr_inodes=16") as root:
+        part = driver(root)
+        await part.prepare(claim("hog"))
+        hoard = root / "data" / "id-of-hog"
+        with pytest.raises(OSError, match="No space left"):
+            fill(hoard, 0 if full == "files" else 64 * 1024)
+        if full == "files":
+            with pytest.raises(Refused, match="see whether the disk is full"):
+                await part.prepare(claim("late"))
+        else:
+            await part.prepare(claim("late"))  # a directory of tmpfs needs no block
+            with pytest.raises(OSError, match="No space left"):
+                (root / "data" / "id-of-late" / "file").write_bytes(bytes(64 * 1024))
+        assert (await part.prepare(claim("hog"))).edits.mounts
+        await part.unprepare(Held(claim("hog"), None))
+        await part.remove_data(claim("hog"))
+        assert "id-of-hog" not in data(root)
+        assert trash(root) == []
+        await part.prepare(claim("late"))
+        (root / "data" / "id-of-late" / "file").write_bytes(bytes(64 * 1024))
