@@ -1,39 +1,36 @@
 """The bridge on a real API server: what it adds to pods that ask for it, and that all others stay as they are."""
 
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.cluster.bridge import OPTED_IN, Pod, bridge, still, tekton_pods
 from tests.cluster.raw import RawServer, Refused, raw
-from tests.cluster.starting import DEPLOY
 
-from parley_devcluster import Cluster, manifests
+from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
-DATA = Path(__file__).parents[2] / "data" / "tekton-pods.yaml"
 RUN = "a4c9ca2f-d397-463d-83be-94a22e79c6a4"
 CLAIM = {"name": "parley-workspace", "resourceClaimName": f"src-{RUN}"}
-USED = [{"name": "parley-workspace"}]
-ACTIVE_SECONDS = 60.0
-
-Pod = dict[str, Any]
 
 
-class Bridge:
+class Bridged:
     """An API server with the bridge, and two namespaces, of which one has opted in."""
 
     def __init__(self, server: RawServer) -> None:
         self._server = server
         self._names = {mode: f"{mode}-{uuid.uuid4().hex[:8]}" for mode in ("opted", "plain")}
         for mode, name in self._names.items():
-            labels = {"parley.dev/bridge": "enabled" if mode == "opted" else "disabled"}
+            labels = OPTED_IN if mode == "opted" else {"parley.dev/bridge": "disabled"}
             server.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+
+    @property
+    def opted(self) -> str:
+        """The namespace that has."""
+        return self._names["opted"]
 
     def admitted(self, pod: Pod, mode: str = "opted") -> Pod:
         """The pod as the API server would store it, but for what differs between any two. Raises Refused."""
@@ -50,48 +47,18 @@ class Bridge:
         """Whether the pod is admitted as it is without the bridge, in the same order."""
         return json.dumps(self.admitted(pod)) == json.dumps(self.admitted(pod, "plain"))
 
-    def until_active(self) -> None:
-        """New policies take a moment, and each by itself; so does the namespaces' service account."""
-        end = time.monotonic() + ACTIVE_SECONDS
-        asking = {"parley.dev/workspace": "src", "claims.parley.dev/gpu": "one"}
-        while time.monotonic() < end:
-            try:
-                self.admitted(tekton(), "plain")
-                if len(self.admitted(tekton(annotations=asking))["spec"].get("resourceClaims", ())) == 2:
-                    return
-            except Refused as error:
-                if "serviceaccount" not in str(error).replace(" ", ""):
-                    raise
-            time.sleep(0.5)
-        raise AssertionError("the bridge does nothing")
-
 
 @pytest.fixture(scope="module")
-def bridge(control_plane: Cluster) -> Iterator[Bridge]:
+def bridged(control_plane: Cluster) -> Iterator[Bridged]:
     """The bridge, in force."""
-    rendered = manifests.template(DEPLOY, {"bridge": {"enabled": True}}, "--show-only", "templates/bridge.yaml")
-    control_plane.kubectl("apply", "-f", "-", stdin=rendered)
-    try:
-        it = Bridge(raw(control_plane))
-        it.until_active()
+    it = Bridged(raw(control_plane))
+    with bridge(control_plane, it.opted):
         yield it
-    finally:
-        control_plane.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=rendered)
-
-
-def tektons() -> list[Pod]:
-    """Pods of a run that asks, and of one that does not."""
-    return [_still(pod) for pod in yaml.safe_load_all(DATA.read_text())]
-
-
-def _still(pod: Pod) -> Pod:
-    """Without a token's volume, whose name is drawn."""
-    return {**pod, "spec": {**pod["spec"], "automountServiceAccountToken": False}}
 
 
 def tekton(annotations: dict[str, str] | None = None, without: str = "") -> Pod:
     """The pod that asks, with other annotations and without one of its labels."""
-    pod, _ = tektons()
+    pod, _ = tekton_pods()
     labels = {key: value for key, value in pod["metadata"]["labels"].items() if key != without}
     given = pod["metadata"]["annotations"] if annotations is None else annotations
     return {**pod, "metadata": {**pod["metadata"], "labels": labels, "annotations": given}}
@@ -101,9 +68,7 @@ def plain(annotations: dict[str, str] | None = None, **spec: Any) -> Pod:
     """Any pod."""
     meta = {"name": "p", "annotations": annotations or {}}
     containers = [{"name": "main", "image": "none"}]
-    return _still(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers, **spec}}
-    )
+    return still({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers, **spec}})
 
 
 def with_claim(pod: Pod, entry: Pod, *containers: str) -> Pod:
@@ -127,14 +92,14 @@ def content(pod: Pod) -> Any:
     return {**pod, "metadata": {k: v for k, v in pod["metadata"].items() if k != "managedFields"}}
 
 
-def test_a_pod_of_tektons_that_asks_gets_the_run_s_claim_in_its_steps_and_nothing_else(bridge: Bridge) -> None:
-    asking, _ = tektons()
-    assert content(bridge.admitted(asking)) == content(
-        bridge.admitted(with_claim(asking, CLAIM, "step-s"), "plain")
+def test_a_pod_of_tektons_that_asks_gets_the_run_s_claim_in_its_steps_and_nothing_else(bridged: Bridged) -> None:
+    asking, _ = tekton_pods()
+    assert content(bridged.admitted(asking)) == content(
+        bridged.admitted(with_claim(asking, CLAIM, "step-s"), "plain")
     )
 
 
-def test_it_keeps_what_containers_have_and_serves_sidecars(bridge: Bridge) -> None:
+def test_it_keeps_what_containers_have_and_serves_sidecars(bridged: Bridged) -> None:
     asking = tekton()
     spec = asking["spec"]
     own = {"name": "gpu", "resourceClaimTemplateName": "one"}
@@ -152,11 +117,11 @@ def test_it_keeps_what_containers_have_and_serves_sidecars(bridge: Bridge) -> No
     inits = [*spec["initContainers"], sidecar]
     pod = {**asking, "spec": {**spec, "containers": steps, "initContainers": inits, "resourceClaims": [own]}}
     expected = with_claim(pod, CLAIM, "step-0", "step-1", "step-2", "sidecar-db")
-    assert content(bridge.admitted(pod)) == content(bridge.admitted(expected, "plain"))
+    assert content(bridged.admitted(pod)) == content(bridged.admitted(expected, "plain"))
 
 
 NOT_ASKING: dict[str, Callable[[], Pod]] = {
-    "tekton, no annotation": lambda: tektons()[1],
+    "tekton, no annotation": lambda: tekton_pods()[1],
     "tekton, no annotations at all": lambda: tekton(annotations={}),
     "not of a PipelineRun": lambda: tekton(without="tekton.dev/pipelineRun"),
     "any pod": plain,
@@ -166,50 +131,50 @@ NOT_ASKING: dict[str, Callable[[], Pod]] = {
 
 
 @pytest.mark.parametrize("what", NOT_ASKING)
-def test_a_pod_that_does_not_ask_is_unchanged_to_the_byte(bridge: Bridge, what: str) -> None:
-    assert bridge.unchanged(NOT_ASKING[what]())
+def test_a_pod_that_does_not_ask_is_unchanged_to_the_byte(bridged: Bridged, what: str) -> None:
+    assert bridged.unchanged(NOT_ASKING[what]())
 
 
-def test_a_pod_that_asks_in_a_namespace_that_has_not_opted_in_is_unchanged(bridge: Bridge) -> None:
-    made = bridge.admitted(tekton({"parley.dev/workspace": "src", "claims.parley.dev/gpu": "one"}), "plain")
+def test_a_pod_that_asks_in_a_namespace_that_has_not_opted_in_is_unchanged(bridged: Bridged) -> None:
+    made = bridged.admitted(tekton({"parley.dev/workspace": "src", "claims.parley.dev/gpu": "one"}), "plain")
     assert "resourceClaims" not in made["spec"]
     assert all("claims" not in container["resources"] for container in made["spec"]["containers"])
 
 
-def test_an_entry_that_is_there_is_left_alone(bridge: Bridge) -> None:
+def test_an_entry_that_is_there_is_left_alone(bridged: Bridged) -> None:
     mine = {"name": "parley-workspace", "resourceClaimName": "mine"}
-    assert bridge.unchanged(with_claim(tekton(), mine))
+    assert bridged.unchanged(with_claim(tekton(), mine))
     own = {"name": "gpu", "resourceClaimTemplateName": "mine"}
-    assert bridge.unchanged(with_claim(plain({"claims.parley.dev/gpu": "other"}), own))
+    assert bridged.unchanged(with_claim(plain({"claims.parley.dev/gpu": "other"}), own))
 
 
-def test_any_pod_gets_a_claim_of_its_own_for_each_annotation(bridge: Bridge) -> None:
+def test_any_pod_gets_a_claim_of_its_own_for_each_annotation(bridged: Bridged) -> None:
     inits = [{"name": "fetch", "image": "none"}, {"name": "proxy", "image": "none", "restartPolicy": "Always"}]
     containers = [{"name": "main", "image": "none"}, {"name": "other", "image": "none"}]
     pod = plain({"claims.parley.dev/gpu": "one", "about": "b"}, containers=containers, initContainers=inits)
     expected = with_claim(
         pod, {"name": "gpu", "resourceClaimTemplateName": "one"}, "main", "other", "fetch", "proxy"
     )
-    assert content(bridge.admitted(pod)) == content(bridge.admitted(expected, "plain"))
+    assert content(bridged.admitted(pod)) == content(bridged.admitted(expected, "plain"))
 
 
-def test_several_annotations_are_several_entries(bridge: Bridge) -> None:
-    made = bridge.admitted(plain({"claims.parley.dev/gpu": "one", "claims.parley.dev/data": "set"}))["spec"]
+def test_several_annotations_are_several_entries(bridged: Bridged) -> None:
+    made = bridged.admitted(plain({"claims.parley.dev/gpu": "one", "claims.parley.dev/data": "set"}))["spec"]
     entries = {entry["name"]: entry["resourceClaimTemplateName"] for entry in made["resourceClaims"]}
     assert entries == {"gpu": "one", "data": "set"}
     (container,) = made["containers"]
     assert sorted(claim["name"] for claim in container["resources"]["claims"]) == ["data", "gpu"]
 
 
-def test_both_ways_in_one_pod(bridge: Bridge) -> None:
-    made = bridge.admitted(tekton({"parley.dev/workspace": "src", "claims.parley.dev/gpu": "one"}))["spec"]
+def test_both_ways_in_one_pod(bridged: Bridged) -> None:
+    made = bridged.admitted(tekton({"parley.dev/workspace": "src", "claims.parley.dev/gpu": "one"}))["spec"]
     assert {entry["name"] for entry in made["resourceClaims"]} == {"parley-workspace", "gpu"}
 
 
-def test_a_pod_of_hundreds_of_containers(bridge: Bridge) -> None:
+def test_a_pod_of_hundreds_of_containers(bridged: Bridged) -> None:
     containers = [{"name": f"step-{n}", "image": "none"} for n in range(400)]
     asking = tekton({"parley.dev/workspace": "src", "claims.parley.dev/gpu": "one"})
-    made = bridge.admitted({**asking, "spec": {**asking["spec"], "containers": containers}})["spec"]
+    made = bridged.admitted({**asking, "spec": {**asking["spec"], "containers": containers}})["spec"]
     used = [sorted(claim["name"] for claim in c["resources"]["claims"]) for c in made["containers"]]
     assert used == [["gpu", "parley-workspace"]] * 400
 
@@ -227,7 +192,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("pod", "why"), REFUSED)
-def test_a_pod_that_asks_and_cannot_have_it_is_refused(bridge: Bridge, pod: Pod, why: str) -> None:
+def test_a_pod_that_asks_and_cannot_have_it_is_refused(bridged: Bridged, pod: Pod, why: str) -> None:
     with pytest.raises(Refused) as refused:
-        bridge.admitted(pod)
+        bridged.admitted(pod)
     assert why in str(refused.value)
