@@ -71,6 +71,14 @@ class Judge:
         self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
         self._held = _held(self._taken)
 
+    def strands(self, claim: Json) -> bool:
+        """Whether the only node where the claim can be used takes no pods."""
+        found = allocation(claim)
+        if found is None or len(found[0]) != 1:
+            return False
+        node = self._nodes.get(found[0][0])
+        return node is None or node.node.spec.unschedulable
+
     def unreserved(self, pod: Pod) -> Iterator[str]:
         """What the running pod uses and has not reserved. A claim that is being deleted can't be reserved."""
         uses = self._uses.get(pod.metadata.uid, {})

@@ -46,6 +46,7 @@ from parley.negotiation.waiting import WaitingLines
 from parley.scheduler import negotiator
 from parley.scheduler import pods as waiting_pods
 from parley.scheduler.candidates import CandidateNodes
+from parley.scheduler.changes import Changes
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import ClaimVictims
 from parley.scheduler.extender.binding import Binder
@@ -295,6 +296,10 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a claim is ready whatever stands in the way": Bug(
         ((claim_conditions, "_not_ready", lambda *_: ConditionUpdate("Ready", True, "Ready", "")),),
+        ("conditions disagree",),
+    ),
+    "nobody looks at claims whose node takes no pods any more, or does so again": Bug(
+        ((Changes, "_look_at_claims_on", _no_result),),
         ("conditions disagree",),
     ),
     "mirrors are written blindly": Bug(

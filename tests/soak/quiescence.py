@@ -117,7 +117,7 @@ def _faults(world: World) -> Iterator[str]:
     if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
         yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
     for body in judge.claims.values():
-        yield from (f"conditions disagree: {what}" for what in _disagreeing(body))
+        yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))
     yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))
 
 
@@ -145,8 +145,8 @@ def _kept_for_nobody(world: World) -> Iterator[str]:
             yield f"left over: what is kept on node {kept.node} for pod {kept.pod.name}"
 
 
-def _disagreeing(body: Json) -> Iterator[str]:
-    """Conditions of the claim that are not what its fields say, or are about an older state of it."""
+def _disagreeing(body: Json, *, stranded: bool) -> Iterator[str]:
+    """Conditions of the claim that are not what its fields and its node say, or are about an older state of it."""
     meta, status = body["metadata"], body.get("status") or {}
     if meta["name"] not in CLAIM_KINDS:
         return  # a tenant's, which may be anything
@@ -154,7 +154,9 @@ def _disagreeing(body: Json) -> Iterator[str]:
     true = {type_ for type_, condition in found.items() if condition["status"] == "True"}
     allocated = bool(status.get("allocation"))
     ends = bool(meta.get("deletionTimestamp") or status.get("deallocationRequested") or "Releasing" in true)
-    expected = {"Allocated": allocated, "Ready": allocated and "Accepted" in true and not ends}
+    expected = {"Allocated": allocated, "Ready": allocated and "Accepted" in true and not ends and not stranded}
+    if not ends and ("Stranded" in true) != stranded:
+        yield f"claim {meta['name']} is {found.get('Stranded')}, with status {status}"
     for type_, holds in expected.items():
         if (type_ in true) != holds or type_ not in found:
             yield f"claim {meta['name']} is {found.get(type_)}, with status {status} and metadata {meta}"

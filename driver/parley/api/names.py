@@ -62,6 +62,9 @@ CONDITION_RELEASING: Final = "Releasing"
 CONDITION_STRANDED: Final = "Stranded"
 """Condition of a ResourceClaim whose only node takes no pods; the reason is what is wrong with the node."""
 
+CONDITION_FAILED: Final = "Failed"
+"""Condition of a ResourceClaim that no pod may use any more, for good: its class lets it fail with its node."""
+
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 """On a node whose kubelet reports that it is not ready, by Kubernetes."""
 

@@ -59,6 +59,12 @@ CLAIM_BEING_DELETED: Final = "ClaimBeingDeleted"
 CLAIM_STRANDED: Final = "ClaimStranded"
 """A named claim is allocated where the pod can't go: the node is deleted, cordoned, tainted or full."""
 
+CLAIM_FAILED: Final = "ClaimFailed"
+"""The named claim has failed: its node took no pods for longer than its class bears."""
+
+CLAIM_RECREATED: Final = "ClaimRecreated"
+"""An event on a claim: what it had on a node that is lost was given up; it is allocated anew."""
+
 NO_CANDIDATES: Final = "NoCandidates"
 """No node passes the scheduler's basic filters and the classes' suitableNodes."""
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from posixpath import normpath
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -24,6 +24,7 @@ from parley.sdk import (
     Allocation,
     Answer,
     Capacity,
+    Cause,
     ClaimRequest,
     ClassOnNodes,
     Device,
@@ -31,6 +32,7 @@ from parley.sdk import (
     Held,
     Parameters,
     Request,
+    Stranded,
 )
 from parley.sdk.checks import MAX_ALTERNATIVES
 
@@ -90,6 +92,17 @@ class WorkspaceParameters(Parameters):
 class WorkspaceClass(Parameters):
     """What all claims of a class have in common."""
 
+    on_node_unavailable: Annotated[
+        Literal["Wait", "Fail", "Recreate"],
+        Field(
+            description="What becomes of a claim whose node is cordoned, not ready or gone: its pods wait, or it "
+            "fails for good, or, if the node is deleted or out of service, it begins anew elsewhere."
+        ),
+    ] = "Wait"
+    unavailable_seconds: Annotated[
+        int,
+        Field(ge=0, le=31_536_000, description="For so long the node has to be so before Fail or Recreate act."),
+    ] = 300
     default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
     max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None
     topology_key: Annotated[
@@ -186,6 +199,11 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         total = sum(self._disks.size(node) for node in of.nodes)
         free = sum(max(self._disks.free(node), 0) for node in of.nodes)
         return Capacity(total // _MI, free // _MI)
+
+    def stranded(self, claim: WorkspaceClaim, node: str, cause: Cause) -> Stranded:  # noqa: ARG002 - on any node
+        """As the class says."""
+        class_ = claim.class_parameters
+        return Stranded(class_.on_node_unavailable, class_.unavailable_seconds)
 
     def units(self, claim: WorkspaceClaim) -> int:
         """Limits of a class are in MiB."""

@@ -50,6 +50,7 @@ ADVICE: Mapping[str, str] = {
     reasons.WRITE_REFUSED: "change what the API server's message names: a label, a quota, a policy",
     reasons.RELEASING: "bring the node back, or, if it is shut down, taint it node.kubernetes.io/out-of-service",
     reasons.CLAIM_STRANDED: "bring the claim's node back, or delete the claim to begin anew elsewhere",
+    reasons.CLAIM_FAILED: "delete the claim and make it anew: it has failed with its node",
     reasons.CLAIM_BEING_DELETED: "name another claim, or recreate it once it is gone",
     reasons.ALLOCATING: "nothing to do: drivers are allocating on the selected node",
     reasons.ALLOCATION_FAILED: "see the driver's message; it is retried with a backoff",

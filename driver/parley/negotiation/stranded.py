@@ -6,11 +6,13 @@ tainted or full. What keeps a pod away by its own choice (node selector, affinit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from parley.api.builtin import Node, Taint
 from parley.api.names import NOT_READY_TAINT, OUT_OF_SERVICE_TAINT, UNREACHABLE_TAINT
 from parley.api.wording import listed
+from parley.kube.clock import moment
 from parley.negotiation.answers import by_reason
 from parley.negotiation.fit import CORDON, Needs, all_taints, refusing, selected, shortage
 from parley.negotiation.nowhere import where
@@ -94,6 +96,12 @@ def unavailable(node: Node | None) -> Obstacle | None:
         return _DELETED
     known = [taint for taint in all_taints(node) if taint.key in _OF_TAINT]
     return _tainted(known) if known else None
+
+
+def unavailable_since(node: Node) -> datetime | None:
+    """The earliest time that one of these taints has; None if none has any."""
+    times = (moment(taint.time_added) for taint in node.spec.taints if taint.key in _OF_TAINT and taint.time_added)
+    return min((time for time in times if time is not None), default=None)
 
 
 def obstacle_for(

@@ -10,6 +10,7 @@ from parley.control.allocation import Allocator
 from parley.control.caches.cluster import Cluster
 from parley.control.caches.tombstones import Tombstones
 from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.claims.stranding import Stranding
 from parley.control.claims.templates import TemplateReconciler
 from parley.control.class_statuses import ClassStatuses
 from parley.control.immediate import ImmediateClaims
@@ -136,10 +137,13 @@ def parts(base: Base) -> Parts:
     )
     base.wakeups.subscribe(immediate.wake)
     in_process = {**state.drivers, **base.apart}
+    stranding = Stranding(state, control.giving_back, base.recorder, base.clock)
     classes = ClassStatuses(client, state.cluster, in_process, base.presence, queues.classes, base.clock)
     base.wakeups.subscribe(classes.wake)
     return Parts(
-        ClaimReconciler(client, state, control.giving_back, control.records, immediate, control.keeping),
+        ClaimReconciler(
+            client, state, control.giving_back, control.records, immediate, control.keeping, stranding
+        ),
         TemplateReconciler(client, state.cluster, base.recorder),
         publisher,
         control.giving_back,

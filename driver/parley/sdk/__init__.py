@@ -4,6 +4,7 @@ A driver is a subclass of `Driver`; `parley.sdk.testing` checks one. `embedded` 
 """
 
 from parley.negotiation.answers import Answer
+from parley.negotiation.stranded import Cause
 from parley.sdk.driver import (
     Allocation,
     Capacity,
@@ -17,12 +18,14 @@ from parley.sdk.driver import (
     PermanentError,
     PodReference,
     Request,
+    Stranded,
 )
 
 __all__ = [
     "Allocation",
     "Answer",
     "Capacity",
+    "Cause",
     "ClaimRequest",
     "ClassOnNodes",
     "Device",
@@ -33,4 +36,5 @@ __all__ = [
     "PermanentError",
     "PodReference",
     "Request",
+    "Stranded",
 ]

@@ -29,6 +29,9 @@ MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
+_LONGEST = 31_536_000
+"""Seconds: a claim waits for its node for a year at most, or for ever."""
+
 MOST_CAPACITY = 2**63 - 1
 
 _MAX_FAULTS = 8
@@ -193,6 +196,14 @@ def check_capacity(driver: str, capacity: object) -> None:
     free, total = getattr(capacity, "free", None), getattr(capacity, "total", None)
     if not isinstance(free, int) or not isinstance(total, int) or not 0 <= free <= total <= MOST_CAPACITY:
         raise DriverFault(f"driver {driver} says {capacity!r}; it must be None, or 0 <= free <= total")
+
+
+def check_stranded(driver: str, stranded: object) -> None:
+    """Raises DriverFault unless it is one of the ways, after a number of seconds that a deadline may have."""
+    way, after = getattr(stranded, "way", None), getattr(stranded, "after_seconds", None)
+    if way not in ("Wait", "Fail", "Recreate") or not isinstance(after, int | float) or not 0 <= after <= _LONGEST:
+        text = f"it must be Wait, Fail or Recreate after 0 to {_LONGEST} seconds"
+        raise DriverFault(f"driver {driver} says {stranded!r} of a claim whose node takes no pods; {text}")
 
 
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:

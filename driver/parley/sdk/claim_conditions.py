@@ -4,7 +4,7 @@
     Allocated    the status has an allocation
     Ready        a pod may use the claim: it is accepted and allocated, and not on its way out (nobody asked for
                  deallocation, no node may still have it prepared, it is not being deleted), and its node takes
-                 pods. Whether a pod uses it already does not count.
+                 pods, and did not keep them away for too long. Whether a pod uses it already does not count.
 
 Whoever writes what they follow from writes them in the same write: the controller, and a standalone driver for
 what it allocates. What a driver in another language leaves out the controller adds with its next write of the
@@ -17,7 +17,7 @@ from typing import Any
 from parley.api import reasons
 from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.models import Allocation, ResourceClaim
-from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED, GENERATED_LABEL
+from parley.api.names import CONDITION_FAILED, CONDITION_RELEASING, CONDITION_STRANDED, GENERATED_LABEL
 from parley.negotiation.nowhere import where
 from parley.sdk.recorded import named_nodes
 
@@ -77,9 +77,10 @@ def _ready(claim: ResourceClaim, status: Status, held: Mapping[str, ConditionUpd
     releasing = held.get(CONDITION_RELEASING)
     if releasing is not None and releasing.holds:
         return _not_ready(reasons.RELEASING, releasing.message)
-    stranded = held.get(CONDITION_STRANDED)
-    if stranded is not None and stranded.holds:
-        return _not_ready(reasons.CLAIM_STRANDED, stranded.message)
+    for type_, reason in ((CONDITION_FAILED, reasons.CLAIM_FAILED), (CONDITION_STRANDED, reasons.CLAIM_STRANDED)):
+        ended = held.get(type_)
+        if ended is not None and ended.holds:
+            return _not_ready(reason, ended.message)
     accepted = held.get(reasons.ACCEPTED)
     if accepted is None and GENERATED_LABEL not in claim.metadata.labels:
         return _not_ready(reasons.CLAIM_PENDING, "the controller has yet to look at its class and parameters")

@@ -17,7 +17,7 @@ objects (`parley.sdk.standalone`), in the controller as in a process of its own,
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -25,6 +25,7 @@ from pydantic.alias_generators import to_camel
 from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import Prefer
+from parley.negotiation.stranded import Cause
 
 MAX_TEXT = 1024
 """Characters in a text among a driver's parameters, where its field names no `max_length` of its own."""
@@ -147,6 +148,19 @@ class Held:
     data: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """What becomes of a named claim whose only node takes no pods, once that has lasted for `after_seconds`.
+
+    Wait: pods wait for the node. Fail: no further pod may use the claim, also if the node comes back. Recreate: if
+    the node was deleted or is out of service, and no pod uses the claim, it is deallocated, and allocated anew for
+    the next pod; until then pods wait.
+    """
+
+    way: Literal["Wait", "Fail", "Recreate"] = "Wait"
+    after_seconds: float = 0.0
+
+
 class PermanentError(Exception):
     """Raise from `allocate` when trying again on this node is of no use for this request.
 
@@ -246,6 +260,14 @@ class Driver(Generic[P, C]):
         Users read it in the class's status. Asked every few seconds while something changes.
         """
         return None
+
+    def stranded(self, claim: ClaimRequest[P, C], node: str, cause: Cause) -> Stranded:
+        """What becomes of a named claim that is allocated on a node that takes no pods. Has no side effects.
+
+        Asked when the node or the claim changes, and when `after_seconds` are over; a driver in a process of its
+        own is not asked. The claim's `name` is that of the object.
+        """
+        return Stranded()
 
     def score(self, request: Request[P, C], nodes: Sequence[str]) -> Mapping[str, float]:
         """Preference among viable nodes, 0 (worst) to 1; a node not named counts 0.

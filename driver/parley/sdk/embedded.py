@@ -19,6 +19,7 @@ from parley.api.models import ParametersReference, ResourceClass
 from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import Prefer, by_room, of_classes
+from parley.negotiation.stranded import Cause
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
@@ -28,6 +29,7 @@ from parley.sdk.checks import (
     check_capacity,
     check_room,
     check_scores,
+    check_stranded,
     check_units,
     fault_text,
 )
@@ -41,6 +43,7 @@ from parley.sdk.driver import (
     Held,
     PodReference,
     Request,
+    Stranded,
 )
 from parley.sdk.referenced import NOTHING_READ, NotRead, References, Unfit, object_of
 
@@ -131,6 +134,11 @@ class EmbeddedDriver:
         return found
 
     @property
+    def settles_stranded(self) -> bool:
+        """Whether the driver has a say in what becomes of claims whose node takes no pods: else they wait."""
+        return type(self.driver).stranded is not Driver.stranded
+
+    @property
     def leaves_data(self) -> bool:
         """Whether nodes have something to remove when a claim ends."""
         return self.driver.leaves_data
@@ -198,6 +206,13 @@ class EmbeddedDriver:
             return False
         with self._contained("viable_without"):
             return self.driver.viable_without(request, node, uids)
+
+    def stranded(self, claim: ClaimRequest[Any, Any], node: str, cause: Cause) -> Stranded:
+        """What becomes of a claim on a node that takes no pods. Raises DriverFault."""
+        with self._contained("stranded"):
+            found = self.driver.stranded(claim, node, cause)
+            check_stranded(self.name, found)
+        return found
 
     async def consider(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """As `viable`, of an asynchronous driver."""

@@ -19,6 +19,7 @@ from parley.control.allocation import Allocator
 from parley.control.caches.cluster import Cluster, Key
 from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.claims.reconciler import ClaimReconciler
+from parley.control.claims.stranding import Stranding
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding, Ledger, Phase
 from parley.control.limits import Limits
@@ -324,7 +325,10 @@ class Acting:
         )
         self.allocator = Allocator(state.ledger, state.drivers)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)
-        self.claims = ClaimReconciler(world.client, state, self.giving_back, records, self.immediate, self.keeping)
+        stranding = Stranding(state, self.giving_back, Recorder(world.client, world.clock, "test"), world.clock)
+        self.claims = ClaimReconciler(
+            world.client, state, self.giving_back, records, self.immediate, self.keeping, stranding
+        )
 
     async def _close(self, pod: PodReference) -> None:
         self.closed.append(pod)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
+from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import API_VERSION, CONDITION_ALLOCATING, CONDITION_RELEASING
+from parley.api.names import API_VERSION, CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
@@ -150,6 +151,14 @@ def being_deleted(facts: NamedClaim) -> Problem | None:
     return facts.blocked(reasons.CLAIM_BEING_DELETED, message)
 
 
+def failed(facts: NamedClaim) -> Problem | None:
+    """It has failed with its node, as its class says. Who uses it goes on."""
+    found = failure_of(facts.claim)
+    if found is None or facts.is_users or facts.was_let_in:
+        return None
+    return facts.blocked(reasons.CLAIM_FAILED, f"claim {facts.path} has failed: {found.message}")
+
+
 def oversized(facts: NamedClaim) -> Problem | None:
     """Its parameters don't fit into a built-in claim."""
     size = parameters_too_large(facts.claim.spec)
@@ -247,6 +256,7 @@ USABLE: Sequence[Check[NamedClaim]] = (
     mirror_deleted,
     allocating_for_another,
     being_deleted,
+    failed,
     oversized,
     class_missing,
     name_taken,
@@ -255,6 +265,12 @@ USABLE: Sequence[Check[NamedClaim]] = (
     not_allocated,
 )
 """What has to pass before a pod's use of a named claim can be negotiated."""
+
+
+def failure_of(claim: ResourceClaim) -> Condition | None:
+    """The condition that says that no pod may use the claim any more; None while that is not so."""
+    found = (c for c in claim.status.conditions if c.type == CONDITION_FAILED and c.status == "True")
+    return next(found, None)
 
 
 def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:

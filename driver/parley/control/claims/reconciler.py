@@ -10,13 +10,13 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_STRANDED, FINALIZER
+from parley.api.names import CONDITION_FAILED, CONDITION_STRANDED, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, is_predecessors, mirrors
-from parley.control.claims.stranding import stranded_condition
+from parley.control.claims.stranding import Stranding
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import claim_mirror, is_mirror, owner_pod
@@ -42,6 +42,7 @@ class ClaimReconciler:
         records: Records,
         immediate: ImmediateClaims,
         keeping: Keeping,
+        stranding: Stranding,
     ) -> None:
         self._client = client
         self._state = state
@@ -52,12 +53,14 @@ class ClaimReconciler:
         self._records = records
         self._immediate = immediate
         self._keeping = keeping
+        self._stranding = stranding
 
     async def sync(self, key: Key) -> Requeue | None:
-        """Do what the claim of that name needs next. One that is kept without users comes back at its deadline."""
-        left = await self._give_up_unused(key)
+        """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
+        what is on a node that takes no pods when something is to become of it."""
+        left = (await self._give_up_unused(key), await self._stranding.sync(key))
         await self._reconcile(key)
-        return Requeue(left) if left else None
+        return Requeue(min(filter(None, left))) if any(left) else None
 
     async def _reconcile(self, key: Key) -> None:
         claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
@@ -132,10 +135,14 @@ class ClaimReconciler:
 
     async def _tell(self, claim: ResourceClaim, said: list[ConditionUpdate]) -> bool:
         """Keep the conditions up to date; returns whether anything had to be written."""
-        stranded = stranded_condition(self._state, claim)
-        if stranded is None:
-            return await self._records.tell(claim, *said, without=(CONDITION_STRANDED,))
-        return await self._records.tell(claim, *said, stranded)
+        stranded = self._stranding.conditions(claim)
+        gone = () if stranded else (CONDITION_STRANDED,)
+        if not await self._records.tell(claim, *said, *stranded, without=gone):
+            return False
+        for condition in stranded:
+            if condition.type == CONDITION_FAILED:
+                await self._stranding.failed(claim, condition.message)
+        return True
 
     def _is_written_next(self, claim: ResourceClaim) -> bool:
         """Whether a standalone driver has just allocated it for a pod: reserving it writes the conditions, too."""

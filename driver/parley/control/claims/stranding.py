@@ -1,34 +1,148 @@
-"""Named claims whose only node takes no pods: the condition `Stranded`, which says what is wrong with the node.
+"""Named claims whose only node takes no pods: their conditions `Stranded` and `Failed`, and what else their driver
+makes of it (`Driver.stranded`).
 
 It is about the node alone, whatever pods there are: whether a pod that names the claim tolerates that, or finds no
 room on a node that is well, is decided with the pod (`decision.stranded`).
+
+Since when the node takes none is read from its taints, or else from the claim's condition: so a new leader goes on
+with the same deadline. Nothing polls: a change of the node brings the claims on it here, the deadline the rest.
 """
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
-from parley.api.names import CONDITION_STRANDED
+from parley.api.names import API_VERSION, CONDITION_FAILED, CONDITION_STRANDED
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import Key
+from parley.control.claims.named import failure_of, without_pod
+from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding
+from parley.control.publishing.events import Recorder
+from parley.control.release.giving_back import GivingBack
+from parley.control.release.releasing import out_of_service
 from parley.control.state import State
-from parley.negotiation.stranded import Obstacle, remedy, unavailable
+from parley.kube.clock import Clock, moment
+from parley.negotiation.stranded import Obstacle, remedy, unavailable, unavailable_since
+from parley.sdk import Stranded
+from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.immediate import no_pod
+from parley.sdk.referenced import NotRead
 
 _ANEW = "delete the claim to begin anew elsewhere"
 
 
-def stranded_condition(state: State, claim: ResourceClaim) -> ConditionUpdate | None:
-    """The claim's condition `Stranded`; None if it has none."""
-    holding = state.ledger.get(claim.metadata.uid)
-    found = obstacle_of(state, holding) if holding is not None else None
-    if holding is None or found is None:
-        return None
-    message = (
-        f"node {holding.only_node}, where the claim is allocated, is {found.text} and takes no pods. "
-        f"To help: {remedy(found.cause, _ANEW)}"
-    )
-    return ConditionUpdate(CONDITION_STRANDED, True, found.cause.value, message)
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A claim that is allocated on a node that takes no pods."""
+
+    claim: ResourceClaim
+    holding: Holding
+    node: str
+    obstacle: Obstacle
 
 
-def obstacle_of(state: State, holding: Holding) -> Obstacle | None:
-    """What is wrong with the only node of a named claim that a driver in this process allocated."""
-    if not holding.named or holding.standalone or holding.only_node is None:
-        return None
-    return unavailable(state.cluster.node(holding.only_node))
+class Stranding:
+    """Keeps claims right whose nodes take no pods."""
+
+    def __init__(self, state: State, giving_back: GivingBack, recorder: Recorder, clock: Clock) -> None:
+        self._state = state
+        self._cluster = state.cluster
+        self._ledger = state.ledger
+        self._giving_back = giving_back
+        self._recorder = recorder
+        self._clock = clock
+
+    def conditions(self, claim: ResourceClaim) -> list[ConditionUpdate]:
+        """The claim's condition `Stranded`, if it has that now, and `Failed`, if it has failed just now."""
+        case = self._case(claim)
+        if case is None:
+            return []
+        message = (
+            f"node {case.node}, where the claim is allocated, is {case.obstacle.text} and takes no pods. "
+            f"To help: {remedy(case.obstacle.cause, _ANEW)}"
+        )
+        stranded = ConditionUpdate(CONDITION_STRANDED, True, case.obstacle.cause.value, message)
+        decided = self._decided(case)
+        if decided.way != "Fail" or failure_of(claim) is not None or self._seconds_left(case, decided) > 0:
+            return [stranded]
+        failed = (
+            f"node {case.node}, where it is allocated, has been {case.obstacle.text} for "
+            f"{decided.after_seconds:g} s, after which claims of class {claim.spec.resource_class_name} fail: "
+            "delete it and make it anew"
+        )
+        return [stranded, ConditionUpdate(CONDITION_FAILED, True, case.obstacle.cause.value, failed)]
+
+    async def sync(self, key: Key) -> float:
+        """Give back what is to be made anew, now that it is time; for how many seconds it is too early for what
+        is to become of the claim of that name, 0 if nothing is."""
+        claim = self._cluster.claim(key)
+        case = self._case(claim) if claim is not None and not claim.metadata.deletion_timestamp else None
+        if case is None or failure_of(case.claim) is not None:
+            return 0.0
+        decided = self._decided(case)
+        if decided.way == "Wait" or (decided.way == "Recreate" and not self._may_go(case.holding)):
+            return 0.0
+        left = self._seconds_left(case, decided)
+        if left <= 0 and decided.way == "Recreate":
+            await self._recreate(case)
+        return max(left, 0.0)
+
+    async def _recreate(self, case: _Case) -> None:
+        """The claim is allocated anew when a pod needs it, or at once if it is an immediate one."""
+        try:
+            await self._giving_back.give_up(case.holding, still=lambda: self._may_go(case.holding))
+        except Busy:
+            return  # a pod was let in that is not seen yet, or the node is back: either is a change
+        lost = f"node {case.node} is {case.obstacle.text}"
+        note = f"{lost}: what the claim had there is given up, and it is allocated anew"
+        await self._warn(case.claim, reasons.CLAIM_RECREATED, note)
+
+    async def failed(self, claim: ResourceClaim, message: str) -> None:
+        """The claim's condition `Failed` was written: an event, too."""
+        await self._warn(claim, reasons.CLAIM_FAILED, message)
+
+    async def _warn(self, claim: ResourceClaim, code: str, note: str) -> None:
+        meta = claim.metadata
+        await self._recorder.warn("ResourceClaim", API_VERSION, meta.namespace, meta.name, meta.uid, code, note)
+
+    def _case(self, claim: ResourceClaim) -> _Case | None:
+        holding = self._ledger.get(claim.metadata.uid)
+        if holding is None or not holding.named or holding.standalone or holding.only_node is None:
+            return None
+        obstacle = unavailable(self._cluster.node(holding.only_node))
+        return _Case(claim, holding, holding.only_node, obstacle) if obstacle is not None else None
+
+    def _may_go(self, holding: Holding) -> bool:
+        """Whether what is on its node is lost anyway, and no pod uses it."""
+        node = holding.only_node
+        return (
+            node is not None and not holding.pods and holding.joinable and out_of_service(self._cluster.node(node))
+        )
+
+    def _decided(self, case: _Case) -> Stranded:
+        """What the driver makes of it. Without its class, or with parameters that it does not understand now, the
+        claim waits: a change of either comes here again."""
+        driver = self._state.drivers.get(case.holding.driver)
+        class_ = self._cluster.class_(case.claim.spec.resource_class_name)
+        if driver is None or not driver.settles_stranded or class_ is None or class_.driver_name != driver.name:
+            return Stranded()
+        try:
+            nobody = no_pod(case.claim.metadata.namespace)
+            demand = demand_of(self._state.drivers, nobody, (without_pod(case.claim, class_),))
+            return driver.stranded(demand.requests[driver.name].claims[0], case.node, case.obstacle.cause)
+        except (BadParameters, NotRead, DriverFault):
+            return Stranded()
+
+    def _seconds_left(self, case: _Case, decided: Stranded) -> float:
+        due = self._since(case) + timedelta(seconds=decided.after_seconds)
+        return (due - self._clock()).total_seconds()
+
+    def _since(self, case: _Case) -> datetime:
+        """Since when the node takes no pods, as far as anybody noted."""
+        node = self._cluster.node(case.node)
+        shown = [c.last_transition_time for c in case.claim.status.conditions if c.type == CONDITION_STRANDED]
+        times = (unavailable_since(node) if node is not None else None, *map(moment, shown))
+        return next((time for time in times if time is not None), self._clock())

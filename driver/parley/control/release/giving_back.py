@@ -200,10 +200,11 @@ class GivingBack:
                 self._ledger.join(holding, reference(pod))
         return doubtful
 
-    async def give_up(self, holding: Holding) -> None:
-        """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it."""
+    async def give_up(self, holding: Holding, still: Callable[[], bool] = lambda: True) -> None:
+        """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it, or it is not
+        `still` to be given up."""
         async with holding.lock:
-            if holding.pods or not holding.joinable:
+            if holding.pods or not holding.joinable or not still():
                 raise Busy
             await self._finish(holding, departed=False)
         self._left(holding)
