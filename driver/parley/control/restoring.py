@@ -32,8 +32,9 @@ from parley.control.state import State
 from parley.kube.clock import moment
 from parley.sdk import Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod
+from parley.sdk.parameters import RawClaim
 from parley.sdk.recorded import driver_of_record, held_as_recorded, must_be_deallocated, read_allocation, recorded
 from parley.sdk.referenced import NotRead
 

@@ -15,15 +15,14 @@ from typing import Any
 
 import structlog
 
-from parley.api.models import ParametersReference, ResourceClass
+from parley.api.models import ResourceClass
 from parley.kube.backoff import Backoff
 from parley.negotiation.answers import Answer
-from parley.negotiation.preference import Prefer, by_room, of_classes
+from parley.negotiation.preference import by_room, of_classes
 from parley.negotiation.stranded import Cause
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
-    ParameterModels,
     check_allocations,
     check_answers,
     check_capacity,
@@ -45,33 +44,12 @@ from parley.sdk.driver import (
     Request,
     Stranded,
 )
-from parley.sdk.referenced import NOTHING_READ, NotRead, References, Unfit, object_of
+from parley.sdk.parameters import ParameterReader, RawClaim
+from parley.sdk.referenced import NOTHING_READ, NotRead, References
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RawClaim:
-    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim.
-
-    A `reference` names the object that has the claim's parameters, `class_reference` that of its class; `prefer`
-    is what the class states about nodes, None if it leaves that to what the driver can tell.
-    """
-
-    name: str
-    uid: str
-    namespace: str
-    claim: str
-    class_name: str
-    parameters: Mapping[str, Any] | None
-    class_parameters: Mapping[str, Any] | None
-    subject: str = ""
-    reference: ParametersReference | None = None
-    class_reference: ParametersReference | None = None
-    prefer: Prefer | None = None
-    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +69,7 @@ class EmbeddedDriver:
 
     def __init__(self, driver: Driver[Any, Any], references: References = NOTHING_READ) -> None:
         self.driver = driver
-        self._references = references
-        self._of_claim = ParameterModels(driver.parameters, driver.parameter_versions)
-        self._of_class = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
+        self._reader = ParameterReader(driver, references)
         self.name = driver.name
         self.not_restored: dict[str, NotRestored] = {}
         """By the claim's UID; until the claim is given back."""
@@ -151,45 +127,7 @@ class EmbeddedDriver:
         """
         with self._contained("parameters"):
             prefer = of_classes((claim.prefer for claim in claims), tells_room=self.tells_room)
-            return Request(pod, tuple(self._typed(claim, since) for claim in claims), prefer=prefer)
-
-    def _typed(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
-        of_class = self._class_parameters(raw.class_name, raw.class_parameters, raw.class_reference, since)
-        subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
-        if raw.reference is None:
-            of_claim = self._of_claim.parse(raw.parameters, subject)
-        else:
-            of_claim = self._referenced(self._of_claim, raw.reference, raw.namespace, subject, since)
-        return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class, raw.generated)
-
-    def _class_parameters(
-        self,
-        class_name: str,
-        parameters: Mapping[str, Any] | None,
-        reference: ParametersReference | None,
-        since: float,
-    ) -> Any:
-        if reference is None:
-            return self._of_class.parse(parameters, f"class {class_name}")
-        return self._referenced(self._of_class, reference, "", f"class {class_name}", since)
-
-    def _referenced(
-        self, models: ParameterModels, reference: ParametersReference, payer: str, whose: str, since: float
-    ) -> Any:
-        """The typed parameters in the object that a class, or a claim of namespace `payer`, names."""
-        try:
-            wanted = object_of(reference, payer, self.driver.parameter_kinds)
-        except Unfit as error:
-            raise BadParameters(f"parametersRef of {whose}: {error}") from None
-        try:
-            raw = self._references.get(wanted, since)
-        except NotRead as error:
-            raise error.about(whose) from None
-        try:
-            return models.parse(raw, f"{whose}, in {wanted}", private=True)
-        except BadParameters as error:
-            self._references.doubt(wanted)
-            raise BadParameters(str(error), wanted.topic) from None
+            return Request(pod, tuple(self._reader.claim(claim, since) for claim in claims), prefer=prefer)
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""
@@ -290,7 +228,7 @@ class EmbeddedDriver:
         """
         name = class_.metadata.name
         with self._contained("capacity"):
-            typed = self._class_parameters(name, class_.parameters, class_.parameters_ref, 0.0)
+            typed = self._reader.class_(name, class_.parameters, class_.parameters_ref, 0.0)
             found = self.driver.capacity(ClassOnNodes(name, typed, nodes))
             check_capacity(self.name, found)
         return found

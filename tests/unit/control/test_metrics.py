@@ -17,7 +17,7 @@ from parley.kube.memory import MemoryServer
 from parley.kube.queue import WorkQueue
 from parley.negotiation.answers import Answer
 from parley.sdk import Allocation, Driver, NoParameters, PermanentError, PodReference, Request
-from parley.sdk.embedded import RawClaim
+from parley.sdk.parameters import RawClaim
 from parley.simulate.virtual_time import run
 
 

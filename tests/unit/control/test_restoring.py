@@ -15,7 +15,7 @@ from parley.control.restoring import adopt, count_again, count_foreign, restore
 from parley.control.state import State
 from parley.drivers.device import DeviceDriver
 from parley.sdk import Answer
-from parley.sdk.embedded import RawClaim
+from parley.sdk.parameters import RawClaim
 
 
 async def allocated(world: World, pod: Pod) -> Holding:

@@ -20,7 +20,8 @@ from parley.sdk.checks import (
     parse_parameters,
 )
 from parley.sdk.driver import PodReference, Request
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.parameters import RawClaim
 from parley.sdk.testing import request
 
 

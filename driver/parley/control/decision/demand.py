@@ -11,7 +11,8 @@ from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.rounds import Ask
 from parley.sdk import PodReference, Request
 from parley.sdk.checks import check_count
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.parameters import RawClaim
 
 Drivers = Mapping[str, EmbeddedDriver]
 Requests = Mapping[str, Request[Any, Any]]

@@ -12,8 +12,9 @@ from parley.api.names import GENERATED_LABEL
 from parley.api.selectors import selector_of, suitable_nodes
 from parley.negotiation.fit import matches
 from parley.sdk.driver import PodReference, Request
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod
+from parley.sdk.parameters import RawClaim
 from parley.sdk.standalone.informers import Informers
 from parley.sdk.standalone.operations import ClaimRef
 

@@ -9,7 +9,8 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.cache import Key
 from parley.sdk import Request
 from parley.sdk.driver import PodReference
-from parley.sdk.embedded import EmbeddedDriver, RawClaim
+from parley.sdk.embedded import EmbeddedDriver
+from parley.sdk.parameters import RawClaim
 from parley.sdk.standalone.expected import ExpectedPods
 from parley.sdk.together import MOST_CLAIMS
 

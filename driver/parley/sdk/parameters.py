@@ -1,0 +1,84 @@
+"""The parameters of claims and classes, typed as their driver wants them: inline, or in objects that they name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parley.api.models import ParametersReference
+from parley.negotiation.preference import Prefer
+from parley.sdk.checks import BadParameters, ParameterModels
+from parley.sdk.driver import ClaimRequest, Driver
+from parley.sdk.referenced import NotRead, References, Unfit, object_of
+
+
+@dataclass(frozen=True, slots=True)
+class RawClaim:
+    """A pending claim before its parameters are typed. `subject` is what messages name, if it is not the claim.
+
+    A `reference` names the object that has the claim's parameters, `class_reference` that of its class; `prefer`
+    is what the class states about nodes, None if it leaves that to what the driver can tell.
+    """
+
+    name: str
+    uid: str
+    namespace: str
+    claim: str
+    class_name: str
+    parameters: Mapping[str, Any] | None
+    class_parameters: Mapping[str, Any] | None
+    subject: str = ""
+    reference: ParametersReference | None = None
+    class_reference: ParametersReference | None = None
+    prefer: Prefer | None = None
+    generated: bool = False
+
+
+class ParameterReader:
+    """Reads the parameters of one driver's claims and classes. Objects that hold some count as they were at a time
+    `since` (the event loop's clock) or later."""
+
+    def __init__(self, driver: Driver[Any, Any], references: References) -> None:
+        self._references = references
+        self._kinds = driver.parameter_kinds
+        self._of_claim = ParameterModels(driver.parameters, driver.parameter_versions)
+        self._of_class = ParameterModels(driver.class_parameters, driver.class_parameter_versions)
+
+    def claim(self, raw: RawClaim, since: float) -> ClaimRequest[Any, Any]:
+        """The claim with typed parameters. Raises BadParameters, with claim or class, field and value; NotRead."""
+        of_class = self.class_(raw.class_name, raw.class_parameters, raw.class_reference, since)
+        subject = raw.subject or f"claim {raw.namespace}/{raw.claim}"
+        if raw.reference is None:
+            of_claim = self._of_claim.parse(raw.parameters, subject)
+        else:
+            of_claim = self._referenced(self._of_claim, raw.reference, raw.namespace, subject, since)
+        return ClaimRequest(raw.name, raw.uid, raw.claim, raw.class_name, of_claim, of_class, raw.generated)
+
+    def class_(
+        self,
+        class_name: str,
+        parameters: Mapping[str, Any] | None,
+        reference: ParametersReference | None,
+        since: float,
+    ) -> Any:
+        """The typed parameters of a class. Raises BadParameters and NotRead."""
+        if reference is None:
+            return self._of_class.parse(parameters, f"class {class_name}")
+        return self._referenced(self._of_class, reference, "", f"class {class_name}", since)
+
+    def _referenced(
+        self, models: ParameterModels, reference: ParametersReference, payer: str, whose: str, since: float
+    ) -> Any:
+        """The typed parameters in the object that a class, or a claim of namespace `payer`, names."""
+        try:
+            wanted = object_of(reference, payer, self._kinds)
+        except Unfit as error:
+            raise BadParameters(f"parametersRef of {whose}: {error}") from None
+        try:
+            raw = self._references.get(wanted, since)
+        except NotRead as error:
+            raise error.about(whose) from None
+        try:
+            return models.parse(raw, f"{whose}, in {wanted}", private=True)
+        except BadParameters as error:
+            self._references.doubt(wanted)
+            raise BadParameters(str(error), wanted.topic) from None
