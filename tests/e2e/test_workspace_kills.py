@@ -1,0 +1,147 @@
+"""Pipelines over one workspace on two real nodes while controller and plugins are killed: the same directory and
+files in all tasks, and nothing left.
+
+    WORKSPACE_RUNS=20 WORKSPACE_SEED=7 pytest tests/e2e/test_workspace_kills.py -s
+
+plays more of them, half with kills, and the same ones again.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import orjson
+import pytest
+import yaml
+from tests.cluster.containers import execute, touch
+from tests.cluster.disturbances import kept_running
+from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
+from tests.cluster.namespace import Namespace
+from tests.cluster.node_plugins import offered, plugin
+
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
+from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley_devcluster import Cluster, machine
+from parley_devcluster.parley import CONTROLLER
+
+pytestmark = pytest.mark.cluster
+
+RUNS = int(os.environ.get("WORKSPACE_RUNS", "1"))
+SEED = int(os.environ.get("WORKSPACE_SEED", "1"))
+UNUSED = float(os.environ.get("WORKSPACE_UNUSED", "2"))
+"""Seconds in which no pod uses the workspace, between two tasks."""
+
+LEASE = 25.0
+"""Seconds between kills of the controller: the next one leads when the lease of a killed one is over."""
+
+PATIENCE = 150.0
+"""Seconds for a pod: a kubelet whose plugin was away tries again after pauses."""
+
+
+@pytest.fixture
+def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
+    with ExitStack() as plugins:
+        for node in cluster.nodes:
+            own = tmp_path / node.name
+            file = tmp_path / f"{node.name}.yaml"
+            settings = {"root": str(own / "root"), "size": "10Gi"}
+            file.write_text(yaml.safe_dump({"drivers": {WorkspaceDriver.name: settings}}))
+            plugins.enter_context(
+                plugin(cluster, node, "shelf", file, "--driver", "workspaces", state=own / "state")
+            )
+        yield tmp_path
+
+
+@asynccontextmanager
+async def killed(cluster: Cluster, draw: Random, tally: Counter[str]) -> AsyncIterator[None]:
+    """Controller and plugins are killed at any moment, and begin anew a second later."""
+    names = [CONTROLLER, *(f"shelf-{node.name}" for node in cluster.nodes)]
+
+    async def kill() -> None:
+        while True:
+            for name in draw.sample(names, len(names)):
+                await asyncio.sleep(draw.uniform(0.5, 4.0))
+                await asyncio.to_thread(cluster.component(name).kill)
+                tally[name] += 1
+            await asyncio.sleep(LEASE)
+
+    async with AsyncExitStack() as running:
+        for name in names:
+            await running.enter_async_context(kept_running(cluster, name))
+        killing = asyncio.create_task(kill())
+        try:
+            yield
+        finally:
+            killing.cancel()
+            await asyncio.gather(killing, return_exceptions=True)
+            await asyncio.sleep(1.5)  # whoever was killed last is launched again
+
+
+async def task(cluster: Cluster, team: Namespace, name: str, claim_name: str, script: str) -> list[str]:
+    """A pod with the workspace runs the script, and ends. Returns its node, the directory's inode and the script's
+    lines."""
+    await team.create(pod(name, claims={"work": claim_name}, script=UNTIL_FINISHED))
+    running = await team.runs(name, within=PATIENCE)
+    lines = execute(cluster, team, name, f"cd /workspace && stat -c %i . && {script}").splitlines()
+    touch(cluster, team, name)
+    await team.pod(name, lambda one: one.status.phase == "Succeeded", "is done")
+    return [running.spec.node_name, *lines]
+
+
+async def pipeline(cluster: Cluster, team: Namespace, run: str) -> None:
+    """A clone, four builds side by side, a report; nobody is there in between."""
+    await team.create(claim(run, f"shelf-{team.name}", size="1Mi"))
+    node, inode, _ = await task(cluster, team, f"{run}-clone", run, f"echo {run} > source && cat source")
+    await asyncio.sleep(UNUSED)
+    builds = [f"{run}-build-{i}" for i in range(4)]
+    found = await asyncio.gather(
+        *(task(cluster, team, name, run, f"cat source && echo {name} > {name}") for name in builds)
+    )
+    assert found == [[node, inode, run]] * 4
+    await asyncio.sleep(UNUSED)
+    assert await task(cluster, team, f"{run}-report", run, "ls") == [node, inode, *builds, "source"]
+    await asyncio.gather(*(team.delete(PODS, f"{run}-{kind}") for kind in ("clone", "report")))
+    await asyncio.gather(*(team.delete(PODS, name) for name in builds))
+    await team.delete(CLAIMS, run)
+
+
+def left(cluster: Cluster, places: Path, mounts: set[Path]) -> list[str]:
+    """What reminds of workspaces on the nodes."""
+    found = [str(path) for path in places.glob("*/root/*/*")]
+    for node in cluster.nodes:
+        found += [str(path) for path in node.cdi_dir.glob(f"*{WorkspaceDriver.name}*")]
+        checkpoint = places / node.name / "state" / "checkpoint.json"
+        if checkpoint.exists():
+            found += [claim["uid"] for claim in orjson.loads(checkpoint.read_bytes())["claims"]]
+    return found + [str(path) for path in set(machine.mounts_below(cluster.directory)) - mounts]
+
+
+async def test_pipelines_find_their_files_while_everything_is_killed_and_leave_nothing(
+    cluster: Cluster, team: Namespace, places: Path
+) -> None:
+    for node in cluster.nodes:
+        await offered(team.client, node.name, [DISK], WorkspaceDriver.name)
+    kind = resource_class(
+        f"shelf-{team.name}", WorkspaceDriver.name, shareable=True, whenUnused={"keepSeconds": 600}
+    )
+    await team.create(kind)
+    mounts, tally = set(machine.mounts_below(cluster.directory)), Counter[str]()
+    for turn in range(RUNS):
+        began = time.monotonic()
+        async with AsyncExitStack() as around:
+            if turn % 2 == 0:
+                await around.enter_async_context(killed(cluster, Random(f"{SEED}/{turn}"), tally))
+            await pipeline(cluster, team, f"run-{turn}")
+        print(f"run {turn}: {time.monotonic() - began:.0f} s, killed so far: {dict(tally)}")
+    deadline = time.monotonic() + 90
+    while found := left(cluster, places, mounts):
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.5)
+    assert (await team.client.list(CLAIM_RELEASES)).items == ()
+    assert tally
