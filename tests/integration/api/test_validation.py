@@ -22,6 +22,14 @@ def claim_spec(**fields: Any) -> dict[str, Any]:
     return {"spec": {"resourceClassName": "gpu", **fields}}
 
 
+def shared(by: object) -> dict[str, Any]:
+    """A template with that `sharedBy`."""
+    return {"spec": {**claim_spec(allocationMode="WaitForFirstConsumer"), "sharedBy": by}}
+
+
+RUN = {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "uidLabel": "tekton.dev/pipelineRunUID"}
+
+
 def answer(**fields: Any) -> dict[str, Any]:
     return {"status": {"claims": [{"name": "gpu", "driverName": "device.parley.dev", "round": 1, **fields}]}}
 
@@ -135,6 +143,25 @@ REFUSED: list[tuple[str, Resource[Any], dict[str, Any], str]] = [
         'unknown field "spec.model"',
     ),
     ("a template without an inner spec", TEMPLATES, {"spec": {}}, "spec.spec: Required value"),
+    ("a shared claim by no label", TEMPLATES, shared({}), "spec.sharedBy.podLabel: Required value"),
+    (
+        "a shared claim by what is no label",
+        TEMPLATES,
+        shared({"podLabel": "of/the/run"}),
+        'spec.sharedBy.podLabel: Invalid value: "of/the/run": spec.sharedBy.podLabel in body should match',
+    ),
+    (
+        "an owner whose UID is nowhere",
+        TEMPLATES,
+        shared({"podLabel": "run", "owner": {"apiVersion": "v1", "kind": "ConfigMap"}}),
+        "spec.sharedBy.owner.uidLabel: Required value",
+    ),
+    (
+        "an owner of a version that is none",
+        TEMPLATES,
+        shared({"podLabel": "run", "owner": {**RUN, "apiVersion": "a/b/c"}}),
+        'spec.sharedBy.owner.apiVersion: Invalid value: "a/b/c": spec.sharedBy.owner.apiVersion in body',
+    ),
     (
         "a template's label that is no text",
         TEMPLATES,
@@ -204,6 +231,12 @@ ACCEPTED: list[tuple[str, Resource[Any], dict[str, Any]]] = [
                 **claim_spec(allocationMode="WaitForFirstConsumer"),
             }
         },
+    ),
+    ("a template for shared claims", TEMPLATES, shared({"podLabel": "run"})),
+    (
+        "a template for shared claims with an owner",
+        TEMPLATES,
+        shared({"podLabel": "tekton.dev/pipelineRunUID", "owner": {**RUN, "nameLabel": "tekton.dev/pipelineRun"}}),
     ),
     ("an empty negotiation", POD_SCHEDULINGS, {}),
     (
@@ -275,13 +308,26 @@ def test_what_the_user_left_out_is_shown(installed: Cluster, namespace: str) -> 
             "delete the template and create it anew; claims made from it stay as they are.",
         ),
         (
+            TEMPLATES,
+            shared({"podLabel": "run"}),
+            {"spec": {"sharedBy": {"podLabel": "build"}}},
+            "spec: Invalid value: spec is immutable: delete the template and create it anew; claims made from it "
+            "stay as they are.",
+        ),
+        (
             CLAIM_RELEASES,
             release(),
             {"spec": {"nodeName": "n2"}},
             '"one" is invalid: spec: Invalid value: spec is immutable: it records what happened.',
         ),
     ],
-    ids=["a claim's parameters", "parameters added to a claim", "a template's class", "a release's node"],
+    ids=[
+        "a claim's parameters",
+        "parameters added to a claim",
+        "a template's class",
+        "what a template's claims are shared by",
+        "a release's node",
+    ],
 )
 def test_immutable(
     installed: Cluster,

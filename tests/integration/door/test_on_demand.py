@@ -1,17 +1,20 @@
 """One claim for a run's pods, made by the first of them and deleted with the run, by Kubernetes' own collector."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.cluster.manifests import Manifest, pod, resource_class, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.watching import until_one
 from tests.integration.door.conftest import Devices
 
 from parley.api import reasons
-from parley.api.resources import CLAIMS, CONFIG_MAPS, PODS
+from parley.api.resources import CLAIMS, CONFIG_MAPS, PODS, Resource
 
 pytestmark = pytest.mark.cluster
 
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True, dict[str, Any])
 RUN, UID = "example.com/run", "example.com/run-uid"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "nameLabel": RUN, "uidLabel": UID}
 
@@ -70,3 +73,25 @@ async def test_a_pod_without_the_label_is_told_and_goes_on_when_it_has_it(runs: 
     await runs.client.patch(PODS, "bare", {"metadata": {"labels": {UID: labels[UID]}}}, runs.name)
 
     await runs.bound("bare")
+
+
+async def test_a_quota_bounds_the_claims_that_pods_have_made(runs: Namespace) -> None:
+    hard = {"count/resourceclaims.parley.dev": "0"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": hard}}
+    await runs.client.create(QUOTAS, quota, runs.name)
+    await until_one(
+        runs.client,
+        QUOTAS,
+        "few",
+        lambda found: "used" in found.get("status", {}),
+        "is counted",
+        namespace=runs.name,
+    )
+    labels = await a_run(runs, "run-3")
+    await runs.create(pod("many", claims={"work": f"src-{labels[UID]}"}, labels=labels))
+
+    message = await runs.waits("many", reasons.WRITE_REFUSED)
+    assert "exceeded quota: few, requested: count/resourceclaims.parley.dev=1" in message
+
+    await runs.client.delete(QUOTAS, "few", runs.name)
+    await runs.bound("many")

@@ -58,6 +58,18 @@ async def test_what_is_owned_by_one_that_is_gone_goes(client: Client, namespace:
     await until(client, CONFIG_MAPS, namespace, lambda objects: "late" not in objects)
 
 
+async def test_an_owner_of_a_kind_that_is_not_served_keeps_what_it_owns(client: Client, namespace: str) -> None:
+    owner = await client.create(CONFIG_MAPS, config_map("owner"), namespace)
+    unknown = {**owned_by(owner), "apiVersion": "nobody.example.com/v1", "kind": "Unknown", "uid": "of-nobody"}
+    await client.create(CONFIG_MAPS, config_map("kept", ownerReferences=[unknown]), namespace)
+    await client.create(CONFIG_MAPS, config_map("late", ownerReferences=[owned_by(owner)]), namespace)
+
+    await client.delete(CONFIG_MAPS, "owner", namespace)
+
+    left = await until(client, CONFIG_MAPS, namespace, lambda objects: "late" not in objects)
+    assert "kept" in left
+
+
 async def test_an_owner_of_the_same_name_is_another(client: Client, namespace: str) -> None:
     owner = await client.create(CONFIG_MAPS, config_map("owner"), namespace)
     await client.create(CONFIG_MAPS, config_map("owned", ownerReferences=[owned_by(owner)]), namespace)

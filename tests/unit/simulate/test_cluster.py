@@ -216,6 +216,21 @@ def test_a_shareable_claim_serves_several_pods_on_its_node(play: Play) -> None:
     assert [held(pods[name]) for name in "ab"] == [{"gate": ("gpu-0",)}] * 2
 
 
+def test_the_pods_of_a_run_share_a_claim_that_their_template_makes(play: Play) -> None:
+    run, uid = "tekton.dev/pipelineRun", "tekton.dev/pipelineRunUID"
+    owner = {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "nameLabel": run, "uidLabel": uid}
+    shared = {"spec": asking(), "sharedBy": {"podLabel": run, "owner": owner}}
+    tasks = [
+        {**body, "metadata": {**body["metadata"], "labels": {run: "7", uid: "u-7"}}}
+        for body in (pod(name, claims=["src-7"]) for name in "ab")
+    ]
+    objects = [node("n1"), node("n2"), devices("n2", "gpu-0"), class_(shareable=True)]
+    pods = play(*objects, parley("ResourceClaimTemplate", "src", spec=shared), *tasks)
+
+    assert [pods[name].node for name in "ab"] == ["n2", "n2"]
+    assert [held(pods[name]) for name in "ab"] == [{"src-7": ("gpu-0",)}] * 2
+
+
 def test_a_node_that_only_the_scheduler_refuses_is_left_for_another(play: Play) -> None:
     nodes = [node("n1"), node("n2"), devices("n1", "gpu-0", "gpu-1"), devices("n2", "gpu-0")]
     web = pod("web", nodeName="n1")

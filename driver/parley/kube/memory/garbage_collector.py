@@ -1,13 +1,16 @@
 """The garbage collector: what all of whose owners are gone goes too, in the background.
 
-`blockOwnerDeletion` and foreground deletion are left out. Facts: pkg/controller/garbagecollector (1.37).
+`blockOwnerDeletion` and foreground deletion are left out. An owner of a kind that is not served can't be found,
+and keeps what it owns; custom kinds of others are served from their first object on.
+Facts: pkg/controller/garbagecollector (1.37).
 """
 
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable
 
-from parley.kube.memory.kinds import Json
+from parley.api.names import GROUP
+from parley.kube.memory.kinds import Json, is_custom
 from parley.kube.memory.store import Collection, Name
 from parley.kube.memory.watch_cache import Change
 
@@ -21,11 +24,13 @@ class GarbageCollector:
     def __init__(self, delete: Delete) -> None:
         self._delete = delete
         self._alive: set[str] = set()
+        self._served: set[tuple[str, str]] = set()
         self._dependents: dict[str, dict[str, tuple[Collection, Name]]] = defaultdict(dict)
         self._suspects: deque[tuple[Collection, Name]] = deque()
 
     def observe(self, collection: Collection, change: Change) -> None:
         """Learn of a change, and look later at what it may have orphaned."""
+        self._served.add((collection.resource.api_version, collection.resource.kind))
         meta = change.last.meta
         uid, name = meta["uid"], (meta.get("namespace", ""), meta["name"])
         if change.new is None:
@@ -39,12 +44,21 @@ class GarbageCollector:
             self._link(collection, name, uid, meta)
 
     def _link(self, collection: Collection, name: Name, uid: str, meta: Json) -> None:
-        owners = _owners(meta)
-        for owner in owners:
+        for owner in _owners(meta):
             if owner in self._alive:
                 self._dependents[owner][uid] = (collection, name)
-        if not self._alive.intersection(owners):
+        if self._is_garbage(meta):
             self._suspect((collection, name))
+
+    def _is_garbage(self, meta: Json) -> bool:
+        """Whether the object has owners, none of which is there, or may be there."""
+        owners = meta.get("ownerReferences") or ()
+        return bool(owners) and all(self._is_gone(owner) for owner in owners)
+
+    def _is_gone(self, owner: Json) -> bool:
+        group = owner["apiVersion"].rpartition("/")[0]
+        served = not is_custom(group) or group == GROUP or (owner["apiVersion"], owner["kind"]) in self._served
+        return served and owner["uid"] not in self._alive
 
     def _forget(self, uid: str, meta: Json) -> None:
         for owner in _owners(meta):
@@ -62,8 +76,7 @@ class GarbageCollector:
             stored = collection.objects.get(name)
             if stored is None or stored.meta.get("deletionTimestamp"):
                 continue
-            owners = _owners(stored.meta)
-            if owners and not self._alive.intersection(owners):
+            if self._is_garbage(stored.meta):
                 self._delete(collection, name, stored.meta["uid"])
 
 

@@ -167,7 +167,12 @@ def _traits(group: str, plural: str) -> Traits:
     known = _KINDS.get((group, plural))
     if known is not None:
         return known
-    return _BUILTIN if "." not in group or group.endswith(".k8s.io") else _CUSTOM
+    return _CUSTOM if is_custom(group) else _BUILTIN
+
+
+def is_custom(group: str) -> bool:
+    """Whether kinds of the group are CustomResourceDefinitions."""
+    return "." in group and not group.endswith(".k8s.io")
 
 
 def traits(resource: Resource[Any]) -> Traits:
