@@ -14,7 +14,7 @@ from parley.api.builtin import (
     SliceDevice,
 )
 from parley.drivers.workspace import DISK, NoRoom, WorkspaceClass, WorkspaceDriver, WorkspaceParameters
-from parley.sdk import Capacity, ClaimRequest, ClassOnNodes, Held, PodReference, Request
+from parley.sdk import Capacity, Cause, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Stranded
 from parley.sdk.testing import Scenario, check_driver, request
 
 DRIVER = WorkspaceDriver.name
@@ -186,3 +186,25 @@ def test_a_node_speaks_for_its_own_disk_only() -> None:
 def test_limits_are_in_mebibytes() -> None:
     (claim,) = asks("p", {"size": "1500M"}).claims
     assert WorkspaceDriver().units(claim) == 1431
+
+
+@pytest.mark.parametrize(
+    ("says", "stranded"),
+    [
+        ({}, Stranded("Wait", 300)),
+        ({"onNodeUnavailable": "Fail"}, Stranded("Fail", 300)),
+        ({"onNodeUnavailable": "Recreate", "unavailableSeconds": 0}, Stranded("Recreate", 0)),
+    ],
+    ids=["by default", "fail", "recreate at once"],
+)
+def test_the_class_says_what_becomes_of_claims_on_nodes_that_take_no_pods(
+    says: dict[str, Any], stranded: Stranded
+) -> None:
+    (claim,) = asks("p", {}, **says).claims
+    assert stocked().stranded(claim, "a", Cause.CORDONED) == stranded
+
+
+@pytest.mark.parametrize("says", [{"onNodeUnavailable": "Move"}, {"unavailableSeconds": -1}])
+def test_a_class_that_says_something_else_is_refused(says: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        asks("p", {}, **says)
