@@ -1,8 +1,8 @@
 """Workspaces on real nodes: tasks that follow each other find each other's files; they go with the claim."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,19 @@ from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import offered, plugin
 
-from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
+from parley.api import reasons
+from parley.api.models import ResourceClaim
+from parley.api.names import OUT_OF_SERVICE_TAINT
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, NODES, PODS
 from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley.kube.client import Client
 from parley_devcluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
 WITHOUT_USERS = 5.0
+SOON = 10.0
+"""Seconds: so soon a task's user has to know why it waits."""
 KEPT = 600
 
 
@@ -115,3 +121,106 @@ async def test_a_workspace_of_a_template_goes_with_its_pod(
     assert len(left(roots)) == 1
     await team.delete(PODS, "alone")
     assert left(roots) == []
+
+
+@asynccontextmanager
+async def cordoned(client: Client, node: str) -> AsyncIterator[None]:
+    """The node takes no pods meanwhile; afterwards it is as before, without the taint of a node out of service."""
+    await client.patch(NODES, node, {"spec": {"unschedulable": True}})
+    try:
+        yield
+    finally:
+        await taint(client, node)
+        await client.patch(NODES, node, {"spec": {"unschedulable": None}})
+
+
+async def taint(client: Client, node: str, *keys: str) -> None:
+    """The node has these taints, beside Kubernetes' own."""
+    found = (await client.get(NODES.untyped(), node))["spec"].get("taints", [])
+    others = [one for one in found if one["key"] != OUT_OF_SERVICE_TAINT]
+    taints = [*others, *({"key": key, "value": "nodeshutdown", "effect": "NoSchedule"} for key in keys)]
+    await client.patch(NODES.untyped(), node, {"spec": {"taints": taints or None}})
+
+
+async def stranded(team: Namespace, name: str, node: str) -> None:
+    """A further task waits, and its user knows where and why."""
+    await team.create(pod(name, claims={"work": "build"}, script=UNTIL_FINISHED))
+    told = await team.scheduling(
+        name, lambda s: s.status.waiting_for == reasons.CLAIM_STRANDED, "is told why it waits", within=SOON
+    )
+    assert told.status.message == (
+        f"claim {team.name}/build is allocated on node {node}, where the pod can't go: node {node}: cordoned. "
+        "To help: uncordon the node, or delete the claim to begin anew elsewhere"
+    )
+    assert await team.told(name, reasons.CLAIM_STRANDED) == told.status.message
+
+
+async def test_a_task_waits_for_a_cordoned_node_and_then_finds_the_same_directory(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team, whenUnused={"keepSeconds": KEPT})
+    node, inode, _ = await task(cluster, team, "clone", "echo source > file && cat file")
+    async with cordoned(team.client, node):
+        await stranded(team, "build", node)
+        shown = await team.parley_claim("build", lambda c: "Stranded" in conditions(c), "is stranded", within=SOON)
+        assert conditions(shown)["Stranded"] == "NodeCordoned"
+        assert conditions(shown)["Ready"] == reasons.CLAIM_STRANDED
+    running = await team.runs("build")
+    look = execute(cluster, team, "build", "cd $WORKSPACE_BUILD_PATH && stat -c %i . && cat file").splitlines()
+    assert [running.spec.node_name, *look] == [node, inode, "source"]
+    whole = await team.parley_claim("build", lambda c: "Stranded" not in conditions(c), "is not stranded any more")
+    assert conditions(whole)["Ready"] == "Ready"
+    await end(team, "build")
+    assert left(roots) == []
+
+
+async def test_a_workspace_begins_anew_only_where_its_node_is_out_of_service(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    way = {"onNodeUnavailable": "Recreate", "unavailableSeconds": 2}
+    await begin(cluster, team, whenUnused={"keepSeconds": KEPT}, parameters=way)
+    node, _, _ = await task(cluster, team, "clone", "echo source > file && cat file")
+    async with cordoned(team.client, node):
+        await stranded(team, "next", node)
+        await asyncio.sleep(WITHOUT_USERS)
+        assert (await team.client.get(PODS, "next", team.name)).spec.node_name == ""
+        assert len(left(roots)) == 1
+
+        await taint(team.client, node, OUT_OF_SERVICE_TAINT)
+
+        running = await team.runs("next")
+        assert running.spec.node_name != node
+        assert execute(cluster, team, "next", "ls $WORKSPACE_BUILD_PATH") == ""
+        assert await team.told("build", reasons.CLAIM_RECREATED, "ResourceClaim") == (
+            f"node {node} is out of service: what the claim had there is given up, and it is allocated anew"
+        )
+    await end(team, "next")
+    assert len(left({node: roots[node]})) == 1, "nobody asked the lost node"
+    assert len(left(roots)) == 1
+
+
+async def test_a_workspace_fails_for_good_when_its_node_was_cordoned_for_long(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    way = {"onNodeUnavailable": "Fail", "unavailableSeconds": 3}
+    await begin(cluster, team, whenUnused={"keepSeconds": KEPT}, parameters=way)
+    node, _, _ = await task(cluster, team, "clone", "echo source > file && cat file")
+    async with cordoned(team.client, node):
+        await team.create(pod("next", claims={"work": "build"}))
+        failed = await team.parley_claim("build", lambda c: "Failed" in conditions(c), "has failed", within=SOON)
+        assert conditions(failed)["Ready"] == reasons.CLAIM_FAILED
+        why = await team.waits("next", reasons.CLAIM_FAILED)
+        assert why.startswith(f"claim {team.name}/build has failed: node {node}, where it is allocated, has been")
+    await end(team, "next")
+    assert left(roots) == []
+
+
+async def end(team: Namespace, name: str) -> None:
+    """The pod and the claim are gone, while the plugins run that have to clean up after them."""
+    await team.delete(PODS, name)
+    await team.delete(CLAIMS, "build")
+
+
+def conditions(claim: ResourceClaim) -> dict[str, str]:
+    """The reasons of its conditions, by type."""
+    return {condition.type: condition.reason for condition in claim.status.conditions}

@@ -12,9 +12,10 @@ from typing import Any
 
 import orjson
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.models import PodScheduling
-from parley.api.resources import POD_SCHEDULINGS, PODS
+from parley.api.resources import NODES, POD_SCHEDULINGS, PODS
 from parley.control.caches.cluster import done
 from parley.explain import matrix
 from parley.explain.claims import details, ours
@@ -211,12 +212,16 @@ def _since(pod: Pod, state: str) -> str:
 
 
 def _why(snapshot: Snapshot, feasibility: PodFeasibility, scheduling: PodScheduling | None) -> tuple[str, str]:
-    """The reason and message that the controller recorded, or, before it has, the first claim's problem."""
+    """The reason and message that the controller recorded. Before it has, or where nobody asked it, the first
+    claim's problem, or that claims are where the pod can't go."""
     if scheduling is not None and scheduling.status.waiting_for:
         return scheduling.status.waiting_for, scheduling.status.message
     problem = next((claim.problem for claim in feasibility.claims if claim.problem is not None), None)
     if problem is not None and snapshot.knows_claims:
         return problem.code, problem.message
+    stranded = feasibility.stranded() if snapshot.knows_claims and NODES not in snapshot.blind else None
+    if stranded is not None:
+        return reasons.CLAIM_STRANDED, stranded.message
     return "", feasibility.problem
 
 

@@ -265,7 +265,7 @@ class Driver(Generic[P, C]):
         """What becomes of a named claim that is allocated on a node that takes no pods. Has no side effects.
 
         Asked when the node or the claim changes, and when `after_seconds` are over; a driver in a process of its
-        own is not asked. The claim's `name` is that of the object.
+        own, or an asynchronous one, is not asked. The claim's `name` is that of the object.
         """
         return Stranded()
 

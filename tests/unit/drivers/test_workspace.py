@@ -16,7 +16,7 @@ from parley.api.builtin import (
     SliceDevice,
 )
 from parley.drivers.workspace import DISK, NoRoom, WorkspaceClass, WorkspaceDriver, WorkspaceParameters
-from parley.sdk import Capacity, ClaimRequest, ClassOnNodes, Held, PodReference, Request
+from parley.sdk import Capacity, Cause, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Stranded
 from parley.sdk.testing import Scenario, check_driver, request
 
 DRIVER = WorkspaceDriver.name
@@ -243,3 +243,25 @@ def test_requests_of_groups_are_answered_alike_within_a_namespace_only() -> None
 def test_names_of_groups_are_those_of_label_values(group: str) -> None:
     with pytest.raises(ValidationError, match="group"):
         WorkspaceParameters.model_validate({"group": group})
+
+
+@pytest.mark.parametrize(
+    ("says", "stranded"),
+    [
+        ({}, Stranded("Wait", 300)),
+        ({"onNodeUnavailable": "Fail"}, Stranded("Fail", 300)),
+        ({"onNodeUnavailable": "Recreate", "unavailableSeconds": 0}, Stranded("Recreate", 0)),
+    ],
+    ids=["by default", "fail", "recreate at once"],
+)
+def test_the_class_says_what_becomes_of_claims_on_nodes_that_take_no_pods(
+    says: dict[str, Any], stranded: Stranded
+) -> None:
+    (claim,) = asks("p", {}, **says).claims
+    assert stocked().stranded(claim, "a", Cause.CORDONED) == stranded
+
+
+@pytest.mark.parametrize("says", [{"onNodeUnavailable": "Move"}, {"unavailableSeconds": -1}])
+def test_a_class_that_says_something_else_is_refused(says: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        asks("p", {}, **says)

@@ -1,9 +1,11 @@
 """Claims that stay allocated without users: what is explained about them, and about pods that wait for them."""
 
+import pytest
 from tests.unit.explain.conftest import Play, explained, helps, kept_on
-from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
+from parley.api.resources import NODES
 from parley.explain import overview
 from parley.explain.snapshot import read
 from parley.explain.text import claim_state
@@ -49,6 +51,27 @@ def test_a_pod_that_can_not_run_where_its_claim_is_kept(play: Play) -> None:
             "node a has claim default/disk, but is not eligible: too little cpu left",
             "bring the claim's node back, or delete the claim to begin anew elsewhere",
         ]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", SECOND_SCHEDULER])
+def test_where_the_claim_is_and_why_the_pod_can_not_go_there_whether_anybody_asked_the_controller_or_not(
+    play: Play, scheduler: str
+) -> None:
+    async def scenario(world: World) -> None:
+        await kept_on(world, "a")
+        await world.client.patch(NODES, "a", {"spec": {"unschedulable": True}})
+        await world.add_pod("wants", claims=["disk"], schedulerName=scheduler)
+        await world.settle(10)
+
+        told = await explained(world, "wants")
+
+        assert (told.code, told.message) == (
+            reasons.CLAIM_STRANDED,
+            "claim default/disk is allocated on node a, where the pod can't go: node a: cordoned. "
+            "To help: uncordon the node, or delete the claim to begin anew elsewhere",
+        )
 
     play(scenario)
 

@@ -1,5 +1,6 @@
 """Why a node does not take the pods of a claim that is there, and what is said about it."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,7 +9,14 @@ from tests.unit.negotiation.test_fit import ROOM, node, pod
 from parley.api.builtin import Node, Pod
 from parley.negotiation.fit import misfit, needs_of
 from parley.negotiation.requests import amounts
-from parley.negotiation.stranded import Cause, Obstacle, StrandedClaims, obstacle_for
+from parley.negotiation.stranded import (
+    Cause,
+    Obstacle,
+    StrandedClaims,
+    obstacle_for,
+    unavailable,
+    unavailable_since,
+)
 
 
 def tainted(*keys: str, **spec: Any) -> Node:
@@ -91,3 +99,38 @@ def test_the_message_names_claim_node_cause_and_remedy() -> None:
         "node a: no pod slots left; node b: cordoned. "
         "To help: end pods on the node, or uncordon the node, or delete the claims to begin anew elsewhere"
     )
+
+
+@pytest.mark.parametrize(
+    ("has", "cause"),
+    [
+        (node(), None),
+        (None, Cause.DELETED),
+        (node(unschedulable=True), Cause.CORDONED),
+        (tainted(f"{PREFIX}/not-ready"), Cause.NOT_READY),
+        (tainted(f"{PREFIX}/unreachable", unschedulable=True), Cause.UNREACHABLE),
+        (tainted(f"{PREFIX}/out-of-service", f"{PREFIX}/unreachable"), Cause.OUT_OF_SERVICE),
+        (tainted("gpu", f"{PREFIX}/disk-pressure"), None),
+        (node(taints=[{"key": f"{PREFIX}/not-ready", "effect": "PreferNoSchedule"}]), None),
+    ],
+    ids=str,
+)
+def test_a_node_without_a_pod_is_unavailable_only_by_what_passes(has: Node | None, cause: Cause | None) -> None:
+    found = unavailable(has)
+    assert (found.cause if found is not None else None) is cause
+
+
+def test_since_when_is_the_earliest_time_of_its_taints() -> None:
+    def added(key: str, time: str | None) -> dict[str, Any]:
+        return {"key": key, "effect": "NoSchedule", "timeAdded": time}
+
+    early, late = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+    taints = [
+        added(f"{PREFIX}/unreachable", late),
+        added(f"{PREFIX}/unschedulable", early),
+        added(f"{PREFIX}/out-of-service", None),
+        added("gpu", "2025-01-01T00:00:00Z"),
+    ]
+    assert unavailable_since(node(taints=taints)) == datetime(2026, 1, 1, tzinfo=UTC)
+    assert unavailable_since(node(taints=taints[2:])) is None
+    assert unavailable_since(node(taints=[added(f"{PREFIX}/unreachable", "soon")])) is None

@@ -266,3 +266,20 @@ def test_an_immediate_claim_begins_anew_without_a_pod(play: Play) -> None:
         assert said.message == f"allocated on node {({'a', 'b'} - {node}).pop()}"
 
     play(scenario)
+
+
+@pytest.mark.parametrize("wrong", [Stranded("Fail", -1.0), Stranded("Fail", float("inf")), None], ids=str)
+def test_a_driver_that_says_nothing_of_use_strands_nobody_else(play: Play, wrong: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, wrong)
+        node = await run_pod(world, "first")
+        await cordon(world, node)
+        await world.add_pod("next", claims=["disk"])
+        await asyncio.sleep(AFTER)
+        assert not await failed(world)
+        assert condition(await world.claim("disk"), "Stranded") is not None
+        await uncordon(world, node)
+        await world.settle(5)
+        assert await world.node_of("next") == node
+
+    play(scenario)
