@@ -4,6 +4,8 @@ The first two may run on different nodes, and then no node has both directories:
 show what one sees then. The claims of `two_grouped_claims` are in one group, and so on one node.
 """
 
+from collections.abc import Callable
+
 from airflow.providers.cncf.kubernetes.operators.resource import (
     KubernetesCreateResourceOperator,
     KubernetesDeleteResourceOperator,
@@ -52,7 +54,7 @@ def with_volumes(*names: str) -> dict:
     }
 
 
-def pair(name: str, manifests: str, own: bool, template) -> DAG:
+def pair(name: str, manifests: str, own: bool, template: Callable[..., dict]) -> DAG:
     """A DAG whose two first tasks use a directory each, and whose third uses both."""
     params = {"repository": "git://git.example.com/source", "image": "alpine/git"}
     with DAG(name, schedule=None, params=params, user_defined_filters={"short": short}) as dag:

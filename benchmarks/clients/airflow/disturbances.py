@@ -149,7 +149,7 @@ async def full(disturbed: Disturbed) -> Outcome:
         left = [what for what in disturbed.seen.left(disturbed.run.begun) if "filler-" not in what]
         words = await disturbed.logged(pod)
         there = disturbed.seen.latest(filled, "filler-")
-        evicted = [name for name in names if name not in there or there[name]["status"]["phase"] == "Failed"]
+        evicted = [name for name in names if name not in there or there[name]["status"]["phase"] != "Running"]
     finally:
         await disturbed.kubectl("delete", "pod", "--force", "--grace-period=0", *names)
     await _gone(disturbed)

@@ -106,7 +106,7 @@ class Run:
             first_task_s=_since(self.begun, began.at if began else None),
             first_pod_s=_since(came.at if came else None, began.at if began else None),
             end_s=round(ended - self.begun, 1),
-            gone_s=_since(ended, self._seen.last_gone(self.begun)),
+            gone_s=max(0.0, _since(ended, self._seen.last_gone(self.begun))),
             left=left,
             kinds=created,
         )

@@ -17,14 +17,19 @@ _ROWS = (
 
 
 def side_by_side(took: Sequence[Took]) -> str:
-    """A table of medians in Markdown."""
+    """A table in Markdown: medians, and from the least to the most."""
     lines = ["| | with a claim | with a volume | claim / volume |", "|---|---|---|---|"]
     return "\n".join([*lines, *(_row(label, took, field) for label, field in _ROWS)])
 
 
 def _row(label: str, took: Sequence[Took], field: str) -> str:
     ours, theirs = (
-        median(float(getattr(one, field)) for one in took if one.way == way) for way in (WITH_CLAIM, WITH_VOLUME)
+        [float(getattr(one, field)) for one in took if one.way == way] for way in (WITH_CLAIM, WITH_VOLUME)
     )
-    share = f"{ours / theirs:.2f}" if theirs else "-"
-    return f"| {label} | {ours:g} | {theirs:g} | {share} |"
+    share = f"{median(ours) / median(theirs):.2f}" if median(ours) and median(theirs) else ""
+    return f"| {label} | {_shown(ours)} | {_shown(theirs)} | {share} |"
+
+
+def _shown(values: Sequence[float]) -> str:
+    middle, least, most = round(median(values), 1), min(values), max(values)
+    return f"{middle:g}" if least == most else f"{middle:g} ({least:g} to {most:g})"
