@@ -301,6 +301,23 @@ def test_a_claim_of_another_dra_driver_is_not_ours(with_stand_in: bool) -> None:
     played(story)
 
 
+def test_a_claim_that_is_gone_is_waited_for_also_while_its_mirror_is_seen() -> None:
+    """Watches of two kinds: one may be behind. A pod that waited for nothing then would be woken by nothing."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        await world.mirror(await world.claim())
+        await world.delete(CLAIMS, "c")
+        assert world.cluster.mirror((NAMESPACE, "c")) is not None
+        claim = await found(world)
+        assert claim is not None
+        assert claim.problem is not None
+        assert claim.problem.code == reasons.CLAIM_NOT_FOUND
+        assert TOPIC in claim.problem.topics
+
+    played(story)
+
+
 def test_a_mirror_is_outdated_when_its_unused_claims_class_changed_its_mind_about_sharing() -> None:
     async def story(world: World) -> None:
         await ready(world)

@@ -15,7 +15,7 @@ from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim
 from parley.control.claims.named import USABLE, NamedClaim
 from parley.control.claims.on_demand import on_demand, shared_topic
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
-from parley.control.objects.mirror import asked, is_mirror, of_spec
+from parley.control.objects.mirror import asked, is_mirror, of_spec, owner_pod
 from parley.control.objects.standin import is_stand_in
 from parley.control.state import State
 
@@ -36,7 +36,8 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     cluster, key = state.cluster, (pod.metadata.namespace, entry.resource_claim_name or "")
     claim, mirror = cluster.claim(key), cluster.mirror(key)
     if claim is None or is_stand_in(claim):
-        return _missing(cluster, pod, entry, key) if mirror is None else None
+        gone = mirror is None or (claim is None and is_mirror(mirror) and owner_pod(mirror) is None)
+        return _missing(cluster, pod, entry, key) if gone else None
     holding, class_ = state.ledger.get(claim.metadata.uid), cluster.class_(claim.spec.resource_class_name)
     facts = NamedClaim(state, claim, mirror, class_, holding, pod.metadata.uid, pod.spec.node_name)
     problem = first_problem(USABLE, facts)
