@@ -4,18 +4,21 @@ Names are looked up in an open directory, never by a path that others could chan
 is removed level by level: each directory in it is first moved to the tree's own top. So neither its depth nor the
 number of its files costs memory or open files, what a link points to is not touched, and what is left after a
 crash is still below the tree's name.
+
+Who owned the tree may fight its removal, by a descriptor that is still open. So that ends after a while, for a
+caller who tries again; what can't be removed keeps nothing else; and what is mounted in the tree is left alone.
 """
 
+import errno
+import math
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
-
-_PASSES: Final = 100
-"""So often a directory is read again to remove what a removal made its reader skip."""
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -68,44 +71,73 @@ def move(source: int, name: str, target: int, new_name: str) -> bool:
     return True
 
 
-def remove(parent: int, name: str) -> None:
-    """Remove the directory with everything in it; others may do so at the same time. Raises OSError; then the rest
-    is still below that name."""
+def remove(parent: int, name: str, seconds: float = math.inf) -> None:
+    """Remove the directory with everything in it; others may do so at the same time. Raises OSError if something
+    can't be removed, TimeoutError if it isn't done after so many seconds; the rest is still below that name."""
     with suppress(FileNotFoundError):
         with entered(parent, name) as top:
-            while _reduced(top):
-                pass
+            _Removal(top, seconds).run()
         os.rmdir(name, dir_fd=parent)
 
 
-def _reduced(top: int) -> bool:
-    """Remove what is in the directory now, and move what is in its subdirectories up to it. Returns whether there
-    was anything."""
-    found = False
-    with os.scandir(top) as entries:
-        for entry in entries:
-            found = True
-            with suppress(FileNotFoundError):
-                if entry.is_dir(follow_symlinks=False):
-                    with entered(top, entry.name) as directory:
-                        _empty(directory, top)
-                    os.rmdir(entry.name, dir_fd=top)
-                else:
-                    os.unlink(entry.name, dir_fd=top)
-    return found
+class _Removal:
+    """Empties a directory on which `top` is open."""
 
+    def __init__(self, top: int, seconds: float) -> None:
+        self._top = top
+        self._mount = _mount(top)
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        self._changes = 0
+        self._failure: OSError | None = None
+        """The first one since the top was last read from its beginning."""
 
-def _empty(directory: int, top: int) -> None:
-    """Remove the files; the directories are moved to the top."""
-    for _ in range(_PASSES):
-        found = False
+    def run(self) -> None:
+        """Read the top until a reading finds nothing to remove: a removal makes a reader skip entries."""
+        while self._changed_by_reading(self._top, self._remove_directory):
+            self._failure = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _changed_by_reading(self, directory: int, clear_away: Callable[[int, str], None]) -> bool:
+        """Remove the files, and clear the directories away. Returns whether anything was done."""
+        before = self._changes
         with os.scandir(directory) as entries:
             for entry in entries:
-                found = True
-                with suppress(FileNotFoundError):
-                    if entry.is_dir(follow_symlinks=False):
-                        os.rename(entry.name, token_hex(16), src_dir_fd=directory, dst_dir_fd=top)
-                    else:
-                        os.unlink(entry.name, dir_fd=directory)
-        if not found:
+                if time.monotonic() > self._deadline:
+                    raise TimeoutError(errno.ETIMEDOUT, f"still something in it after {self._seconds:g} s")
+                self._take(entry, directory, clear_away)
+        return self._changes > before
+
+    def _take(self, entry: os.DirEntry[str], directory: int, clear_away: Callable[[int, str], None]) -> None:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                clear_away(directory, entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=directory)
+        except FileNotFoundError:
+            pass  # somebody else did it
+        except TimeoutError:
+            raise
+        except OSError as error:
+            self._failure = self._failure or error
             return
+        self._changes += 1
+
+    def _remove_directory(self, top: int, name: str) -> None:
+        """One that is in the top; those in it go to the top."""
+        with entered(top, name) as directory:
+            if _mount(directory) != self._mount:
+                raise OSError(errno.EBUSY, "something is mounted there: unmount it", name)
+            while self._changed_by_reading(directory, self._move_up):
+                pass
+        os.rmdir(name, dir_fd=top)
+
+    def _move_up(self, directory: int, name: str) -> None:
+        os.rename(name, token_hex(16), src_dir_fd=directory, dst_dir_fd=self._top)  # fails for a mount point
+
+
+def _mount(directory: int) -> bytes:
+    """Identifies the mount that an open directory is in; one of the same file system differs (proc(5))."""
+    with open(f"/proc/self/fdinfo/{directory}", "rb") as info:  # noqa: PTH123 - no path of the disk
+        return next(line for line in info if line.startswith(b"mnt_id:"))

@@ -39,6 +39,9 @@ DATA, NEW, TRASH = "data", "new", "trash"
 _REMOVALS: Final = 2
 """So many directories are removed at a time, beside the trash: the disk is not faster with more."""
 
+_TURN: Final = 60.0
+"""Seconds for a directory that is removed, then it is the turn of others: its owner may still be filling it."""
+
 _OPTIONS: Final = ("rbind", "rw", "nosuid", "nodev")
 _SHARE: Final = 0.9
 """Of the file system is for workspaces if the settings do not say how much."""
@@ -173,7 +176,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _remove(self, discarded: Iterable[str]) -> None:
         with self._folder(TRASH) as trash:
             for name in discarded:
-                trees.remove(trash, name)
+                trees.remove(trash, name, _TURN)
 
     def _sweep(self) -> None:
         """Have the trash emptied, in a thread of its own."""

@@ -1,5 +1,6 @@
 """Workspaces whose pods fight their removal, or fill the disk: nothing outside is touched, and it ends."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -8,11 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
 
-from parley_kubelet.driver import trees
+from parley_kubelet.driver import trees, workspaces
 from parley_kubelet.hooks import Held, Refused
 
 TURNS = int(os.environ.get("HOSTILE_TURNS", "200"))
@@ -59,8 +61,8 @@ def seen(tree: Path) -> dict[str, tuple[int, ...]]:
 
 
 @contextmanager
-def attacker(victim: Path, canary: Path) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", SWAPS, str(victim), str(canary)])
+def attacker(script: str, *arguments: Path) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
     try:
         yield
         assert process.poll() is None, "the attacker ended by itself"
@@ -73,7 +75,7 @@ def test_links_that_are_swapped_in_while_it_is_removed_lead_nowhere(tmp_path: Pa
     place, before = tmp_path / "place", seen(outside)
     place.mkdir()
     failures = 0
-    with attacker(place, outside), trees.opened(place) as directory:
+    with attacker(SWAPS, place, outside), trees.opened(place) as directory:
         for _ in range(TURNS):
             for folder in ("x/y/z", "sub/x/y/z", "sub/sub/x/y/z"):  # aside: we would follow links ourselves
                 (place / "aside" / folder).mkdir(parents=True)
@@ -118,6 +120,108 @@ def test_a_great_many_files_in_many_directories_go(tmp_path: Path) -> None:
         for j in range(100):
             os.close(os.open(tree / f"{i % 50}" / f"{i}" / f"{j}", os.O_CREAT | os.O_WRONLY))
     with trees.opened(tree.parent) as directory:
+        trees.remove(directory, "t")
+    assert not tree.exists()
+
+
+@contextmanager
+def filler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whenever a file with the name of a weed is removed, there is another one: somebody else is as fast as we."""
+    unlink = os.unlink
+
+    def followed(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        if name.startswith("weed"):
+            os.close(os.open(f"weed-{token_hex(8)}", os.O_CREAT | os.O_WRONLY, dir_fd=dir_fd))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", followed)
+        yield
+
+
+@pytest.mark.parametrize("place", ["weed", "sub/weed", "sub/sub/sub/weed"])
+def test_a_tree_that_somebody_fills_while_it_is_removed_is_left_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "t" / place).parent.mkdir(parents=True)
+    (tmp_path / "t" / place).touch()
+    with trees.opened(tmp_path) as directory:
+        with filler(monkeypatch), pytest.raises(TimeoutError, match=r"still something in it after 0\.3 s"):
+            trees.remove(directory, "t", seconds=0.3)
+        trees.remove(directory, "t")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_who_fills_what_is_removed_holds_up_no_other_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many of them as are removed at a time."""
+    monkeypatch.setattr(workspaces, "_TURN", 0.3)
+    part, fought = driver(tmp_path), ("a", "b")
+    for name in (*fought, "honest"):
+        await part.prepare(claim(name))
+    for name in fought:
+        (tmp_path / "data" / f"id-of-{name}" / "weed").touch()
+    with filler(monkeypatch):
+        removals = [asyncio.create_task(part.remove_data(claim(name))) for name in fought]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await part.remove_data(claim("honest"))
+            outcomes = await asyncio.gather(*removals, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [TimeoutError, TimeoutError]
+    assert data(tmp_path) == []
+    for name in fought:
+        await part.remove_data(claim(name))
+    assert trash(tmp_path) == []
+
+
+def files(tree: Path) -> list[str]:
+    """The files by name alone: a removal moves directories."""
+    return sorted(path.name for path in tree.rglob("*") if path.is_file())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
+@pytest.mark.parametrize("place", ["m", "sub/m", "sub/sub/m"])
+def test_what_is_mounted_in_a_tree_is_not_removed_with_it(tmp_path: Path, outside: Path, place: str) -> None:
+    tree = tmp_path / "t"
+    (outside / "top").touch()
+    before = seen(outside)
+    (tree / "sub" / "sub").mkdir(parents=True)
+    (tree / place).mkdir()
+    for folder in ("", "sub", "sub/sub"):
+        (tree / folder / "plain").touch()
+    subprocess.run(["mount", "--bind", outside, tree / place], check=True)
+    try:
+        with trees.opened(tmp_path) as directory, pytest.raises(OSError, match=r"[Mm]ount|busy"):
+            trees.remove(directory, "t")
+        assert seen(outside) == before
+        assert files(tree) == ["file", "top"]
+    finally:
+        (mounted,) = (path.parent.parent for path in tree.rglob("deep/file"))
+        subprocess.run(["umount", mounted], check=True)
+    with trees.opened(tmp_path) as directory:
+        trees.remove(directory, "t")
+    assert not tree.exists()
+    assert seen(outside) == before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="sets the attributes of chattr(1)")
+@pytest.mark.parametrize(("attribute", "victim"), [("i", "sub/stuck"), ("i", "stuck"), ("a", "sub"), ("i", "sub")])
+def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path, attribute: str, victim: str) -> None:
+    tree = tmp_path / "t"
+    for folder in ("", "sub", "other", "other/deeper", "sub/sub"):
+        (tree / folder).mkdir(parents=True, exist_ok=True)
+        for name in ("a", "stuck", "z"):
+            (tree / folder / name).touch()
+    subprocess.run(["chattr", f"+{attribute}", tree / victim], check=True)
+    try:
+        with trees.opened(tmp_path) as directory, pytest.raises(PermissionError):
+            trees.remove(directory, "t")
+        kept = ["a", "a", "stuck", "stuck", "z", "z"] if victim == "sub" else ["stuck"]
+        assert files(tree) == kept
+    finally:
+        subprocess.run(["chattr", "-R", f"-{attribute}", tree], check=True)
+    with trees.opened(tmp_path) as directory:
         trees.remove(directory, "t")
     assert not tree.exists()
 

@@ -162,10 +162,10 @@ async def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash(
     for name in ("x.1", "y.1", "z.1"):
         (tmp_path / "trash" / name).mkdir(parents=True)
 
-    def busy(parent: int, name: str) -> None:
+    def busy(parent: int, name: str, seconds: float) -> None:
         if name == "y.1":
             raise OSError(16, "Device or resource busy")
-        remove(parent, name)
+        remove(parent, name, seconds)
 
     monkeypatch.setattr(trees, "remove", busy)
     node.devices()
