@@ -40,7 +40,7 @@ from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.serving.sockets import serving, socket_paths
 from parley_kubelet.settings import PluginSettings
-from parley_kubelet.state.durable import Folder
+from parley_kubelet.state.durable import SPARE, Folder
 from parley_kubelet.telemetry.exposition import Histogram
 
 GRACE = 10.0
@@ -71,7 +71,7 @@ class DriverServer:
         self.preparation = Preparation(
             driver,
             client,
-            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver))),
+            state=Folder(settings.state_of(driver.name, own=isinstance(driver, DeviceNodeDriver)), spare=SPARE),
             cdi=Folder(settings.cdi, mode=0o755),
             boot=boot_id(),
         )

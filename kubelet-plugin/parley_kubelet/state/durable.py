@@ -3,22 +3,32 @@
 Decides how a file reaches the disk; what is in it is its owner's affair. A new version is written beside the
 old one, flushed, and renamed over it; the folder is flushed too, because the name is in there. What can be made
 again after a power cut need not be flushed. Everything here blocks: call it in a thread if the disk may be slow.
+
+A folder may keep a spare file, whose blocks are used when the disk has none left: to give up what fills a disk,
+that has to be recorded first.
 """
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 _TEMPORARY = ".parley-new-"
 _LOCK = "lock"
 _NAMES_LOCK = "lock-names"
+_SPARE = "spare"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+SPARE: Final = 1024 * 1024
+"""Bytes of a spare file for a checkpoint: some thousand claims."""
+
 _RETRY = 0.02
 """Seconds between two attempts at the lock of a name; nobody else wants it but during a rolling update."""
 
@@ -43,6 +53,21 @@ class Disk:
             raise
         return Path(temporary)
 
+    def allocate(self, path: Path, size: int) -> None:
+        """Make the file, if it isn't there, and give it so many bytes of the disk, whatever is in them."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+
+    def overwrite(self, path: Path, data: bytes, mode: int) -> None:
+        """Replace the content of a file that is there, in the blocks that it has."""
+        with path.open("r+b") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.truncate(len(data))
+
     def flush(self, path: Path) -> None:
         """Bring a file's content, or the names in a folder, to where no power cut takes them."""
         descriptor = os.open(path, os.O_RDONLY)
@@ -64,12 +89,14 @@ DISK: Final = Disk()
 
 
 class Folder:
-    """A folder of this plugin, made if it is missing."""
+    """A folder of this plugin, made if it is missing. A spare file has `spare` bytes, none if that is 0."""
 
-    def __init__(self, path: Path, mode: int = 0o750, disk: Disk = DISK) -> None:
+    def __init__(self, path: Path, mode: int = 0o750, disk: Disk = DISK, spare: int = 0) -> None:
         self.path = path
         self._disk = disk
+        self._spare = spare
         self._make(path, mode)
+        self._keep_spare()
 
     def read(self, name: str) -> bytes | None:
         """The file's content, None if there is no such file. Raises OSError."""
@@ -83,7 +110,7 @@ class Folder:
         absent for all who look, but not after a power cut. Raises OSError, and the old file stands, or the new
         one if only the last flush failed."""
         with self._in_use(fcntl.LOCK_SH):
-            temporary = self._disk.create(self.path, data, mode)
+            temporary = self._new_file(data, mode)
             try:
                 if flush:
                     self._disk.flush(temporary)
@@ -93,6 +120,34 @@ class Folder:
                 raise
         if flush:
             self._disk.flush(self.path)
+        self._keep_spare()
+
+    def _new_file(self, data: bytes, mode: int) -> Path:
+        """One under a temporary name; on a full disk, that is the spare file."""
+        try:
+            return self._disk.create(self.path, data, mode)
+        except OSError as error:
+            if error.errno not in _FULL or not self._has_spare(len(data)):
+                raise
+        mine = self.path / f"{_TEMPORARY}{secrets.token_hex(4)}"
+        self._disk.rename(self.path / _SPARE, mine)  # another process may be about to use or enlarge it
+        try:
+            self._disk.overwrite(mine, data, mode)
+        except BaseException:
+            self._disk.remove(mine)
+            raise
+        return mine
+
+    def _has_spare(self, size: int) -> bool:
+        """Whether there is a spare file of that size, if one is wanted."""
+        spare = self.path / _SPARE
+        return bool(self._spare) and spare.exists() and spare.stat().st_size >= size
+
+    def _keep_spare(self) -> None:
+        """Make the spare file, if there is none; what a full disk refuses, the next write tries again."""
+        if self._spare and not self._has_spare(self._spare):
+            with suppress(OSError):
+                self._disk.allocate(self.path / _SPARE, self._spare)
 
     def remove(self, name: str) -> None:
         """Remove the file; it is no error if it is gone. Not flushed. Raises OSError."""

@@ -1,6 +1,7 @@
 """Files that are whole or absent."""
 
 import asyncio
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,45 @@ def test_what_can_be_made_again_is_whole_too(tmp_path: Path) -> None:
     folder.write("a", b"second", flush=False)
     assert folder.read("a") == b"second"
     assert folder.names("") == ("a",)
+
+
+class NoBlocks(Disk):
+    """A disk that has no room for another file."""
+
+    def create(self, folder: Path, data: bytes, mode: int) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_has_room_in_the_spare_file(tmp_path: Path) -> None:
+    Folder(tmp_path, spare=4096).write("file", b"before")
+    full = Folder(tmp_path, disk=NoBlocks(), spare=4096)
+    for content in (b"x" * 4096, b"small"):
+        full.write("file", content, mode=0o640)
+        assert full.read("file") == content
+    assert (tmp_path / "file").stat().st_mode & 0o7777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "spare"]
+
+
+@pytest.mark.parametrize(("spare", "size"), [(0, 1), (4096, 4097)])
+def test_without_a_spare_file_that_is_large_enough_a_full_disk_is_an_error(
+    tmp_path: Path, spare: int, size: int
+) -> None:
+    Folder(tmp_path).write("file", b"before")
+    full = Folder(tmp_path, disk=NoBlocks(), spare=spare)
+    with pytest.raises(OSError, match="No space left"):
+        full.write("file", b"x" * size)
+    assert full.read("file") == b"before"
+
+
+def test_a_spare_file_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    class Failing(NoBlocks):
+        def overwrite(self, path: Path, data: bytes, mode: int) -> None:
+            super().overwrite(path, data[:1], mode)
+            raise OSError(errno.EIO, "Input/output error")
+
+    Folder(tmp_path).write("file", b"before")
+    failing = Folder(tmp_path, disk=Failing(), spare=4096)
+    with pytest.raises(OSError, match="Input/output"):
+        failing.write("file", b"after")
+    assert failing.read("file") == b"before"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
