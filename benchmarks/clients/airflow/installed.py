@@ -6,6 +6,8 @@ here has what pip resolved on the day of the measurement.
 
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ NAMESPACE, ACCOUNT = "airflow", "airflow-worker"
 
 _REQUIREMENTS = ("apache-airflow", "apache-airflow-providers-cncf-kubernetes")
 _CONSTRAINTS = Path(__file__).with_name("constraints.txt")
+_NAME = "airflow"
 _LIMIT = 180.0
 _POLL = 1.0
 
@@ -105,8 +108,15 @@ def start(cluster: Cluster, dags: Path, home: Path, patience: int) -> Airflow:
         "PIPELINE_PATIENCE": str(patience),
         "PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin",
     }
-    cluster.add_program("airflow", [str(program), "standalone"], environment=settings)
+    cluster.add_program(_NAME, [str(program), "standalone"], environment=settings)
     return Airflow(address)
+
+
+def end(cluster: Cluster) -> None:
+    """Kill it with the processes that it started: those outlive it, and call themselves by other names."""
+    pid = cluster.component(_NAME).pid
+    if pid is not None:
+        os.killpg(pid, signal.SIGKILL)  # it leads a group of its own, as every component does
 
 
 def environment() -> Path:

@@ -57,7 +57,11 @@ def stage(patience: int) -> Iterator[Stage]:
     place = Path(tempfile.mkdtemp(prefix="pa-", dir="/tmp"))
     try:
         with Cluster.start(place / "c", nodes=[NodeOptions(name) for name in _NODES]) as cluster:
-            yield _equipped(cluster, place, patience)
+            equipped = _equipped(cluster, place, patience)
+            try:
+                yield equipped
+            finally:
+                installed.end(cluster)
     finally:
         clean(place / "c")
         shutil.rmtree(place)
