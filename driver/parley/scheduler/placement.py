@@ -94,18 +94,19 @@ class Placement:
         if permanent:
             attempt.excluded[node] = message
         if any(c.class_ is not None and c.class_.on_permanent_error == "FailPod" for c in permanent):
-            return await self._fail(pod, message)
+            return await self.fail(pod, reasons.PERMANENTLY_FAILED, message)
         await self._pods.reporter.warn(pod, reasons.ALLOCATION_FAILED, message)
         return Requeue()
 
-    async def _fail(self, pod: Pod, message: str) -> Requeue | None:
-        """The pod can't run, and whoever made it shall replace it. One that is bound is its kubelet's."""
-        await self._pods.reporter.warn(pod, reasons.PERMANENTLY_FAILED, message)
+    async def fail(self, pod: Pod, code: str, message: str, *, unchanged: bool = False) -> Requeue | None:
+        """The pod can't run, and whoever made it shall replace it. One that is bound is its kubelet's. Raises
+        Conflict if it has to be `unchanged` since the cache saw it, and is not."""
+        await self._pods.reporter.warn(pod, code, message)
         if pod.spec.node_name:
             return Requeue()
-        status = {"phase": "Failed", "reason": reasons.PERMANENTLY_FAILED, "message": message}
         meta = pod.metadata
-        body = {"metadata": {"uid": meta.uid}, "status": status}
+        known = {"uid": meta.uid, **({"resourceVersion": meta.resource_version} if unchanged else {})}
+        body = {"metadata": known, "status": {"phase": "Failed", "reason": code, "message": message}}
         await self._client.patch(PODS, meta.name, body, meta.namespace, subresource="status")
         return None
 

@@ -14,7 +14,7 @@ from tests.unit.scheduler.test_stranded import Change, come_back, condition, cor
 
 from parley.api import reasons
 from parley.api.names import OUT_OF_SERVICE_TAINT
-from parley.api.resources import CLAIMS, NODES
+from parley.api.resources import CLAIMS, NODES, PODS
 from parley.drivers.device import DeviceDriver
 from parley.kube.clock import rfc3339
 from parley.sdk import Cause, ClaimRequest, Stranded
@@ -44,10 +44,10 @@ def lead(world: World, way: Stranded) -> Settling:
     return driver
 
 
-async def begin(world: World, way: Stranded) -> Settling:
+async def begin(world: World, way: Stranded, **class_: Any) -> Settling:
     for node in ("a", "b"):
         await world.add_node(node, devices=1)
-    await world.add_class(shareable=True, whenUnused={"keepSeconds": KEEP})
+    await world.add_class(shareable=True, whenUnused={"keepSeconds": KEEP}, **class_)
     driver = lead(world, way)
     await world.add_claim("disk")
     await world.settle()
@@ -67,6 +67,30 @@ async def is_kept_on(world: World, node: str) -> bool:
     claim = await world.claim("disk")
     said = condition(claim, "Allocated")
     return claim.status.allocation is not None and said is not None and said.message == f"allocated on node {node}"
+
+
+def test_pods_that_wait_for_a_claim_that_failed_fail_if_the_class_asks_for_it(play: Play) -> None:
+    """Then whoever made them need not wait for a claim that nobody can use any more. Who runs with it runs on."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, FAIL, onPermanentError="FailPod")
+        node = await run_pod(world, "first")
+        await world.add_pod("runs-on", claims=["disk"])
+        await world.settle(10)
+        await cordon(world, node)
+        await world.add_pod("next", claims=["disk"])
+        await asyncio.sleep(AFTER + 10)
+        await world.add_pod("late", claims=["disk"])
+        await asyncio.sleep(10)
+
+        for name in ("next", "late"):
+            status = (await world.client.get(PODS.untyped(), name, "default"))["status"]
+            assert (status["phase"], status["reason"]) == ("Failed", reasons.CLAIM_FAILED)
+            assert status["message"].startswith("claim default/disk has failed: ")
+            assert (reasons.CLAIM_FAILED, status["message"]) in await world.events_on(name)
+        assert (await world.pod("runs-on")).status.phase == "Running"
+
+    play(scenario)
 
 
 BACK: Mapping[Change, Change] = {out_of_service: untaint, delete: come_back, cordon: uncordon}

@@ -4,7 +4,7 @@ The order of those who wait is kept elsewhere (`negotiation.waiting`); here a cl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
@@ -156,7 +156,8 @@ def failed(facts: NamedClaim) -> Problem | None:
     found = failure_of(facts.claim)
     if found is None or facts.is_users or facts.was_let_in:
         return None
-    return facts.blocked(reasons.CLAIM_FAILED, f"claim {facts.path} has failed: {found.message}")
+    problem = facts.blocked(reasons.CLAIM_FAILED, f"claim {facts.path} has failed: {found.message}")
+    return replace(problem, fails_pod=facts.class_ is not None and facts.class_.on_permanent_error == "FailPod")
 
 
 def oversized(facts: NamedClaim) -> Problem | None:

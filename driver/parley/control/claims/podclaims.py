@@ -42,6 +42,8 @@ class Problem:
     topics: tuple[Topic, ...]
     transient: bool = False
     """Whether it ends by itself within moments, so that it is not reported."""
+    fails_pod: bool = False
+    """Whether it never ends, and the claim's class asks to fail pods then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,10 +128,12 @@ class NativeDoor:
             claim.offer_ended for claim in claims if claim.state(pod) is ClaimState.OFFERED
         )
 
-    async def _stuck(self, pod: Pod, problem: Problem) -> Wait:
+    async def _stuck(self, pod: Pod, problem: Problem) -> Result:
         self._state.nominations.end(pod.metadata.uid)
         if not pod.spec.node_name:
             await self._placement.give_back_all(pod)
+            if problem.fails_pod:
+                return await self._placement.fail(pod, problem.code, problem.message, unchanged=True)
         line = KeptOut(problem.message) if problem.transient else KeptOut((problem.code, *problem.topics))
         return wait(Blocked(problem, line))
 
