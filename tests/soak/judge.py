@@ -171,7 +171,7 @@ class Judge:
                 nodes, *_ = allocation(claim) or ((),)
                 if node not in nodes:
                     return None
-            elif not others:
+            if not others and (record.users or not is_kept(claim)):  # what it uses alone counts as free: `_mine`
                 wants.append(_want(CLAIM_KINDS[name][1]))
         return wants
 
