@@ -159,6 +159,14 @@ class Pod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class DeviceTaint(Struct, frozen=True):
+    """Without `timeAdded`, which the API server adds to what was published."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
 class Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
@@ -288,7 +296,7 @@ class SliceDevice(Struct, frozen=True):
     name: str
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
-    taints: list[Taint] = []
+    taints: list[DeviceTaint] = []
 
 
 class Pool(Struct, frozen=True):

@@ -92,6 +92,17 @@ async def test_the_same_memory_in_other_words_is_no_change(node: Node) -> None:
     assert not await node.another_publisher().publish()
 
 
+async def test_the_time_that_the_server_adds_to_taints_is_no_change(node: Node) -> None:
+    await node.publisher.publish()
+    (item,) = (await node.client.list(RESOURCE_SLICES.untyped())).items
+    for device in item["spec"]["devices"]:
+        for taint in device["taints"]:
+            taint["timeAdded"] = "2026-01-01T00:00:00Z"
+    body = {"spec": {"devices": item["spec"]["devices"]}}
+    await node.client.patch(RESOURCE_SLICES, item["metadata"]["name"], body)
+    assert not await node.another_publisher().publish()
+
+
 async def test_a_device_that_came_raises_the_generation(node: Node) -> None:
     await node.publisher.publish()
     node.devices = (GPU, FUSE, Offer("gpu-1", {"model": "a100"}))
