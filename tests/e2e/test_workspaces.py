@@ -144,7 +144,9 @@ async def taint(client: Client, node: str, *keys: str) -> None:
 
 async def stranded(team: Namespace, name: str, node: str) -> None:
     """A further task waits, and its user knows where and why; the one before it is done with the claim."""
-    await team.parley_claim("build", lambda c: bool(c.status.kept_until) and not c.status.reserved_for, "is unused")
+    await team.parley_claim(
+        "build", lambda c: bool(c.status.kept_until) and not c.status.reserved_for, "is unused"
+    )
     await team.create(pod(name, claims={"work": "build"}, script=UNTIL_FINISHED))
     told = await team.scheduling(
         name, lambda s: s.status.waiting_for == reasons.CLAIM_STRANDED, "is told why it waits", within=SOON
