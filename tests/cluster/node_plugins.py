@@ -4,17 +4,19 @@ controller would."""
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from tests.cluster.manifests import DRIVER
 from tests.cluster.namespace import Namespace
 from tests.cluster.nodes import registrations, wait_for_registration
 from tests.cluster.watching import until
 
 from parley.api.resources import BUILTIN_CLAIMS, RESOURCE_SLICES
+from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 from parley_devcluster import Cluster
 from parley_devcluster.component import Component
@@ -86,6 +88,19 @@ def start(cluster: Cluster, node: Node, own: Component) -> None:
     before = registrations(cluster, node.name)
     own.start()
     wait_for_registration(cluster, node.name, times=before + 1)
+
+
+@contextmanager
+def workspace_plugins(cluster: Cluster, folder: Path) -> Iterator[None]:
+    """A plugin on each node serves workspaces: `folder` has `NODE/root` and `NODE/state` for each of them."""
+    with ExitStack() as plugins:
+        for node in cluster.nodes:
+            own, file = folder / node.name, folder / f"{node.name}.yaml"
+            settings = {"root": str(own / "root"), "size": "10Gi"}
+            file.write_text(yaml.safe_dump({"drivers": {WorkspaceDriver.name: settings}}))
+            options = ("--driver", "workspaces")
+            plugins.enter_context(plugin(cluster, node, "shelf", file, *options, state=own / "state"))
+        yield
 
 
 def scratch_settings(folder: Path) -> Mapping[str, Any]:

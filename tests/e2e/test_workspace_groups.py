@@ -3,15 +3,13 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.cluster.containers import execute
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import offered, plugin
+from tests.cluster.node_plugins import offered, workspace_plugins
 
 from parley.api import reasons
 from parley.api.resources import CLAIMS, NODES, PODS
@@ -28,13 +26,7 @@ KINDS = ("source", "cache")
 @pytest.fixture
 async def shelves(cluster: Cluster, team: Namespace, tmp_path: Path) -> AsyncIterator[str]:
     """A plugin on each node serves workspaces. Gives the name of a class whose claims are kept."""
-    with ExitStack() as plugins:
-        for node in cluster.nodes:
-            file = tmp_path / f"{node.name}.yaml"
-            settings = {"root": str(tmp_path / node.name / "root"), "size": "10Gi"}
-            file.write_text(yaml.safe_dump({"drivers": {WorkspaceDriver.name: settings}}))
-            state = tmp_path / node.name / "state"
-            plugins.enter_context(plugin(cluster, node, "shelf", file, "--driver", "workspaces", state=state))
+    with workspace_plugins(cluster, tmp_path):
         for node in cluster.nodes:
             await offered(team.client, node.name, [DISK], WorkspaceDriver.name)
         yield f"shelf-{team.name}"

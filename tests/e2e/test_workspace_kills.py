@@ -11,18 +11,17 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 
 import orjson
 import pytest
-import yaml
 from tests.cluster.containers import execute, touch
 from tests.cluster.disturbances import kept_running
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import offered, plugin
+from tests.cluster.node_plugins import offered, workspace_plugins
 
 from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
 from parley.drivers.workspace import DISK, WorkspaceDriver
@@ -46,15 +45,7 @@ PATIENCE = 150.0
 @pytest.fixture
 def places(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     """A folder for each node, with `root` and `state` of a plugin that serves workspaces."""
-    with ExitStack() as plugins:
-        for node in cluster.nodes:
-            own = tmp_path / node.name
-            file = tmp_path / f"{node.name}.yaml"
-            settings = {"root": str(own / "root"), "size": "10Gi"}
-            file.write_text(yaml.safe_dump({"drivers": {WorkspaceDriver.name: settings}}))
-            plugins.enter_context(
-                plugin(cluster, node, "shelf", file, "--driver", "workspaces", state=own / "state")
-            )
+    with workspace_plugins(cluster, tmp_path):
         yield tmp_path
 
 

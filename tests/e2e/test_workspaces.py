@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.cluster.containers import execute, touch
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
-from tests.cluster.node_plugins import offered, plugin
+from tests.cluster.node_plugins import offered, workspace_plugins
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
@@ -31,15 +30,8 @@ KEPT = 600
 @pytest.fixture
 def roots(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Path]]:
     """The directory of each node's workspaces; a plugin serves it."""
-    found = {node.name: tmp_path / node.name / "root" for node in cluster.nodes}
-    with ExitStack() as plugins:
-        for node in cluster.nodes:
-            file = tmp_path / f"{node.name}.yaml"
-            settings = {"root": str(found[node.name]), "size": "10Gi"}
-            file.write_text(yaml.safe_dump({"drivers": {WorkspaceDriver.name: settings}}))
-            state = tmp_path / node.name / "state"
-            plugins.enter_context(plugin(cluster, node, "shelf", file, "--driver", "workspaces", state=state))
-        yield found
+    with workspace_plugins(cluster, tmp_path):
+        yield {node.name: tmp_path / node.name / "root" for node in cluster.nodes}
 
 
 async def begin(cluster: Cluster, team: Namespace, **class_: object) -> None:

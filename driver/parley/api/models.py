@@ -12,17 +12,14 @@ from pydantic import ConfigDict, Field
 
 from parley.api.markers import ListMap, Moment, Rule, rules
 from parley.api.meta import Condition, LabelSelector, Model, NodeSelector, ObjectMeta
-from parley.api.names import API_VERSION
-
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+from parley.api.names import API_VERSION, LABEL, SUBDOMAIN
 
 DriverName = Annotated[
     str,
     Field(
         min_length=1,
         max_length=63,
-        pattern=f"^{_SUBDOMAIN}$",
+        pattern=f"^{SUBDOMAIN}$",
         description="A DNS subdomain, such as device.parley.dev.",
     ),
 ]
@@ -37,7 +34,7 @@ LabelKey = Annotated[
     Field(
         min_length=1,
         max_length=317,
-        pattern=rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        pattern=rf"^({SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
         description="A label's key, such as example.com/run.",
     ),
 ]
@@ -56,10 +53,10 @@ class ParametersReference(Model):
     a kind that the driver names in its `spec`."""
 
     api_group: Annotated[
-        str, Field(max_length=253, pattern=f"^({_SUBDOMAIN})?$", description="Empty for a ConfigMap.")
+        str, Field(max_length=253, pattern=f"^({SUBDOMAIN})?$", description="Empty for a ConfigMap.")
     ] = ""
     kind: Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
-    name: Annotated[str, Field(min_length=1, max_length=253, pattern=f"^{_SUBDOMAIN}$")]
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=f"^{SUBDOMAIN}$")]
 
 
 class ClassParametersReference(ParametersReference):
@@ -78,7 +75,7 @@ class ClassParametersReference(ParametersReference):
 
     namespace: Annotated[
         str,
-        Field(max_length=63, pattern=f"^({_LABEL})?$", description="Empty for a kind that is in no namespace."),
+        Field(max_length=63, pattern=f"^({LABEL})?$", description="Empty for a kind that is in no namespace."),
     ] = ""
 
 
@@ -119,6 +116,10 @@ class ClassStatus(Model):
     free: Annotated[int | None, Field(ge=0, description="How much of it nobody holds.")] = None
 
 
+MAX_DEADLINE = 31_536_000
+"""Seconds, a year: so far ahead deadlines may be."""
+
+
 class WhenUnused(Model):
     """What becomes of a claim that no pod uses any more."""
 
@@ -126,7 +127,7 @@ class WhenUnused(Model):
         int,
         Field(
             ge=1,
-            le=31_536_000,
+            le=MAX_DEADLINE,
             description="So long a claim stays allocated after the last pod that ran with it: `status.keptUntil` "
             "of the claim has the time. What the driver's node part has for it, a directory say, stays as long.",
         ),
@@ -256,8 +257,8 @@ class ClaimSpec(Model):
 class Device(Model):
     """A device as the allocation names it; pool and device are lower-case DNS names."""
 
-    pool: Annotated[str, Field(max_length=253, pattern=f"^{_SUBDOMAIN}(/{_SUBDOMAIN})*$")]
-    device: Annotated[str, Field(max_length=63, pattern=f"^{_LABEL}$")]
+    pool: Annotated[str, Field(max_length=253, pattern=f"^{SUBDOMAIN}(/{SUBDOMAIN})*$")]
+    device: Annotated[str, Field(max_length=63, pattern=f"^{LABEL}$")]
 
 
 class Handle(Model):
@@ -406,7 +407,7 @@ class SharingOwner(Model):
         Field(
             min_length=1,
             max_length=317,
-            pattern=f"^({_SUBDOMAIN}/)?{_LABEL}$",
+            pattern=f"^({SUBDOMAIN}/)?{LABEL}$",
             description="As in an owner reference: tekton.dev/v1.",
         ),
     ]

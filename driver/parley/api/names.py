@@ -31,6 +31,13 @@ GENERATED_LABEL: Final = "parley.dev/generated-for"
 """On a ResourceClaim that stands for a generated claim, so that a standalone driver can write its
 allocation there: the entry in `pod.spec.resourceClaims`."""
 
+LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN: Final = rf"{LABEL}(\.{LABEL})*"
+"""Pattern of names of objects, by DNS."""
+
+MAX_NAME: Final = 253
+"""Characters of an object's name."""
+
 MADE_FROM_ANNOTATION: Final = "parley.dev/made-from"
 """On a named claim that a template's `sharedBy` made: the template. For people; nothing is decided by it."""
 

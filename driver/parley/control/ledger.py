@@ -135,6 +135,11 @@ class Holding:
         return self.phase is Phase.HELD
 
     @property
+    def path(self) -> str:
+        """The claim as messages name it."""
+        return f"{self.namespace}/{self.claim}"
+
+    @property
     def stays_unused(self) -> bool:
         """Whether it may be allocated without users."""
         return self.immediate or self.kept_until is not None

@@ -279,7 +279,7 @@ def _take_over(state: State, holding: Holding) -> None:
 def _remember(state: State, holding: Holding) -> None:
     if not holding.standalone:
         held = held_as_recorded(holding.uid, holding.node, holding.allocation)
-        state.drivers[holding.driver].restore(held, f"{holding.namespace}/{holding.claim}")
+        state.drivers[holding.driver].restore(held, holding.path)
     state.ledger.add(holding)
 
 

@@ -56,11 +56,16 @@ class Groups:
         """Where a claim of the group may go, if the members with the UIDs `without` held nothing."""
         members = self._members.get(group, {})
         nodes = {node for uid, node in members.items() if uid not in without}
-        domains = {node: self._domain(node, topology_key) for node in sorted(nodes)}
+        domains = {node: _domain(node, topology_key, self._labels) for node in sorted(nodes)}
         return Rule(group, topology_key, domains, self._labels)
 
-    def _domain(self, node: str, key: str) -> str | None:
-        return node if key == HOSTNAME else self._labels.get(node, {}).get(key)
+
+Labels = Mapping[str, Mapping[str, str]]
+"""Of nodes, by their names."""
+
+
+def _domain(node: str, key: str, labels: Labels) -> str | None:
+    return node if key == HOSTNAME else labels.get(node, {}).get(key)
 
 
 class Rule(NamedTuple):
@@ -70,7 +75,7 @@ class Rule(NamedTuple):
     group: Group
     topology_key: str
     domains: Mapping[str, str | None]
-    labels: Mapping[str, Mapping[str, str]]
+    labels: Labels
 
     @property
     def only(self) -> Collection[str] | None:
@@ -80,7 +85,7 @@ class Rule(NamedTuple):
     def broken_by(self, node: str) -> str:
         """Why the claim may not go to the node; "" if it may."""
         key = self.topology_key
-        own = node if key == HOSTNAME else self.labels.get(node, {}).get(key)
+        own = _domain(node, key, self.labels)
         if own is None:
             return f"has no label {key}, by which group {self.group.name} is kept together"
         apart = next((member for member, domain in self.domains.items() if domain != own), None)

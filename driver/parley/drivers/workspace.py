@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field
 
 from parley.api.builtin import Node, ResourceSlice
+from parley.api.models import MAX_DEADLINE
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
 from parley.drivers.disks import Disks
@@ -101,7 +102,7 @@ class WorkspaceClass(Parameters):
     ] = "Wait"
     unavailable_seconds: Annotated[
         int,
-        Field(ge=0, le=31_536_000, description="For so long the node has to be so before Fail or Recreate act."),
+        Field(ge=0, le=MAX_DEADLINE, description="For so long the node has to be so before Fail or Recreate act."),
     ] = 300
     default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
     max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None

@@ -21,8 +21,9 @@ from parley.negotiation.states import ClaimState
 from parley.negotiation.stranded import StrandedClaims
 from parley.scheduler.candidates import CandidateNodes, common_nodes
 from parley.scheduler.claim_victims import ClaimVictims, Plan, may_take
-from parley.sdk import Held, PodReference
+from parley.sdk import PodReference
 from parley.sdk.checks import BadParameters, DriverFault
+from parley.sdk.recorded import held_as_recorded
 from parley.sdk.referenced import NotRead
 
 
@@ -40,7 +41,7 @@ class PodFeasibility:
         try:
             self._demand = demand_of(snapshot.state.drivers, reference(pod), self.pending)
         except (BadParameters, NotRead) as error:
-            self._demand, self.problem = Demand({}, {}, (), {}), str(error)
+            self._demand, self.problem = Demand(reference(pod), {}, {}, {}, {}), str(error)
 
     @property
     def namespace(self) -> str:
@@ -165,7 +166,7 @@ class PodFeasibility:
             yield
         finally:
             for holding in holdings:
-                held = Held(holding.uid, holding.node or None, holding.allocation.devices, holding.allocation.data)
+                held = held_as_recorded(holding.uid, holding.node, holding.allocation)
                 self._snapshot.state.drivers[holding.driver].restore(held)
 
     def _leave(self, pods: Collection[PodReference]) -> dict[str, Share]:

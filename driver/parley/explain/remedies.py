@@ -12,7 +12,6 @@ from parley.api import reasons
 from parley.api.models import ClaimScheduling, PodScheduling
 from parley.api.resources import NODES
 from parley.api.wording import counted, listed, noun_for
-from parley.control.ledger import Holding
 from parley.explain.claims import held
 from parley.explain.feasibility import PodFeasibility
 from parley.explain.matrix import ReportedAnswers, answered
@@ -128,7 +127,7 @@ def _tied(feasibility: PodFeasibility, code: str) -> Iterator[Remedy]:
         holding = claim.holding
         if holding is not None and holding.kept_until is not None and not holding.pods and holding.nodes:
             text = (
-                f"claim {_claim(holding)} is kept on {_nodes(holding.nodes)} until {rfc3339(holding.kept_until)}, "
+                f"claim {holding.path} is kept on {_nodes(holding.nodes)} until {rfc3339(holding.kept_until)}, "
                 "though no pod uses it: recreate it to begin anew on another node"
             )
             yield Remedy("claimEnds", text, (), holding.nodes)
@@ -178,7 +177,7 @@ def _kept(feasibility: PodFeasibility, nodes: Sequence[str], now: frozenset[str]
             with_room = feasibility.doing(tried)
         doing = [node for node in tried if node in with_room]
         if doing and holding.kept_until is not None:
-            which = f"claim {_claim(holding)} ends (holds {', '.join(held(holding.allocation))})"
+            which = f"claim {holding.path} ends (holds {', '.join(held(holding.allocation))})"
             until = f"no pod uses it, and it is kept until {rfc3339(holding.kept_until)} unless it is deleted"
             verb = "is" if len(doing) == 1 else "are"
             yield Remedy("claimEnds", f"{_nodes(doing)} {verb} free when {which}: {until}", (), tuple(doing))
@@ -358,10 +357,6 @@ def _against(feasibility: PodFeasibility, nodes: Sequence[str]) -> str:
 
 def _nodes(nodes: Sequence[str]) -> str:
     return f"{noun_for(len(nodes), 'node')} {listed(nodes, MOST)}"
-
-
-def _claim(holding: Holding) -> str:
-    return f"{holding.namespace}/{holding.claim}"
 
 
 def _name(pod: PodReference) -> str:

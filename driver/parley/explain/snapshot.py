@@ -111,9 +111,9 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
     ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
     await references.read(client, cluster, drivers)
     for driver in drivers.values():
-        watched: list[Any] = [one for one in (NODES, RESOURCE_SLICES) if one in driver.driver.watches]
-        for found in (found for resource in watched for found in reader.items(resource)):
-            driver.observe(None, found)
+        for resource in driver.driver.watches:
+            for found in reader.items(resource):
+                driver.observe(None, found)
     state = State(cluster, ledger, drivers)
     restore(state)
     return Snapshot(

@@ -1,6 +1,6 @@
 """Why no node will do, as a reason code and a message that names nodes and a remedy. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from parley.api import reasons
 from parley.api.wording import counted
@@ -25,10 +25,9 @@ def nowhere(
 def apart(claims: Mapping[str, Sequence[str] | None]) -> str:
     """What is the matter if no node has all of the claims, which are allocated on these nodes (None: everywhere);
     "" if one has."""
-    limited = {name: nodes for name, nodes in claims.items() if nodes is not None}
-    if not limited or frozenset.intersection(*map(frozenset[str], limited.values())):
+    if in_common(claims.values()) != frozenset():
         return ""
-    each = "; ".join(f"claim {name} is {where(nodes)}" for name, nodes in limited.items())
+    each = "; ".join(f"claim {name} is {where(nodes)}" for name, nodes in claims.items() if nodes is not None)
     return f"no node has all claims of the pod: {each}. To help: delete those on one of the nodes to begin anew"
 
 
@@ -41,6 +40,12 @@ def _remedy(*, on_nodes: bool) -> str:
 
 def _without_reasons(total: int) -> str:
     return "no driver gave a reason" if total else "the cluster has no nodes"
+
+
+def in_common(places: Iterable[Sequence[str] | None]) -> frozenset[str] | None:
+    """The nodes that are in all of the places; None is everywhere."""
+    limits = [frozenset(nodes) for nodes in places if nodes is not None]
+    return frozenset.intersection(*limits) if limits else None
 
 
 def where(nodes: Sequence[str] | None) -> str:

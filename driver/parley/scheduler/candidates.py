@@ -15,6 +15,7 @@ from parley.control.caches.cluster import Cluster, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
 from parley.negotiation.fit import misfit, needs_of, unsuitable
+from parley.negotiation.nowhere import in_common
 from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
 from parley.negotiation.stranded import Obstacle, obstacle_for
@@ -187,6 +188,4 @@ def may_preempt(cluster: Cluster, pod: Pod) -> bool:
 
 def common_nodes(claims: Sequence[PodClaim]) -> frozenset[str] | None:
     """The nodes where everything that is allocated for the pod can be used; None if nothing limits them."""
-    limits = [claim.holding.nodes for claim in claims if claim.holding is not None]
-    sets = [frozenset(nodes) for nodes in limits if nodes is not None]
-    return frozenset.intersection(*sets) if sets else None
+    return in_common(claim.holding.nodes for claim in claims if claim.holding is not None)

@@ -14,6 +14,7 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
+from parley.api.models import MAX_DEADLINE
 from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.negotiation.waiting import Topic
@@ -29,9 +30,6 @@ MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
-_LONGEST = 31_536_000
-"""Seconds: a claim waits for its node for a year at most, or for ever."""
-
 MOST_CAPACITY = 2**63 - 1
 
 _MAX_FAULTS = 8
@@ -201,8 +199,9 @@ def check_capacity(driver: str, capacity: object) -> None:
 def check_stranded(driver: str, stranded: object) -> None:
     """Raises DriverFault unless it is one of the ways, after a number of seconds that a deadline may have."""
     way, after = getattr(stranded, "way", None), getattr(stranded, "after_seconds", None)
-    if way not in ("Wait", "Fail", "Recreate") or not isinstance(after, int | float) or not 0 <= after <= _LONGEST:
-        text = f"it must be Wait, Fail or Recreate after 0 to {_LONGEST} seconds"
+    in_time = isinstance(after, int | float) and 0 <= after <= MAX_DEADLINE
+    if way not in ("Wait", "Fail", "Recreate") or not in_time:
+        text = f"it must be Wait, Fail or Recreate after 0 to {MAX_DEADLINE} seconds"
         raise DriverFault(f"driver {driver} says {stranded!r} of a claim whose node takes no pods; {text}")
 
 

@@ -159,7 +159,7 @@ def _holders(snapshot: Snapshot) -> Mapping[tuple[str, Device], list[tuple[str, 
     """Pods (or "" if nobody uses it now) and claims, by driver and device; claims of ordinary DRA, too."""
     found: defaultdict[tuple[str, Device], list[tuple[str, str]]] = defaultdict(list)
     for holding in snapshot.state.ledger:
-        claim = f"{holding.namespace}/{holding.claim}"
+        claim = holding.path
         for device in holding.allocation.devices:
             users = [f"{pod.namespace}/{pod.name}" for pod in holding.pods.values()] or [""]
             found[holding.driver, device] += [(user, claim) for user in users]

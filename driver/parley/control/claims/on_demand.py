@@ -12,12 +12,11 @@ from typing import Any
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaimTemplate, SharedBy
-from parley.api.names import API_VERSION, FINALIZER, GROUP, MADE_FROM_ANNOTATION
+from parley.api.names import API_VERSION, FINALIZER, GROUP, MADE_FROM_ANNOTATION, MAX_NAME, SUBDOMAIN
 from parley.control.caches.cluster import Key
 from parley.negotiation.waiting import Topic
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME = 253
+_NAME = re.compile(SUBDOMAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,10 @@ def _unlabelled(template: str, shared: SharedBy, pod: Pod, claim: str) -> str:
         )
     made = f"{template}-{value}"
     labelled = f"pod {namespace}/{pod.metadata.name}, whose label {label!r} has the value {value!r}"
-    if len(made) > _LONGEST_NAME or _NAME.fullmatch(made) is None:
+    if len(made) > MAX_NAME or _NAME.fullmatch(made) is None:
         return (
             f"{missing}, and template {namespace}/{template} can make none for {labelled}: a claim can't be named "
-            f"{made!r}. Names have up to {_LONGEST_NAME} lower-case letters, digits, '-' and '.': choose a "
+            f"{made!r}. Names have up to {MAX_NAME} lower-case letters, digits, '-' and '.': choose a "
             "label with such values for spec.sharedBy.podLabel of the template"
         )
     if made != claim:

@@ -14,6 +14,7 @@ from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topi
 from parley.control.decision.demand import Demand, ask, demand_of, fullest, in_no_order, scores, units
 from parley.control.decision.eligible import EligibleNodes, FullestFirst
 from parley.control.decision.stranded import stranded
+from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
 from parley.negotiation.nowhere import apart, nowhere, where
@@ -114,8 +115,8 @@ def none_viable(
     state: State, claims: Sequence[PodClaim], demand: Demand, search: Search, outcome: Outcome
 ) -> Blocked:
     """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included."""
-    code, message = _why_nowhere(state, claims, search, outcome)
     held = [claim.holding for claim in claims if claim.holding is not None]
+    code, message = _why_nowhere(state, claims, held, search, outcome)
     topics: list[Topic] = [("driver", driver) for driver in demand.requests]
     topics += [("claim", one.namespace, one.claim) for one in held]
     problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
@@ -124,10 +125,11 @@ def none_viable(
     return Blocked(problem, line, _helps(state, demand, search))
 
 
-def _why_nowhere(state: State, claims: Sequence[PodClaim], search: Search, outcome: Outcome) -> tuple[str, str]:
+def _why_nowhere(
+    state: State, claims: Sequence[PodClaim], held: Sequence[Holding], search: Search, outcome: Outcome
+) -> tuple[str, str]:
     """Reason code and message."""
-    held = [claim.holding for claim in claims if claim.holding is not None]
-    if conflict := apart({f"{one.namespace}/{one.claim}": one.nodes for one in held}):
+    if conflict := apart({one.path: one.nodes for one in held}):
         return reasons.CONFLICTING_ALLOCATIONS, conflict
     if (found := stranded(claims, search.nodes)) is not None:
         return reasons.CLAIM_STRANDED, found.message
@@ -136,7 +138,7 @@ def _why_nowhere(state: State, claims: Sequence[PodClaim], search: Search, outco
     code, message = nowhere(
         total, search.nodes.misfits, outcome.refused, asked=bool(outcome.candidates), on_nodes=on_nodes
     )
-    return code, message + "".join(f". Claim {one.namespace}/{one.claim} is {where(one.nodes)}" for one in held)
+    return code, message + "".join(f". Claim {one.path} is {where(one.nodes)}" for one in held)
 
 
 def _helps(state: State, demand: Demand, search: Search) -> Helps | None:

@@ -24,15 +24,23 @@ class Demand:
     """The pending claims of one pod, or one claim without a pod, by the drivers that have to allocate them.
 
     `requests` has one for each driver in this process, `standalone` the claims of standalone drivers, `drivers`
-    the driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `wanted` is
-    equal for demands that are alike in all but the claims' identity.
+    the driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `embedded` are
+    the drivers in this process.
     """
 
+    pod: PodReference
+    embedded: Drivers
     requests: Requests
     drivers: Mapping[str, str]
-    wanted: Hashable
     weights: Mapping[str, int]
     standalone: tuple[PodClaim, ...] = ()
+
+    @property
+    def wanted(self) -> Hashable:
+        """Equal for demands that drivers answer alike, whoever claims. Raises DriverFault."""
+        inside = (_wanted(self.embedded[name], request) for name, request in self.requests.items())
+        outside = ((claim.refers and self.pod.namespace, repr(claim.asked)) for claim in self.standalone)
+        return (*inside, *outside)
 
     @property
     def wanted_standalone(self) -> frozenset[Hashable]:
@@ -65,17 +73,15 @@ def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim], s
         weights[driver] = max(weights[driver], claim.class_.score_weight)
     for driver, found in raw.items():
         check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
-    requests = {name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers}
-    outside = tuple(claim for claim in claims if claim.standalone)
     return Demand(
-        requests=requests,
+        pod=pod,
+        embedded=drivers,
+        requests={
+            name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers
+        },
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
         weights=weights,
-        standalone=outside,
-        wanted=(
-            *(_wanted(drivers[name], request) for name, request in requests.items()),
-            *((claim.refers and pod.namespace, repr(claim.asked)) for claim in outside),
-        ),
+        standalone=tuple(claim for claim in claims if claim.standalone),
     )
 
 

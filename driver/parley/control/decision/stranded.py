@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.ledger import Holding
+from parley.negotiation.nowhere import in_common
 from parley.negotiation.stranded import StrandedClaims
 
 
@@ -15,13 +16,12 @@ def stranded(claims: Sequence[PodClaim], nodes: EligibleNodes) -> StrandedClaims
     away by themselves, whatever becomes of the nodes.
     """
     tied = [holding for holding in map(_tied, claims) if holding is not None]
-    common = frozenset.intersection(*(frozenset(holding.nodes or ()) for holding in tied)) if tied else frozenset()
+    common = in_common(holding.nodes for holding in tied) or ()
     obstacles = {node: nodes.obstacle(node) for node in sorted(common) if nodes.misfit(node)}
     found = {node: obstacle for node, obstacle in obstacles.items() if obstacle is not None}
     if not common or len(found) < len(common):
         return None
-    names = [f"{holding.namespace}/{holding.claim}" for holding in tied]
-    return StrandedClaims(names, found, used=any(holding.pods for holding in tied))
+    return StrandedClaims([holding.path for holding in tied], found, used=any(holding.pods for holding in tied))
 
 
 def _tied(claim: PodClaim) -> Holding | None:

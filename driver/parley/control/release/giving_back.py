@@ -23,7 +23,8 @@ from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
 from parley.kube.queue import WorkQueue
-from parley.sdk import Held, PodReference
+from parley.sdk import PodReference
+from parley.sdk.recorded import held_as_recorded
 
 log = structlog.get_logger(__name__)
 
@@ -83,8 +84,7 @@ class GivingBack:
         """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again."""
         if holding.phase is not Phase.RELEASING:
             driver = self._drivers.get(holding.driver)
-            allocation = holding.allocation
-            held = Held(holding.uid, holding.node, allocation.devices, allocation.data)
+            held = held_as_recorded(holding.uid, holding.node, holding.allocation)
             local = driver is not None and driver.is_local(held)
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
         if holding.named:
@@ -239,7 +239,7 @@ class GivingBack:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
-        name = f"{holding.namespace}/{holding.claim}"
+        name = holding.path
         log.info("given back", claim=name, driver=holding.driver, node=holding.node)
 
     async def _take_back(self, holding: Holding) -> None:

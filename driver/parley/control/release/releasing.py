@@ -100,7 +100,7 @@ class Releases:
             await self._client.create(CLAIM_RELEASES, record(holding, prepared))
         except AlreadyExists:
             return  # not in the cache yet; its arrival calls again
-        name = f"{holding.namespace}/{holding.claim}"
+        name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
 
     async def ask(self, holding: Holding) -> None:

@@ -41,15 +41,6 @@ while True:
 """Swaps directories of a tree for links to another one, and back, as fast as it can."""
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A tree that nobody may touch."""
-    folder = tmp_path / "outside"
-    (folder / "deep" / "deeper").mkdir(parents=True)
-    (folder / "deep" / "file").write_text("canary")
-    return folder
-
-
 def seen(tree: Path) -> dict[str, tuple[int, ...]]:
     """What a removal, a change of mode or owner, or a write would change, of everything in the tree."""
     found = {}

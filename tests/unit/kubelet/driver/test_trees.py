@@ -10,15 +10,6 @@ from parley_kubelet.driver import trees
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A tree that nobody may touch."""
-    folder = tmp_path / "outside"
-    (folder / "deep" / "deeper").mkdir(parents=True)
-    (folder / "deep" / "file").write_text("canary")
-    return folder
-
-
-@pytest.fixture
 def trash(tmp_path: Path) -> Path:
     folder = tmp_path / "trash"
     folder.mkdir()
