@@ -43,6 +43,9 @@ FORBIDDEN_SECONDS = 60.0
 BINDING_SECONDS = 2.0
 """After so long it is looked whether a pod is bound by now."""
 
+GIVING_BACK_SECONDS = 1.0
+"""After so long it is looked whether a claim that its last users have left is given back by now."""
+
 PLANS = 4
 """So many plans are tried in a row, where disruption budgets spare pods."""
 
@@ -101,6 +104,9 @@ class ClaimPreemption:
         attempt = self._pods.attempt(pod)
         if attempt.retry_at and attempt.retry_at <= now():
             attempt.begin_again()
+        if departed := self._departed(claims):
+            self._nominations.end(pod.metadata.uid)
+            return Postponed("", f"claim {departed} is about to be given back", GIVING_BACK_SECONDS)
         for _ in range(PLANS):
             self._check_waits(pod)
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
@@ -123,8 +129,20 @@ class ClaimPreemption:
             else:
                 return self._waits(pod, claims, demand, plan)
         self._nominations.end(pod.metadata.uid)
-        respited = self._respited(pod, claims, demand, drivers)
-        return respited or self._after_refusals(pod, claims, demand, drivers)
+        later = [
+            self._respited(pod, claims, demand, drivers),
+            self._after_refusals(pod, claims, demand, drivers),
+        ]
+        return min((one for one in later if one is not None), key=lambda one: one.after, default=None)
+
+    def _departed(self, claims: Sequence[PodClaim]) -> str:
+        """A claim of the pod whose users have all ended: it may be allocated anywhere in a moment."""
+        cluster = self._state.cluster
+        for holding in (claim.holding for claim in claims if claim.holding is not None):
+            users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
+            if users and all(pod is None or pod.metadata.uid != uid or done(pod) for pod, uid in users):
+                return holding.path
+        return ""
 
     def _victims(
         self,
