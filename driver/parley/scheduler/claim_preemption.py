@@ -102,7 +102,7 @@ class ClaimPreemption:
         DriverFault, and what a client raises.
         """
         attempt = self._pods.attempt(pod)
-        if attempt.retry_at and attempt.retry_at <= now():
+        if attempt.refusals.until and not attempt.refusals.left(now()):
             attempt.begin_again()
         if departed := self._departed(claims):
             self._nominations.end(pod.metadata.uid)
@@ -167,9 +167,8 @@ class ClaimPreemption:
         plan = ClaimVictims(self._state, pod, claims, demand, drivers, exclusions).plan()
         if plan is None or not (plan.victims or plan.leaving):
             return None
-        left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
-        return Postponed("", message, left)
+        return Postponed("", message, attempt.refusals.left_or_begin(now()))
 
     def _spared_now(self) -> Mapping[str, _Respite]:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
@@ -198,7 +197,7 @@ class ClaimPreemption:
             return Postponed(
                 "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
-        pause = self._pods.attempt(pod).until_preemption(time)
+        pause = self._pods.attempt(pod).evictions.left(time)
         if len(self._recent) >= MOST_EVICTIONS:
             pause = max(pause, self._recent[0] + _MINUTE - time)
         if pause <= 0:
@@ -236,7 +235,7 @@ class ClaimPreemption:
             await self._pods.reporter.preempted(victim, pod, plan.node)
         self._check_waits(pod)
         if plan.victims:
-            self._pods.attempt(pod).preempted(now())
+            self._pods.attempt(pod).evictions.begin(now())
 
     def _check_waits(self, pod: Pod) -> None:
         """Raises Busy if the pod is gone or bound: nothing is kept for it any more, and nobody has to go."""

@@ -116,7 +116,7 @@ class Negotiator:
         inside = question(self._state, demand, search)
         heard = await self._sessions.hear(pod, demand, search.nodes, inside)
         if isinstance(heard, Failure):
-            pause = self._pods.attempt(pod).block(now())
+            pause = self._pods.attempt(pod).failures.begin(now())
             await self._placement.give_back_all(pod)
             await self._placement.failed(key, pod, heard.node, heard.message, heard.permanent)
             return Requeue(pause)
@@ -175,7 +175,7 @@ class Negotiator:
         refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:
-            if now() < attempt.retry_at or not attempt.retry_at:
+            if attempt.refusals.left(now()) or not attempt.refusals.until:
                 return await self._all_refused(pod, attempt, claims, demand)
             attempt.begin_again()
             fresh = viable
@@ -199,7 +199,7 @@ class Negotiator:
             if isinstance(room, Wait):
                 return room
         self._state.nominations.end(pod.metadata.uid)
-        left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
+        left = attempt.refusals.left_or_begin(now())
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES))

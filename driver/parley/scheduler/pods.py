@@ -173,7 +173,7 @@ class Pods:
 
     def blocked(self, key: Key, pod: Pod) -> float:
         """For how many seconds the pod is still left alone, because something was refused; it waits in no line."""
-        left = max(self.attempt(pod).blocked_until - now(), 0.0)
+        left = self.attempt(pod).failures.left(now())
         if left:
             self.leave_line(key)
         return left

@@ -24,7 +24,7 @@ from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
-from parley.control.release.reservations import Reservations
+from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.control.wakeups import Wakeups
@@ -160,9 +160,9 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     client, state = base.client, base.state
     records = Records(client, state.cluster, state.ledger, base.clock)
     releases = Releases(client, state.cluster, state.ledger, records, base.queues.releases)
-    reservations = Reservations(client, state.cluster, state.ledger)
+    unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
-    giving_back = GivingBack(state, records, reservations, releases, publisher.close, base.wakeups, keeping)
+    giving_back = GivingBack(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
     return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back, keeping)
 
 

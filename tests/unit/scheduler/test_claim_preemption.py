@@ -660,11 +660,11 @@ def test_for_a_claim_that_is_about_to_be_given_back_nobody_is_evicted(play: Play
 def test_the_pause_between_evictions_for_a_pod_doubles() -> None:
     attempt, pauses = Attempt(Place(0, 0)), []
     for _ in range(8):
-        attempt.preempted(0.0)
-        pauses.append(attempt.until_preemption(0.0))
+        attempt.evictions.begin(0.0)
+        pauses.append(attempt.evictions.left(0.0))
 
     assert pauses == [60, 120, 240, 480, 960, 1920, 3840, 4800]
-    assert attempt.until_preemption(5000.0) == 0
+    assert attempt.evictions.left(5000.0) == 0
 
 
 def test_what_the_scheduler_refuses_a_preemptor_is_not_kept_for_it(play: Play) -> None:

@@ -20,7 +20,7 @@ from parley.control.objects.mirror import owner_pod_uid
 from parley.control.records import Records
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
-from parley.control.release.reservations import Reservations
+from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
@@ -51,7 +51,7 @@ class GivingBack:
         self,
         state: State,
         records: Records,
-        reservations: Reservations,
+        unseen_users: UnseenUsers,
         releases: Releases,
         close: Callable[[PodReference], Awaitable[None]],
         wakeups: Wakeups,
@@ -61,7 +61,7 @@ class GivingBack:
         self._ledger = state.ledger
         self._drivers = state.drivers
         self._records = records
-        self._reservations = reservations
+        self._unseen_users = unseen_users
         self._releases = releases
         self._close = close
         self._wakeups = wakeups
@@ -99,8 +99,8 @@ class GivingBack:
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
             ends = len(holding.pods) == 1 and not self._stays(holding)
-            unseen = await self._reservations.check_unseen(holding) if ends else ()
-            doubtful = {*unseen, *self._reservations.join_known(holding), *self._reservations.missed(holding)}
+            unseen = await self._unseen_users.check(holding) if ends else ()
+            doubtful = {*unseen, *self._unseen_users.join_known(holding), *self._unseen_users.missed(holding)}
             self._releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             self._keeping.left(holding, bound=departure.bound)
             if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
@@ -178,7 +178,7 @@ class GivingBack:
         """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it, or it is not
         `still` to be given up."""
         async with holding.lock:
-            unseen = await self._reservations.check_unseen(holding)
+            unseen = await self._unseen_users.check(holding)
             if holding.pods or not holding.joinable or not still():
                 raise Busy
             self._releases.owe(holding, unseen)
@@ -252,11 +252,11 @@ class GivingBack:
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
         """A built-in claim of ours is as somebody left it."""
         if old is not None and new is not None:
-            self._reservations.changed(old, new)
+            self._unseen_users.changed(old, new)
 
     def pod_gone(self, pod: Pod) -> None:
         """The informer showed the pod's end."""
-        self._reservations.gone(pod)
+        self._unseen_users.gone(pod)
 
     def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
         """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""

@@ -16,8 +16,8 @@ from parley.kube.client import Client, NotFound
 from parley.sdk import PodReference
 
 
-class Reservations:
-    """What schedulers reserved, and took back, of what the ledger holds."""
+class UnseenUsers:
+    """Finds pods that may run with what the ledger holds, and that it does not know."""
 
     def __init__(self, client: Client, cluster: Cluster, ledger: Ledger) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class Reservations:
         seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
         return not seen and user.uid not in holding.pods
 
-    async def check_unseen(self, holding: Holding) -> Sequence[str]:
+    async def check(self, holding: Holding) -> Sequence[str]:
         """Before the holding ends: the nodes that may have it prepared for pods that came and went unseen.
 
         Raises Busy if a pod is bound there, which the cache has yet to show.
