@@ -161,7 +161,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     claims = base.queues.claims
     keeping = Keeping(state.cluster, base.clock)
     giving_back = GivingBack(state, records, releases, publisher.close, base.wakeups, claims, keeping)
-    return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back, keeping)
+    return _Control(Allocator(state), records, releases, giving_back, keeping)
 
 
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:

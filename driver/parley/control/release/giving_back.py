@@ -14,6 +14,7 @@ import structlog
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Key, over, reference
+from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import MAX_USERS, is_shut_out, owner_pod_uid
 from parley.control.records import Records
@@ -87,6 +88,8 @@ class GivingBack:
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
             local = driver is not None and driver.is_local(held)
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
+        if holding.allocation.reserve is not None:
+            self._wakeups.wake(ROOM, holding.nodes)
         if holding.named:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
             self._claims.add((holding.namespace, holding.claim))
