@@ -1,5 +1,8 @@
 """Room that is reserved for the users of a claim, under the real scheduler: a late big task fits beside others."""
 
+import uuid
+from collections.abc import AsyncIterator
+
 import pytest
 from tests.cluster.manifests import Manifest, claim, container, pod, resource_class
 from tests.cluster.namespace import Namespace
@@ -7,6 +10,7 @@ from tests.integration.door.conftest import Parley
 
 from parley.api import reasons
 from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
 
@@ -18,6 +22,13 @@ class Directories(WorkspaceDriver):
     """There is no node plugin here that would remove anything."""
 
     leaves_data = False
+
+
+@pytest.fixture
+async def team(admin: Client, parley: Parley) -> AsyncIterator[Namespace]:
+    """A namespace. Workspaces of a node have its one device in common, so nobody looks who has it."""
+    async with Namespace(admin, f"team-{uuid.uuid4().hex[:6]}", grace=0) as mine:
+        yield mine
 
 
 def disk(node: str) -> Manifest:
@@ -41,7 +52,7 @@ async def begin(team: Namespace, parley: Parley, **reserve: str) -> None:
     await parley.kill()
     parley.drivers = (Directories,)
     await parley.start()
-    class_ = {"shareable": True, "whenUnused": {"keepSeconds": 600}}
+    class_ = {"whenUnused": {"keepSeconds": 600}}
     most = {"maxReserve": {"cpu": str(CPUS)}}
     await team.create(disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_))
     parameters = {"reserve": reserve} if reserve else {}
