@@ -269,6 +269,16 @@ class Handle(Model):
     data: Annotated[dict[str, Any] | None, Field(description="Of the driver's own schema; at most 10 KiB.")] = None
 
 
+class Reserve(Model):
+    """Room that is kept on a claim's node for the pods that use it. Their requests count against it first."""
+
+    amounts: Annotated[
+        dict[ShortText, Annotated[str, Field(max_length=64)]],
+        Field(max_length=16, description="How much of the node's resources, by name."),
+    ] = {}
+    pods: Annotated[int, Field(ge=0, le=10_000, description="How many of the node's pods.")] = 0
+
+
 class Allocation(Model):
     """What a driver allocated. Immutable; it can only be cleared."""
 
@@ -284,6 +294,9 @@ class Allocation(Model):
             description="What it counts for in the limits of its class, where the parameters came from an object "
             "that `parametersRef` names.",
         ),
+    ] = None
+    reserve: Annotated[
+        Reserve | None, Field(description="Kept on the claim's node for the pods that use it, as long as it is.")
     ] = None
 
 

@@ -12,12 +12,14 @@ from parley.api.builtin import Pod
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.demand import Requests, units
-from parley.control.ledger import Holding, Ledger
+from parley.control.decision.demand import Requests, Reserving, units
+from parley.control.ledger import Holding
 from parley.control.objects import mirror as mirrors
+from parley.control.room import Asker, lacking
+from parley.control.state import State
+from parley.negotiation.requests import requested
 from parley.sdk import Allocation, Request
 from parley.sdk.checks import failure_text
-from parley.sdk.embedded import EmbeddedDriver
 
 T = TypeVar("T")
 
@@ -32,6 +34,13 @@ class AllocationFailed(Exception):
         super().__init__(f"driver {driver} could not allocate on node {node}: {failure_text(cause)}")
 
 
+class RoomTaken(AllocationFailed):
+    """Raised when others got the room that was there when the node was selected; nothing is held either."""
+
+    def __init__(self, node: str, why: str) -> None:
+        Exception.__init__(self, f"node {node}: {why}")
+
+
 class Busy(Exception):
     """Raised when one of the claims is being allocated for another pod, or given back, at this moment."""
 
@@ -43,9 +52,10 @@ class Aborted(Busy):
 class Allocator:
     """Allocates into the ledger. What is in there is recorded by `records`, and ended by `giving_back`."""
 
-    def __init__(self, ledger: Ledger, drivers: Mapping[str, EmbeddedDriver]) -> None:
-        self._ledger = ledger
-        self._drivers = drivers
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._ledger = state.ledger
+        self._drivers = state.drivers
         self._allocating: set[str] = set()
         self._under_way: dict[str, asyncio.Timeout] = {}
 
@@ -78,13 +88,14 @@ class Allocator:
             try:
                 allocations = await self._ask(name, request, node)
             except Exception as error:
-                await self._undo(requests, results)
-                for claim in claims:
-                    self._ledger.limits.forget(claim.uid)
+                await self._back_out(claims, requests, results)
                 if isinstance(error, Aborted):
                     raise
                 raise AllocationFailed(name, node, error) from error
             results.update({entry: (name, allocation) for entry, allocation in allocations.items()})
+        if why := self._lacking(pod, node, _reserving(requests, results)):
+            await self._back_out(claims, requests, results)
+            raise RoomTaken(node, why)
         for claim in claims:
             driver, allocation = results[claim.entry]
             holding = _holding(pod, claim, driver, node, allocation, offered=offered)
@@ -106,6 +117,11 @@ class Allocator:
         except Exception as error:
             self._ledger.limits.forget(meta.uid)
             raise AllocationFailed(driver, node, error) from error
+        allocated = {asked.name: (driver, allocations[asked.name])}
+        if why := lacking(self._state, node, Asker(meta.namespace), _reserving({driver: request}, allocated)):
+            await self._undo({driver: request}, allocated)
+            self._ledger.limits.forget(meta.uid)
+            raise RoomTaken(node, why)
         holding = Holding(
             uid=meta.uid,
             namespace=meta.namespace,
@@ -161,6 +177,19 @@ class Allocator:
             if self._under_way.get(pod) is scope:
                 del self._under_way[pod]
 
+    def _lacking(self, pod: Pod, node: str, reserving: Sequence[Reserving]) -> str:
+        """What pod and reservations lack on the node by now: drivers took their time."""
+        if not reserving and not self._ledger.reserving(node):
+            return ""
+        return lacking(self._state, node, Asker.of(pod, requested(pod).items()), reserving)
+
+    async def _back_out(
+        self, claims: Sequence[PodClaim], requests: Requests, results: Mapping[str, tuple[str, Allocation]]
+    ) -> None:
+        await self._undo(requests, results)
+        for claim in claims:
+            self._ledger.limits.forget(claim.uid)
+
     async def _undo(self, requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> None:
         for entry, (driver, _) in results.items():
             uid = next(claim.uid for claim in requests[driver].claims if claim.name == entry)
@@ -173,6 +202,16 @@ class Allocator:
             raise Busy
         for holding in holdings:
             self._ledger.join(holding, reference(pod))
+
+
+def _reserving(requests: Requests, results: Mapping[str, tuple[str, Allocation]]) -> list[Reserving]:
+    """The claims that reserve room by what was allocated for them."""
+    return [
+        Reserving(claim.uid, f"{request.pod.namespace}/{claim.claim}", reserve.thousandths())
+        for request in requests.values()
+        for claim in request.claims
+        if (reserve := results[claim.name][1].reserve) is not None
+    ]
 
 
 def _full(holding: Holding, pod: Pod) -> bool:

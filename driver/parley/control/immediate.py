@@ -131,7 +131,7 @@ class ImmediateClaims:
             await self._wait(claim, demand)
             return
         search = Search(
-            SuitableNodes(self._cluster, class_, claim.metadata.uid),
+            SuitableNodes(self._state, class_, claim.metadata.namespace, claim.metadata.uid),
             failed.excluded,
             limit=self._candidates,
             enough=1 + len(failed.failed),

@@ -194,6 +194,7 @@ class Ledger:
         self._by_claim: dict[tuple[str, str], Holding] = {}
         self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
         self._by_node: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
+        self._reserving: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(self._by_uid.values())
@@ -208,6 +209,8 @@ class Ledger:
         self._by_uid[holding.uid] = holding
         if holding.only_node is not None:
             self._by_node[holding.only_node][holding.uid] = holding
+            if holding.allocation.reserve is not None and not holding.standalone:
+                self._reserving[holding.only_node][holding.uid] = holding
         if holding.class_name:
             self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
         key = (holding.namespace, holding.claim)
@@ -252,6 +255,8 @@ class Ledger:
             del self._by_node[node][holding.uid]
             if not self._by_node[node]:
                 del self._by_node[node]
+            if self._reserving.get(node, {}).pop(holding.uid, None) is not None and not self._reserving[node]:
+                del self._reserving[node]
 
     def nodes(self) -> Collection[str]:
         """Those on which alone some holding can be used."""
@@ -260,6 +265,17 @@ class Ledger:
     def on(self, node: str) -> Collection[Holding]:
         """The holdings that can be used on that node alone."""
         return self._by_node[node].values() if node in self._by_node else ()
+
+    @property
+    def reserves(self) -> bool:
+        """Whether any holding reserves room on its node."""
+        return bool(self._reserving)
+
+    def reserving(self, node: str) -> Collection[Holding]:
+        """The holdings that reserve room on the node: until they end, or only their data is left."""
+        if node not in self._reserving:
+            return ()
+        return [holding for holding in self._reserving[node].values() if not holding.removing]
 
     def get(self, uid: str) -> Holding | None:
         """The holding of a claim, by the claim's UID."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
-from parley.control.caches.cluster import Cluster, done, reference
+from parley.control.caches.cluster import Cluster, done, over, reference
 from parley.control.ledger import Holding, Phase, Prepared, Written
 from parley.control.objects.mirror import (
     asked,
@@ -63,6 +63,16 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
         _adopt_release(state, release)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(state.cluster, user)}
+
+
+def count_unbound(state: State) -> None:
+    """Pods that something is allocated for on one node, and that are not bound yet, count for it: as they did for
+    the controller before."""
+    for holding in state.ledger:
+        for user in holding.pods.values() if holding.only_node is not None else ():
+            pod = state.cluster.pod((user.namespace, user.name))
+            if pod is not None and pod.metadata.uid == user.uid and not pod.spec.node_name and not over(pod):
+                state.cluster.assume(pod, holding.node)
 
 
 def _cached(cluster: Cluster, user: PodReference) -> bool:

@@ -21,6 +21,7 @@ from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
 from parley.drivers.disks import Disks
 from parley.drivers.groups import HOSTNAME, Group, Groups, Rule, record, recorded
+from parley.drivers.reserves import Size, WorkspaceReserve, excess
 from parley.sdk import (
     Allocation,
     Answer,
@@ -33,6 +34,7 @@ from parley.sdk import (
     Held,
     Parameters,
     Request,
+    Reserve,
     Stranded,
 )
 from parley.sdk.checks import MAX_ALTERNATIVES
@@ -49,12 +51,6 @@ _MI = 1024**2
 _GI = 1024**3
 
 
-def _size(text: str) -> str:
-    if not 0 < parse(text) <= 2**60:
-        raise ValueError("must be more than 0 and at most 1Ei")
-    return text
-
-
 def _mount_path(path: str) -> str:
     absolute = path.startswith("/") and not path.startswith("//") and normpath(path) == path
     if not absolute or not path.isprintable() or re.search("[:,]", path):
@@ -64,9 +60,6 @@ def _mount_path(path: str) -> str:
     if path in _TAKEN or f"{path}/".startswith(_TAKEN_WITH_ALL_BELOW):
         raise ValueError("a container needs what it has there: choose another path, as in /workspace")
     return path
-
-
-Size = Annotated[str, Field(max_length=32), AfterValidator(_size)]
 
 
 class WorkspaceParameters(Parameters):
@@ -88,6 +81,10 @@ class WorkspaceParameters(Parameters):
             description="Claims of the namespace with the same group are on one node, or in one topology domain.",
         ),
     ] = None
+    reserve: Annotated[
+        WorkspaceReserve | None,
+        Field(description="Kept on its node for the pods that use it, as long as it is there."),
+    ] = None
 
 
 class WorkspaceClass(Parameters):
@@ -106,6 +103,10 @@ class WorkspaceClass(Parameters):
     ] = 300
     default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
     max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None
+    max_reserve: Annotated[
+        WorkspaceReserve | None,
+        Field(description="What a claim may reserve at most; what is left out, not at all."),
+    ] = None
     topology_key: Annotated[
         str,
         Field(max_length=317, description="The label of nodes by which groups are kept together."),
@@ -209,6 +210,11 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def units(self, claim: WorkspaceClaim) -> int:
         """Limits of a class are in MiB."""
         return -(-_bytes(claim) // _MI)
+
+    def reserves(self, claim: WorkspaceClaim) -> Reserve | None:
+        """As the claim says."""
+        asked = claim.parameters.reserve
+        return asked.reserve() if asked is not None else None
 
     def room_left(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
         """The GiB that are left."""
@@ -315,6 +321,8 @@ def _fault(request: WorkspaceRequest) -> str:
         if most is not None and _bytes(claim) > parse(most):
             asked = claim.parameters.size or claim.class_parameters.default_size
             return f"size={asked} of claim {claim.claim} is more than maxSize={most} of class {claim.class_name}"
+        if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
+            return fault
     by_path: dict[str, str] = {}
     for claim in request.claims:
         path = claim.parameters.mount_path

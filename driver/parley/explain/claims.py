@@ -8,13 +8,16 @@ import orjson
 from parley.api.builtin import BuiltinAllocation, BuiltinClaim, Pod, PodResourceClaim
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_ALLOCATING
+from parley.api.wording import listed
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding
 from parley.control.objects.mirror import allocated, asked, driver_of, is_mirror, nodes_of, offer_stands
+from parley.control.room import reserved
 from parley.explain.model import ClaimDetails
 from parley.explain.snapshot import Snapshot
 from parley.kube.clock import rfc3339
 from parley.negotiation.nowhere import where
+from parley.negotiation.reservations import amount_of
 from parley.sdk import Allocation
 
 
@@ -92,10 +95,12 @@ def _state(
 
 
 def _whereabouts(holding: Holding) -> str:
-    """Where it can be used, and until when it stays there if no pod uses it."""
+    """Where it can be used, what it reserves there, and until when it stays if no pod uses it."""
+    reserves = listed(amount_of(*one) for one in reserved(holding).items())
+    there = where(holding.nodes) + (f", reserves {reserves} there" if reserves else "")
     if holding.pods or holding.kept_until is None:
-        return where(holding.nodes)
-    return f"{where(holding.nodes)}, unused, kept until {rfc3339(holding.kept_until)}"
+        return there
+    return f"{there}, unused, kept until {rfc3339(holding.kept_until)}"
 
 
 def _progress(snapshot: Snapshot, record: ResourceClaim | None) -> str:

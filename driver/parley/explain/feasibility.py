@@ -12,6 +12,7 @@ from parley.control.caches.cluster import reference
 from parley.control.caches.usage import Share
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import with_room
 from parley.control.decision.demand import Demand, demand_of
 from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
@@ -68,7 +69,7 @@ class PodFeasibility:
             except DriverFault as fault:
                 failed = Answer((), alternatives=(), reasons=dict.fromkeys(nodes, str(fault)))
                 found.update({claim.name: failed for claim in request.claims})
-        return found
+        return with_room(lambda _: found, self._candidates(), self._demand)(nodes)
 
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
         """Why nodes do not come into question before any driver is asked; those that do are left out."""
@@ -83,7 +84,7 @@ class PodFeasibility:
 
     def _candidates(self) -> CandidateNodes:
         classes = [claim.class_ for claim in self.claims if claim.class_ is not None]
-        return CandidateNodes(self._snapshot.state.cluster, self._pod, classes, common_nodes(self.claims))
+        return CandidateNodes(self._snapshot.state, self._pod, classes, common_nodes(self.claims), discreet=False)
 
     def with_room(self, nodes: Sequence[str]) -> frozenset[str]:
         """Of the nodes those that every driver that can be asked finds viable. One question about many nodes: a

@@ -59,6 +59,19 @@ def nowhere_else(answers: Answers) -> bool:
     return any(answer.alternatives == () for answer in answers.values())
 
 
+def without(answers: Answers, lost: Mapping[str, str]) -> Answers:
+    """The same, with nodes that are not viable after all, for these reasons."""
+    if not lost:
+        return answers
+    return {name: _without(answer, lost) for name, answer in answers.items()}
+
+
+def _without(answer: Answer, lost: Mapping[str, str]) -> Answer:
+    viable = tuple(node for node in answer.viable if node not in lost)
+    reasons = {node: lost[node] for node in answer.viable if node in lost}
+    return Answer(viable, answer.alternatives, {**answer.reasons, **reasons})
+
+
 def refusals(answers: Answers) -> dict[str, str]:
     """Why each node is not viable, over all claims: "claim gpu: 0 of 1 device free"."""
     by_node: defaultdict[str, list[str]] = defaultdict(list)

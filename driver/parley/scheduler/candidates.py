@@ -6,6 +6,7 @@ priority there.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+from functools import cached_property
 from itertools import islice
 
 from parley.api.builtin import Node, Pod
@@ -13,29 +14,45 @@ from parley.api.models import ResourceClass
 from parley.api.selectors import suitable_nodes
 from parley.control.caches.cluster import Cluster, priority
 from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
-from parley.negotiation.fit import misfit, needs_of, unsuitable
+from parley.control.room import Asker, lacking
+from parley.control.state import State
+from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
 from parley.negotiation.nowhere import in_common
 from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
-from parley.negotiation.stranded import Obstacle, obstacle_for
+from parley.negotiation.stranded import Cause, Obstacle, obstacle_for
 
 
 class CandidateNodes(EligibleNodes):
     """The nodes that are eligible for the pod.
 
-    `only` limits them to where the pod's other claims are; None means no limit.
+    `only` limits them to where the pod's other claims are; None means no limit. `discreet`: reasons don't name
+    claims of other namespaces.
     """
 
     def __init__(
-        self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
+        self,
+        state: State,
+        pod: Pod,
+        classes: Sequence[ResourceClass],
+        only: Set[str] | None,
+        *,
+        discreet: bool = True,
     ) -> None:
-        super().__init__(cluster, pod.metadata.uid)
+        super().__init__(state.cluster, pod.metadata.uid)
+        self._state = state
         self._pod = pod
         self._needs = needs_of(pod)
+        self._discreet = discreet
         self._classes = classes
         self._suitable = [(c.metadata.name, selector) for c in classes if (selector := suitable_nodes(c))]
         self.only = only
+
+    @cached_property
+    def _asker(self) -> Asker:
+        return Asker.of(self._pod, self._needs.requests, discreet=self._discreet)
 
     @property
     def priority(self) -> int | None:
@@ -46,6 +63,7 @@ class CandidateNodes(EligibleNodes):
         """Of pods, their requests and constraints decide, too."""
         needs = self._needs
         return (
+            self._asker.claims if self._state.ledger.reserves else None,
             needs.requests,
             needs.node_selector,
             repr(needs.affinity),
@@ -56,7 +74,7 @@ class CandidateNodes(EligibleNodes):
 
     def anew(self) -> "CandidateNodes":
         """By the model, as if no node had been looked at yet."""
-        return CandidateNodes(self._cluster, self._pod, self._classes, self.only)
+        return CandidateNodes(self._state, self._pod, self._classes, self.only, discreet=self._discreet)
 
     def _names(self) -> Sequence[str]:
         if self._needs.node_name:
@@ -79,10 +97,22 @@ class CandidateNodes(EligibleNodes):
             return None
         usage, allocatable = self._cluster.usage, self._cluster.allocatable(node)
         found = self._cluster.node(node)
-        return obstacle_for(self._needs, found, allocatable, usage.used(node), usage.pods(node))
+        if (
+            plain := obstacle_for(self._needs, found, allocatable, usage.used(node), usage.pods(node))
+        ) is not None:
+            return plain
+        full = self.crowded(node) if found is not None and selected(self._needs, found) else ""
+        return Obstacle(Cause.FULL, full) if full else None
+
+    def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
+        reserved = new or self._state.ledger.reserving(node)
+        return lacking(self._state, node, self._asker, new) if reserved else ""
 
     def misfit_beside(self, node: str, used: Amounts, pods: int) -> str:
-        """Why the node would not be eligible if so many pods used that much of it; "" if it would."""
+        """Why the node would not be eligible if so many pods used that much of it; "" if it would. Nobody goes for
+        a pod where room is reserved: what users of that give up stays reserved."""
+        if self._state.ledger.reserving(node):
+            return "room is reserved there"
         allocatable = self._cluster.allocatable(node)
         return self._judged(node, lambda found: misfit(self._needs, found, allocatable, used, pods))
 
@@ -98,7 +128,8 @@ class CandidateNodes(EligibleNodes):
 
     def _filtered(self, node: Node) -> str:
         name, usage = node.metadata.name, self._cluster.usage
-        return misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
+        plain = misfit(self._needs, node, self._cluster.allocatable(name), usage.used(name), usage.pods(name))
+        return plain or self.crowded(name)
 
     def _without_plugin(self, node: str) -> str:
         found = (self._cluster.plugins.missing(class_, node) for class_ in self._classes)
@@ -114,13 +145,13 @@ class ProposedNodes(CandidateNodes):
 
     def __init__(
         self,
-        cluster: Cluster,
+        state: State,
         pod: Pod,
         classes: Sequence[ResourceClass],
         only: Set[str] | None,
         proposed: Sequence[str],
     ) -> None:
-        super().__init__(cluster, pod, classes, only)
+        super().__init__(state, pod, classes, only)
         self._proposed = proposed
         self._known = frozenset(proposed)
 
@@ -134,18 +165,17 @@ class ProposedNodes(CandidateNodes):
 
     def _filtered(self, node: Node) -> str:
         if node.metadata.name in self._known:
-            return ""
+            return self.crowded(node.metadata.name)
         return super()._filtered(node) or "refused by the scheduler's own filters"
 
 
 class PreemptibleNodes(CandidateNodes):
     """The nodes that are eligible once the scheduler has evicted pods of lower priority there; first those where
-    the least important and fewest would have to go. What it does not iterate over may be eligible as it is."""
+    the least important and fewest would have to go. What it does not iterate over may be eligible as it is. Where
+    room is reserved nobody is evicted: what users of that give up stays reserved."""
 
-    def __init__(
-        self, cluster: Cluster, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None
-    ) -> None:
-        super().__init__(cluster, pod, classes, only)
+    def __init__(self, state: State, pod: Pod, classes: Sequence[ResourceClass], only: Set[str] | None) -> None:
+        super().__init__(state, pod, classes, only)
         self._evictions: dict[str, Eviction] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -163,13 +193,15 @@ class PreemptibleNodes(CandidateNodes):
         return (priority(self._pod), super().alike)
 
     def anew(self) -> "PreemptibleNodes":
-        return PreemptibleNodes(self._cluster, self._pod, self._classes, self.only)
+        return PreemptibleNodes(self._state, self._pod, self._classes, self.only)
 
     def _filtered(self, node: Node) -> str:
         reason = super()._filtered(node)
-        if not reason or misfit(self._needs, node, self._cluster.allocatable(node.metadata.name), {}, 0):
-            return reason
         name = node.metadata.name
+        if not reason or self._state.ledger.reserving(name):
+            return reason
+        if misfit(self._needs, node, self._cluster.allocatable(name), {}, 0):
+            return reason
         used = self._cluster.usage.by_priority(name)
         found = eviction(self._needs, priority(self._pod), self._cluster.allocatable(name), used)
         if found is None:

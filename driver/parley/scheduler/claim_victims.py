@@ -88,7 +88,7 @@ class ClaimVictims:
         self._pod = pod
         self._demand = demand
         self._drivers = drivers
-        self._nodes = CandidateNodes(state.cluster, pod, classes, common_nodes(claims))
+        self._nodes = CandidateNodes(state, pod, classes, common_nodes(claims))
         self._tenants = self._all_tenants(exclusions or Exclusions())
         self._viable: dict[tuple[str, str], bool] = {}
 

@@ -17,7 +17,7 @@ from parley.api.names import API_VERSION
 from parley.api.resources import POD_SCHEDULINGS, Resource
 from parley.control.ledger import Phase
 from parley.control.objects.mirror import is_mirror, owner_pod
-from parley.control.restoring import restore
+from parley.control.restoring import count_unbound, restore
 from parley.control.takeover import persist, shut_out_former_leaders
 from parley.control.telemetry.measured import MeasuredDriver
 from parley.control.telemetry.metrics import Metrics
@@ -147,6 +147,7 @@ class Controller:
         published = await persist("PodSchedulings are not listed yet", lambda: self._client.list(POD_SCHEDULINGS))
         # No await from here until changes are listened to: one in between would be lost.
         unconfirmed = restore(self._base.state, changed)
+        count_unbound(self._base.state)
         self._parts.reconciler.resume(unconfirmed)
         for scheduling in published.items:
             for owner in scheduling.metadata.owner_references:

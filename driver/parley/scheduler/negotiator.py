@@ -68,7 +68,7 @@ class Negotiator:
         own = nodes is None
         if nodes is None:
             classes = [claim.class_ for claim in claims if claim.class_]
-            nodes = CandidateNodes(self._state.cluster, pod, classes, common_nodes(claims))
+            nodes = CandidateNodes(self._state, pod, classes, common_nodes(claims))
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
         if demand.standalone:
@@ -92,7 +92,7 @@ class Negotiator:
         if not may_preempt(self._state.cluster, pod):
             return search, outcome
         classes = [claim.class_ for claim in claims if claim.class_]
-        wider = PreemptibleNodes(self._state.cluster, pod, classes, common_nodes(claims))
+        wider = PreemptibleNodes(self._state, pod, classes, common_nodes(claims))
         evicting = replace(search, nodes=wider)
         found = survey(self._state, demand, evicting)
         if found.viable:

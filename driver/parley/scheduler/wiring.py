@@ -163,7 +163,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
     giving_back = GivingBack(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
-    return _Control(Allocator(state.ledger, state.drivers), records, releases, giving_back, keeping)
+    return _Control(Allocator(state), records, releases, giving_back, keeping)
 
 
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:

@@ -18,6 +18,7 @@ from parley.sdk.driver import (
     PermanentError,
     PodReference,
     Request,
+    Reserve,
     Stranded,
 )
 
@@ -36,5 +37,6 @@ __all__ = [
     "PermanentError",
     "PodReference",
     "Request",
+    "Reserve",
     "Stranded",
 ]

@@ -18,7 +18,7 @@ from parley.api.models import MAX_DEADLINE
 from parley.api.opaque import why_unreadable
 from parley.negotiation.answers import Answer
 from parley.negotiation.waiting import Topic
-from parley.sdk.driver import Allocation, Device, Parameters, Request
+from parley.sdk.driver import Allocation, Device, Parameters, Request, Reserve
 
 MAX_CLAIMS = 128
 """Of one driver in one pod, as many as a PodScheduling can hold. Kubernetes sets no limit to a pod's claims."""
@@ -30,6 +30,10 @@ MAX_DEVICES = 32
 MAX_DATA_BYTES = 10 * 1024
 MAX_ALTERNATIVES = 32
 MAX_NODES = 128
+MAX_RESERVED = 16
+"""Resources of which one claim reserves some."""
+
+MOST_PODS = 10_000
 MOST_CAPACITY = 2**63 - 1
 
 _MAX_FAULTS = 8
@@ -205,6 +209,25 @@ def check_stranded(driver: str, stranded: object) -> None:
         raise DriverFault(f"driver {driver} says {stranded!r} of a claim whose node takes no pods; {text}")
 
 
+def check_reserve(driver: str, claim: str, reserve: object) -> None:
+    """Raises DriverFault unless it is None, or amounts that can be counted, and recorded."""
+    if reserve is None:
+        return
+    fault = "it must be None or a Reserve" if not isinstance(reserve, Reserve) else _reserve_fault(reserve)
+    if fault:
+        raise DriverFault(f"driver {driver} reserves {reserve!r} for claim {claim!r}; {fault}")
+
+
+def _reserve_fault(reserve: Reserve) -> str:
+    if not 0 <= reserve.pods <= MOST_PODS or "pods" in reserve.amounts or len(reserve.amounts) > MAX_RESERVED:
+        return f"possible are 0 to {MOST_PODS} pods, and amounts of {MAX_RESERVED} other resources"
+    try:
+        amounts = reserve.thousandths()
+    except ValueError as error:
+        return str(error)
+    return "no amount may be less than 0" if any(amount < 0 for amount in amounts.values()) else ""
+
+
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:
     """Raises DriverFault unless every claim has an allocation that the API will accept."""
     for claim in request.claims:
@@ -220,6 +243,8 @@ def _allocation_fault(allocation: Allocation) -> str:
         return f"{len(allocation.available_on)} nodes in available_on; at most {MAX_NODES} are allowed"
     if len(allocation.devices) > MAX_DEVICES:
         return f"{len(allocation.devices)} devices; at most {MAX_DEVICES} are allowed in a claim"
+    if allocation.reserve is not None and allocation.available_on != ():
+        return "it reserves room on a node, and can be used on others"
     if size := _too_large(allocation.data):
         return f"data of {size} bytes; at most {MAX_DATA_BYTES} are allowed"
     return next(filter(None, map(_name_fault, allocation.devices)), "")

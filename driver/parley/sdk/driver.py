@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from parley.api.quantity import thousandths
 from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import Prefer
@@ -122,16 +123,32 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve:
+    """Room on a claim's node for the pods that use it: `amounts` as Kubernetes writes them, by resource name
+    (`{"cpu": "2", "memory": "4Gi"}`), and so many `pods`."""
+
+    amounts: Mapping[str, str] = field(default_factory=dict)
+    pods: int = 0
+
+    def thousandths(self) -> dict[str, int]:
+        """All of it by resource name, in thousandths, without what is zero. Raises ValueError."""
+        found = {name: thousandths(amount) for name, amount in self.amounts.items()}
+        return {name: amount for name, amount in {**found, "pods": 1000 * self.pods}.items() if amount}
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """What was allocated for one claim: at most 32 devices, and `data` for the node part (10 KiB as JSON).
 
     `available_on` are the nodes where it can be used, at most 128: none named is the node that it was allocated
-    for and no other, None is everywhere.
+    for and no other, None is everywhere. `reserve` is what is kept on that node for the claim's users: Parley sets
+    it, from `Driver.reserves`.
     """
 
     devices: tuple[Device, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     available_on: tuple[str, ...] | None = ()
+    reserve: Reserve | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +270,15 @@ class Driver(Generic[P, C]):
     def units(self, claim: ClaimRequest[P, C]) -> int:
         """How much of a class's `limits[].units` the claim takes up."""
         return 1
+
+    def reserves(self, claim: ClaimRequest[P, C]) -> Reserve | None:
+        """What is to be kept on the claim's node for the pods that use it, from its allocation to its end.
+
+        Only nodes that have it are viable; what the users request counts against it first. Asked of drivers in the
+        controller, about claims that several pods can name; these must be usable on one node alone. Has no side
+        effects.
+        """
+        return None
 
     def capacity(self, of: ClassOnNodes[C]) -> Capacity | None:
         """What the class has on its nodes; None if that can't be told.

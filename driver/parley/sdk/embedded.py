@@ -10,7 +10,7 @@ node the driver allocates nothing, nor anywhere the devices that the claim's rec
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -26,6 +26,7 @@ from parley.sdk.checks import (
     check_allocations,
     check_answers,
     check_capacity,
+    check_reserve,
     check_room,
     check_scores,
     check_stranded,
@@ -42,6 +43,7 @@ from parley.sdk.driver import (
     Held,
     PodReference,
     Request,
+    Reserve,
     Stranded,
 )
 from parley.sdk.parameters import ParameterReader, RawClaim
@@ -220,6 +222,23 @@ class EmbeddedDriver:
             check_units(self.name, claim.name, units)
         return units
 
+    @property
+    def may_reserve(self) -> bool:
+        """Whether claims of the driver may reserve room on their nodes."""
+        return type(self.driver).reserves is not Driver.reserves
+
+    def reserves(self, claim: ClaimRequest[Any, Any]) -> Reserve | None:
+        """What the claim is to reserve on its node, None if nothing: one of a single pod has no later users.
+
+        Raises DriverFault.
+        """
+        if claim.generated or not self.may_reserve:
+            return None
+        with self._contained("reserves"):
+            found = self.driver.reserves(claim)
+            check_reserve(self.name, claim.claim, found)
+        return found if found is not None and found.thousandths() else None
+
     def capacity(self, class_: ResourceClass, nodes: Sequence[str]) -> Capacity | None:
         """What the class has on these nodes, if the driver can tell.
 
@@ -262,6 +281,8 @@ class EmbeddedDriver:
         allocations = await self.driver.allocate(request, node)
         self.revision += 1
         try:
+            if self.may_reserve:
+                allocations = self._reserving(request, allocations)
             check_allocations(self.name, request, allocations)
             self._check_devices(allocations)
         except Exception as error:
@@ -269,6 +290,12 @@ class EmbeddedDriver:
             await self.undo([claim.uid for claim in request.claims])
             raise
         return allocations
+
+    def _reserving(
+        self, request: Request[Any, Any], allocations: Mapping[str, Allocation]
+    ) -> Mapping[str, Allocation]:
+        found = {claim.name: self.reserves(claim) for claim in request.claims}
+        return {name: replace(one, reserve=found.get(name)) for name, one in allocations.items()}
 
     def _check_devices(self, allocations: Mapping[str, Allocation]) -> None:
         given = {device for allocation in allocations.values() for device in allocation.devices}

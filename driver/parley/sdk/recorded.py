@@ -13,7 +13,7 @@ from parley.api.meta import NodeSelector
 from parley.api.models import ResourceClaim
 from parley.api.selectors import node_selector, selector_of
 from parley.negotiation.fit import matches
-from parley.sdk.driver import Allocation, Device, Held
+from parley.sdk.driver import Allocation, Device, Held, Reserve
 
 NOTHING_ALLOCATED: Mapping[str, Any] = {
     "driverName": None,
@@ -33,6 +33,8 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
     body: dict[str, Any] = {"handles": [handle], "shareable": shareable}
     if allocation.available_on is not None:
         body["availableOnNodes"] = node_selector(allocation.available_on or (node,))
+    if (reserve := allocation.reserve) is not None:
+        body["reserve"] = {"amounts": dict(reserve.amounts), "pods": reserve.pods}
     return body
 
 
@@ -66,11 +68,23 @@ def read_allocation(allocation: models.Allocation, nodes: Iterable[Node]) -> tup
     data = (handle.data if handle is not None else None) or {}
     if allocation.available_on_nodes is None:
         return "", Allocation(devices, data, None)
+    reserve = _reserve(allocation.reserve)
     on = named_nodes(allocation.available_on_nodes)
     if not on:
         selector = selector_of(allocation.available_on_nodes)
         on = tuple(node.metadata.name for node in nodes if matches(selector, node))
-    return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else ())
+    return (on[0] if on else ""), Allocation(devices, data, on if len(on) > 1 else (), reserve)
+
+
+def _reserve(recorded: models.Reserve | None) -> Reserve | None:
+    """What is reserved by the record; nothing if somebody else wrote it, in another form."""
+    if recorded is None:
+        return None
+    reserve = Reserve(recorded.amounts, recorded.pods)
+    try:
+        return reserve if reserve.thousandths() else None
+    except ValueError:
+        return None
 
 
 def held_as_recorded(uid: str, node: str, allocation: Allocation) -> Held:

@@ -325,7 +325,7 @@ class Acting:
         self.giving_back = GivingBack(
             state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.keeping
         )
-        self.allocator = Allocator(state.ledger, state.drivers)
+        self.allocator = Allocator(state)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)
         stranding = Stranding(state, self.giving_back, Recorder(world.client, world.clock, "test"), world.clock)
         self.claims = ClaimReconciler(

@@ -67,7 +67,7 @@ def free(world: World, driver: str = TOKENS, class_name: str = "licence") -> int
 def test_the_ledger_has_what_the_drivers_allocated_and_for_whom() -> None:
     async def story(world: World) -> None:
         claims = (pending("a", count=2), pending("b", OTHER))
-        await allocate(world, Allocator(world.ledger, world.state.drivers), *claims)
+        await allocate(world, Allocator(world.state), *claims)
         first, second = (world.ledger.get(claim.uid) for claim in claims)
         assert first is not None
         assert second is not None
@@ -86,7 +86,7 @@ def test_if_one_driver_fails_nothing_is_held_by_any() -> None:
         limited = a_class(limits=[{"claims": 1}])
         claims = (pending("a", limited), pending("b", OTHER))
         with pytest.raises(AllocationFailed) as raised:
-            await allocate(world, Allocator(world.ledger, world.state.drivers), *claims)
+            await allocate(world, Allocator(world.state), *claims)
         assert str(raised.value) == f"driver {Second.name} could not allocate on node node-1: broken for good"
         assert isinstance(raised.value.__cause__, PermanentError)
         assert len(world.ledger) == 0
@@ -98,7 +98,7 @@ def test_if_one_driver_fails_nothing_is_held_by_any() -> None:
 
 def test_a_claim_is_allocated_for_one_pod_at_a_time() -> None:
     async def story(world: World) -> None:
-        allocator, claim = Allocator(world.ledger, world.state.drivers), pending("b", OTHER)
+        allocator, claim = Allocator(world.state), pending("b", OTHER)
         first = asyncio.create_task(allocate(world, allocator, claim))
         await asyncio.sleep(1)
         assert allocator.allocating(claim.uid)
@@ -114,7 +114,7 @@ def test_a_claim_is_allocated_for_one_pod_at_a_time() -> None:
 def test_what_is_being_allocated_counts_towards_the_limits() -> None:
     async def story(world: World) -> None:
         limited = a_class("other", Second.name, limits=[{"units": 3}])
-        allocator = Allocator(world.ledger, world.state.drivers)
+        allocator = Allocator(world.state)
         allocating = asyncio.create_task(allocate(world, allocator, pending("a", limited, count=3)))
         await asyncio.sleep(1)
         assert len(world.ledger) == 0
@@ -127,7 +127,7 @@ def test_what_is_being_allocated_counts_towards_the_limits() -> None:
 def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_holds_nothing() -> None:
     async def story(world: World) -> None:
         with pytest.raises(AllocationFailed) as raised:
-            await allocate(world, Allocator(world.ledger, world.state.drivers), pending("a", OTHER))
+            await allocate(world, Allocator(world.state), pending("a", OTHER))
         assert str(raised.value).endswith("no result within 30 s: a driver that takes longer must be asynchronous")
         assert asyncio.get_running_loop().time() == pytest.approx(ALLOCATE_SECONDS, abs=1)
         assert free(world, Second.name, "other") == 4
@@ -137,7 +137,7 @@ def test_a_driver_that_takes_too_long_is_told_to_be_asynchronous_and_holds_nothi
 
 def test_what_a_driver_allocates_for_a_pod_that_ended_is_given_back() -> None:
     async def story(world: World) -> None:
-        allocator = Allocator(world.ledger, world.state.drivers)
+        allocator = Allocator(world.state)
         allocating = asyncio.create_task(allocate(world, allocator, pending("a"), pending("b", OTHER)))
         await asyncio.sleep(1)
         allocator.abort(user("p").uid)
@@ -151,7 +151,7 @@ def test_what_a_driver_allocates_for_a_pod_that_ended_is_given_back() -> None:
 def test_a_timeout_of_the_drivers_own_is_a_failure_like_others() -> None:
     async def story(world: World) -> None:
         with pytest.raises(AllocationFailed, match="could not allocate on node node-1: the provider's"):
-            await allocate(world, Allocator(world.ledger, world.state.drivers), pending("a", OTHER))
+            await allocate(world, Allocator(world.state), pending("a", OTHER))
 
     played(story, Second(TimeoutError("the provider's")))
 
@@ -159,7 +159,7 @@ def test_a_timeout_of_the_drivers_own_is_a_failure_like_others() -> None:
 @pytest.mark.parametrize("failure", [None, RuntimeError("out of order")], ids=["allocated", "failed"])
 def test_an_immediate_claim_is_allocated_for_nobody(failure: Exception | None) -> None:
     async def story(world: World) -> None:
-        allocator, one = Allocator(world.ledger, world.state.drivers), pending("a", OTHER, count=2)
+        allocator, one = Allocator(world.state), pending("a", OTHER, count=2)
         assert one.claim is not None
         request = demand_of(world.state.drivers, user("p"), [one]).requests[Second.name]
         if failure is None:
@@ -177,7 +177,7 @@ def test_an_immediate_claim_is_allocated_for_nobody(failure: Exception | None) -
 
 def test_a_pod_joins_all_of_what_is_allocated_or_nothing() -> None:
     async def story(world: World) -> None:
-        allocator = Allocator(world.ledger, world.state.drivers)
+        allocator = Allocator(world.state)
         good, going = a_holding("good", "q"), a_holding("going", "q")
         for holding in (good, going):
             world.ledger.add(holding)
@@ -194,7 +194,7 @@ def test_a_pod_joins_all_of_what_is_allocated_or_nothing() -> None:
 
 def test_no_more_pods_join_than_kubernetes_allows() -> None:
     async def story(world: World) -> None:
-        allocator = Allocator(world.ledger, world.state.drivers)
+        allocator = Allocator(world.state)
         full = a_holding("full", *(f"q{number}" for number in range(MAX_USERS)))
         with pytest.raises(Busy):
             allocator.join(POD, [PodClaim("full", "full", holding=full)])

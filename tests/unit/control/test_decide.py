@@ -37,7 +37,7 @@ def refused(state: State, *claims: PodClaim) -> Blocked:
 
 def everywhere(state: State, class_: ResourceClass | None = None, **more: Any) -> Search:
     """All nodes that a class without suitableNodes finds."""
-    given: dict[str, Any] = {"nodes": SuitableNodes(state.cluster, class_ or a_class(), "uid"), "excluded": {}}
+    given: dict[str, Any] = {"nodes": SuitableNodes(state, class_ or a_class(), "team", "uid"), "excluded": {}}
     return Search(**{**given, **more})
 
 
@@ -226,7 +226,7 @@ class TestNoneViable:
 
     def test_who_is_alike_and_wants_the_same_waits_in_one_line(self) -> None:
         async def story(world: World) -> None:
-            other = OtherNodes(world.cluster, a_class(), "uid")
+            other = OtherNodes(world.state, a_class(), "team", "uid")
             searches: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"nodes": other}, "d": {"alone": True}}
             lines = [
                 blocked_at(world.state, [pending(name)], everywhere(world.state, **how)).line

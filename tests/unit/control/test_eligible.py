@@ -39,7 +39,7 @@ def taint(key: str, effect: str) -> dict[str, Any]:
 def test_why_a_node_is_not_eligible(spec: dict[str, Any], class_: ResourceClass, misfit: str) -> None:
     async def story(world: World) -> None:
         await world.node("node-1", **spec)
-        nodes = SuitableNodes(world.cluster, class_, "uid")
+        nodes = SuitableNodes(world.state, class_, "team", "uid")
         assert nodes.misfit("node-1") == misfit
         assert list(nodes) == ([] if misfit else ["node-1"])
         assert nodes.misfits == ({"node-1": misfit} if misfit else {})
@@ -49,7 +49,7 @@ def test_why_a_node_is_not_eligible(spec: dict[str, Any], class_: ResourceClass,
 
 def test_a_node_that_is_gone_is_not_eligible() -> None:
     async def story(world: World) -> None:
-        nodes = SuitableNodes(world.cluster, a_class(), "uid")
+        nodes = SuitableNodes(world.state, a_class(), "team", "uid")
         assert not nodes.fits("gone")
         assert nodes.misfits == {"gone": "does not exist"}
 
@@ -65,7 +65,7 @@ def test_where_the_drivers_plugin_is_known_to_run_it_must_run(node_part: str, el
             await world.node(name)
         spec = {"driver": TOKENS, "nodeName": "node-1", "pool": {"name": "node-1", "generation": 1}}
         await world.put(RESOURCE_SLICES, {"metadata": {"name": "node-1-tokens"}, "spec": spec})
-        nodes = SuitableNodes(world.cluster, a_class(nodePart=node_part), "uid")
+        nodes = SuitableNodes(world.state, a_class(nodePart=node_part), "team", "uid")
         assert sorted(nodes) == eligible
 
     played(story)
@@ -76,7 +76,7 @@ def test_what_a_driver_proposes_has_to_match_every_selector_and_to_be_eligible()
         for name in ("node-1", "node-2", "node-3"):
             await world.node(name)
         await world.node("cordoned", unschedulable=True)
-        nodes = SuitableNodes(world.cluster, a_class(), "uid")
+        nodes = SuitableNodes(world.state, a_class(), "team", "uid")
         proposed = [naming("node-1", "node-2", "cordoned"), naming("node-2", "node-3", "cordoned")]
         assert list(nodes.matching(proposed)) == ["node-2"]
 
@@ -88,7 +88,7 @@ def test_looking_anew_begins_where_the_first_look_did_and_knows_nothing_of_it() 
         for name in ("node-1", "node-2", "node-3"):
             await world.node(name)
         await world.node("cordoned", unschedulable=True)
-        nodes = SuitableNodes(world.cluster, a_class(), "uid")
+        nodes = SuitableNodes(world.state, a_class(), "team", "uid")
         looked = list(nodes)
         anew = nodes.anew()
         assert anew.misfits == {}

@@ -17,6 +17,7 @@ from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.state import State
+from parley.negotiation.answers import Answers, viable_for_all, without
 from parley.negotiation.nowhere import apart, nowhere, where
 from parley.negotiation.rounds import DEFAULT_CANDIDATES, FIRST_CANDIDATES, Ask, Outcome, negotiate
 from parley.negotiation.selection import select
@@ -108,7 +109,21 @@ def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask],
 def question(state: State, demand: Demand, search: Search) -> Ask:
     """Asks the drivers in this process about nodes, but for those that are excluded, or kept for other pods."""
     kept = state.nominations.closed(search.nodes.uid, search.nodes.priority, frozenset(demand.drivers.values()))
-    return ask(state.drivers, demand, {**search.excluded, **kept} if kept else search.excluded)
+    plain = ask(state.drivers, demand, {**search.excluded, **kept} if kept else search.excluded)
+    return with_room(plain, search.nodes, demand)
+
+
+def with_room(plain: Ask, nodes: EligibleNodes, demand: Demand) -> Ask:
+    """The same question, with answers for nodes alone that have room for what the claims reserve."""
+    if not demand.reserving:
+        return plain
+
+    def answers(asked: Sequence[str]) -> Answers:
+        found = plain(asked)
+        viable = viable_for_all(asked, found)
+        return without(found, {node: why for node in viable if (why := nodes.crowded(node, demand.reserving))})
+
+    return answers
 
 
 def none_viable(
@@ -152,7 +167,8 @@ def _helps(state: State, demand: Demand, search: Search) -> Helps | None:
     def may_do(node: str) -> bool:
         if node in excluded or nodes.misfit(node):
             return False
-        return all(driver.has_room(request, node) for driver, request in asked)
+        has_room = all(driver.has_room(request, node) for driver, request in asked)
+        return has_room and not (demand.reserving and nodes.crowded(node, demand.reserving))
 
     def helps(changed: Collection[str]) -> bool:
         return any(map(may_do, changed))

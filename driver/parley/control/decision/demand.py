@@ -8,6 +8,7 @@ from typing import Any
 
 from parley.control.claims.podclaims import PodClaim
 from parley.negotiation.answers import Answer, Answers
+from parley.negotiation.requests import Amounts
 from parley.negotiation.rounds import Ask
 from parley.sdk import PodReference, Request
 from parley.sdk.checks import check_count
@@ -20,12 +21,22 @@ Requests = Mapping[str, Request[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Reserving:
+    """A claim, by UID and as "namespace/name", that is about to be allocated, and what it reserves on its node, in
+    thousandths by resource name."""
+
+    uid: str
+    claim: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """The pending claims of one pod, or one claim without a pod, by the drivers that have to allocate them.
 
     `requests` has one for each driver in this process, `standalone` the claims of standalone drivers, `drivers`
     the driver of each claim entry, `weights` the largest `scoreWeight` of each driver's classes. `embedded` are
-    the drivers in this process.
+    the drivers in this process. `reserving` has the claims that reserve room on their node.
     """
 
     pod: PodReference
@@ -34,6 +45,7 @@ class Demand:
     drivers: Mapping[str, str]
     weights: Mapping[str, int]
     standalone: tuple[PodClaim, ...] = ()
+    reserving: tuple[Reserving, ...] = ()
 
     @property
     def wanted(self) -> Hashable:
@@ -73,15 +85,26 @@ def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim], s
         weights[driver] = max(weights[driver], claim.class_.score_weight)
     for driver, found in raw.items():
         check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
+    requests = {name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers}
     return Demand(
         pod=pod,
         embedded=drivers,
-        requests={
-            name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers
-        },
+        requests=requests,
         drivers={claim.name: name for name, of_driver in raw.items() for claim in of_driver},
         weights=weights,
         standalone=tuple(claim for claim in claims if claim.standalone),
+        reserving=_reserving(drivers, requests),
+    )
+
+
+def _reserving(drivers: Drivers, requests: Requests) -> tuple[Reserving, ...]:
+    """Raises DriverFault."""
+    return tuple(
+        Reserving(claim.uid, f"{request.pod.namespace}/{claim.claim}", reserve.thousandths())
+        for name, request in requests.items()
+        if drivers[name].may_reserve
+        for claim in request.claims
+        if (reserve := drivers[name].reserves(claim)) is not None
     )
 
 

@@ -10,6 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
 from parley.control.caches.cluster import Cluster
+from parley.control.decision.demand import Reserving
+from parley.control.room import Asker, lacking
+from parley.control.state import State
 from parley.negotiation.fit import matches
 from parley.negotiation.rounds import FIRST_CANDIDATES
 from parley.negotiation.selection import spread
@@ -82,6 +85,10 @@ class EligibleNodes(ABC):
         return None
 
     @abstractmethod
+    def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
+        """Why the node does not have room beside what is reserved there, and for `new` reservations, or ""."""
+
+    @abstractmethod
     def anew(self) -> "EligibleNodes":
         """The same, as if no node had been looked at yet."""
 
@@ -106,15 +113,20 @@ class FullestFirst:
 
 
 class SuitableNodes(EligibleNodes):
-    """The nodes that are eligible for a claim of the class without a pod."""
+    """The nodes that are eligible for a claim of the class and namespace without a pod."""
 
-    def __init__(self, cluster: Cluster, class_: ResourceClass, uid: str) -> None:
-        super().__init__(cluster, uid)
+    def __init__(self, state: State, class_: ResourceClass, namespace: str, uid: str) -> None:
+        super().__init__(state.cluster, uid)
+        self._state = state
         self._class = class_
+        self._asker = Asker(namespace)
         self._rule = NodeRule(class_)
 
     def anew(self) -> "SuitableNodes":
-        return SuitableNodes(self._cluster, self._class, self.uid)
+        return SuitableNodes(self._state, self._class, self._asker.namespace, self.uid)
+
+    def crowded(self, node: str, new: Sequence[Reserving] = ()) -> str:
+        return lacking(self._state, node, self._asker, new)
 
     def misfit(self, node: str) -> str:
         found = self._cluster.node(node)

@@ -15,6 +15,7 @@ from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import over
+from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
 from parley.control.objects.mirror import owner_pod_uid
 from parley.control.records import Records
@@ -88,6 +89,8 @@ class GivingBack:
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
             local = driver is not None and driver.is_local(held)
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
+        if holding.allocation.reserve is not None:
+            self._wakeups.wake(ROOM, holding.nodes)
         if holding.named:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
 

@@ -15,8 +15,10 @@ from parley.control.caches.cluster import Key, over, priority, reference
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
+from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
+from parley.negotiation.requests import requested
 from parley.negotiation.states import ClaimState
 from parley.scheduler.extender.assumed import AssumedPods
 from parley.scheduler.extender.filtering import unusable
@@ -96,9 +98,13 @@ class Binder:
             pod, claims = await self._ready(user, node, until)
             if now() >= until:
                 raise BindRefused(f"not done within {BIND_SECONDS:g} s")
+            if not claims:
+                self._take_room(pod, node)
             await self._posting.bind(pod, node, exactly=bool(claims))
         except Exception as error:  # a process that is asked to end leaves it to the next one to find out
             await self._undo(user)
+            if not isinstance(error, OutcomeUnknown):
+                self._leave_room(user)
             if isinstance(error, NotBound):
                 raise BindRefused(str(error)) from None
             raise
@@ -106,6 +112,23 @@ class Binder:
         self._pods.leave_line((user.namespace, user.name))
         if (current := self._cluster.pod((user.namespace, user.name))) is not None and not over(current):
             self._cluster.assume(current, node)
+
+    def _take_room(self, pod: Pod, node: str) -> None:
+        """Where room is reserved a pod without claims counts before it is bound.
+
+        Raises BindRefused if there is no room for it any more.
+        """
+        if not self._ledger.reserving(node):
+            return
+        if why := lacking(self._state, node, Asker.of(pod, requested(pod).items())):
+            raise BindRefused(f"node {node}: {why}")
+        self._cluster.assume(pod, node)
+
+    def _leave_room(self, user: PodReference) -> None:
+        """The pod was not bound."""
+        pod = self._cluster.pod((user.namespace, user.name))
+        if (pod is None or not pod.spec.node_name) and not self._ledger.of_pod(user):
+            self._cluster.usage.remove(user.uid)
 
     async def _ready(self, user: PodReference, node: str, until: float) -> tuple[Pod, Sequence[PodClaim]]:
         """The pod, once all of its claims are allocated on the node and recorded for it."""

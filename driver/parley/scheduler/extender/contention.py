@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import Cluster
 from parley.control.decision.demand import Demand
-from parley.negotiation.answers import Answer, Answers, viable_for_all
+from parley.control.state import State
+from parley.negotiation.answers import Answers, viable_for_all, without
 from parley.negotiation.rounds import Ask
 from parley.negotiation.selection import spread
 from parley.scheduler.candidates import ProposedNodes
@@ -30,14 +30,14 @@ class LeastAssumed(ProposedNodes):
 
     def __init__(
         self,
-        cluster: Cluster,
+        state: State,
         pod: Pod,
         classes: Sequence[ResourceClass],
         only: Set[str] | None,
         proposed: Sequence[str],
         assumed: AssumedPods,
     ) -> None:
-        super().__init__(cluster, pod, classes, only, proposed)
+        super().__init__(state, pod, classes, only, proposed)
         self._assumed = assumed
 
     def __iter__(self) -> Iterator[str]:
@@ -59,7 +59,7 @@ def beside(
     def answers(nodes: Sequence[str]) -> Answers:
         found = ask(nodes)
         lost = _lost(drivers, assumed, pod, demand, viable_for_all(nodes, found))
-        return {entry: _without(answer, lost) for entry, answer in found.items()} if lost else found
+        return without(found, dict.fromkeys(lost, TAKEN))
 
     return answers
 
@@ -99,9 +99,3 @@ def _full(
         with_others = together(request, (other.requests[name] for other in others if name in other.requests))
         left = left.intersection(viable_for_all(nodes, drivers[name].viable(with_others, nodes)))
     return frozenset(nodes) - left
-
-
-def _without(answer: Answer, lost: frozenset[str]) -> Answer:
-    viable = tuple(node for node in answer.viable if node not in lost)
-    reasons = dict.fromkeys(lost.intersection(answer.viable), TAKEN)
-    return Answer(viable, answer.alternatives, {**answer.reasons, **reasons})

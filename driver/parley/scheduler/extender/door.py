@@ -112,7 +112,7 @@ class ExtenderDoor:
         if not having:
             return self._reject(pod, nodes, _unbacked(self._backed.of(pod)))
         if not pod.spec.resource_claims:
-            return wire.all_pass(asked.names_as_sent) if len(having) == len(nodes) else wire.passed(having, (), "")
+            return self._plain(pod, asked, nodes, having)
         if self._binder.node_of(pod.metadata.uid):
             return self._being_bound(pod, nodes)
         if (failures := self._pods.attempt(pod).failures).left(now()):
@@ -130,6 +130,17 @@ class ExtenderDoor:
             self._pods.leave_line(_key(pod))
         return wire.passed(result.viable, (), "")
 
+    def _plain(self, pod: Pod, asked: wire.Proposed, nodes: Sequence[str], having: Sequence[str]) -> bytes:
+        """A pod without claims is kept out of what is reserved for users of claims."""
+        result = self._filtering.plain(pod, having)
+        if not result.viable:
+            return self._reject(pod, nodes, result)
+        if self._rejections.knows(pod.metadata.uid):
+            self._rejections.drop(pod.metadata.uid)
+            self._pods.leave_line(_key(pod))
+        everywhere = len(result.viable) == len(nodes)
+        return wire.all_pass(asked.names_as_sent) if everywhere else wire.passed(result.viable, (), "")
+
     def _with_extended_resources(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
         """The nodes that have themselves what a DRA driver would otherwise allocate."""
         wanted = self._backed.of(pod)
@@ -146,7 +157,8 @@ class ExtenderDoor:
         line = (line, nodes, frozenset(self._backed.of(pod))) if result.by_nodes else line
         if not result.standalone and not self._unknown.is_another(pod):
             self._pods.line_up(_key(pod), line, problem.topics, result.blocked.helps)
-        answer = self._sets.refusal(nodes, _message(problem))
+        reported_in = "podscheduling" if pod.spec.resource_claims else "events"
+        answer = self._sets.refusal(nodes, _message(problem, reported_in))
         revision = self._pods.revision(problem.topics)
         rejection = Rejection(nodes, answer, problem, revision, result.undo, result.standalone, line)
         self._rejections.add(pod, rejection)
@@ -200,6 +212,8 @@ class ExtenderDoor:
         if pod.spec.resource_claims:
             viable = self._filtering.viable(pod, nodes)
             nodes = [node for node in nodes if node in viable] or self._of_no_use(pod, nodes)
+        else:
+            nodes = self._filtering.unreserved(nodes)
         return wire.victims({node: victims[node] for node in nodes})
 
     def _of_no_use(self, pod: Pod, nodes: Sequence[str]) -> Sequence[str]:
@@ -274,7 +288,7 @@ def _unbacked(names: Set[str]) -> FilterResult:
     return FilterResult(blocked=Blocked(Problem(reasons.OTHER_SCHEDULER, why, (DEVICE_CLASSES_CHANGED,)), why))
 
 
-def _message(problem: Problem) -> str:
+def _message(problem: Problem, reported_in: str = "podscheduling") -> str:
     """What the scheduler writes into the pod's condition: the same message as long as the phase is the same, since
     another one would change the pod, which makes the scheduler ask again. The same for all pods: see NodeSets."""
     if problem.transient:
@@ -283,4 +297,4 @@ def _message(problem: Problem) -> str:
         return f"Parley: {problem.message}"
     if problem.code == reasons.ALLOCATION_FAILED:
         return f"Parley: {problem.code}, see the pod's events; it is tried again after a pause"
-    return f"Parley: {problem.code}, see the pod's podscheduling"
+    return f"Parley: {problem.code}, see the pod's {reported_in}"

@@ -7,7 +7,17 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
-from parley.control.decision.decide import Blocked, Search, admit, best, class_topics, none_viable, soon, survey
+from parley.control.decision.decide import (
+    Blocked,
+    Search,
+    admit,
+    best,
+    class_topics,
+    none_viable,
+    soon,
+    survey,
+    with_room,
+)
 from parley.control.decision.demand import Demand, ask, demand_of, units
 from parley.control.state import State
 from parley.negotiation.rounds import Ask, Outcome, negotiate
@@ -80,7 +90,9 @@ class CandidateFilter:
         return result
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
-        """All of the nodes that are viable as things stand, whatever is assumed for others."""
+        """All of the nodes that are viable as things stand, whatever is assumed for others; none where room is
+        reserved, for what its users would give up stays reserved."""
+        names = self.unreserved(names)
         claims = expected_claims(self._state, pod)
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unserved(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
@@ -91,17 +103,32 @@ class CandidateFilter:
         try:
             attempt = self._pods.attempt(pod)
             demand = demand_of(self._state.drivers, reference(pod), pending, attempt.begun)
-            plain = ask(self._state.drivers, demand, attempt.excluded)
+            plain = with_room(ask(self._state.drivers, demand, attempt.excluded), nodes, demand)
             return frozenset(negotiate(nodes, plain, enough=len(names)).viable)
         except (BadParameters, NotRead, DriverFault):
             return frozenset()
+
+    def unreserved(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the nodes where nothing is reserved."""
+        ledger = self._state.ledger
+        return [name for name in names if not ledger.reserving(name)] if ledger.reserves else names
+
+    def plain(self, pod: Pod, names: Sequence[str]) -> FilterResult:
+        """Which of the nodes have room for a pod without claims beside what is reserved there."""
+        if not self._state.ledger.reserves:
+            return FilterResult(tuple(names))
+        nodes = ProposedNodes(self._state, pod, (), None, names)
+        if viable := tuple(name for name in names if nodes.fits(name)):
+            return FilterResult(viable)
+        nothing = demand_of(self._state.drivers, reference(pod), ())
+        return self._nothing((), nothing, Search(nodes, {}), Outcome(), passes=False)
 
     def nodes(
         self, pod: Pod, claims: Sequence[PodClaim], only: frozenset[str] | None, names: Sequence[str]
     ) -> ProposedNodes:
         """Those of the scheduler's candidates that are eligible for the pod."""
         classes = [c.class_ for c in claims if c.class_]
-        return LeastAssumed(self._state.cluster, pod, classes, only, names, self._assumed)
+        return LeastAssumed(self._state, pod, classes, only, names, self._assumed)
 
     def _negotiate(
         self, pod: Pod, claims: Sequence[PodClaim], names: Sequence[str], *, choosy: bool

@@ -104,6 +104,10 @@ class Rejections:
         self._unasked.pop(uid, None)
         return self._rejected.get(uid)
 
+    def knows(self, uid: str) -> bool:
+        """Whether the pod was rejected, and has not passed since."""
+        return uid in self._rejected
+
     def add(self, pod: Pod, rejection: Rejection) -> None:
         """This was answered."""
         self._rejected[pod.metadata.uid] = rejection

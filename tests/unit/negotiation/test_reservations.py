@@ -1,0 +1,160 @@
+"""Reserved room: never promised twice, and what users use of it is not counted twice."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.negotiation.requests import Amounts
+from parley.negotiation.reservations import Reservation, amount_of, crowded, unused
+
+
+def reservation(name: str, amounts: Amounts, *users: str, new: bool = False) -> Reservation:
+    return Reservation(name, f"team/{name}", amounts, frozenset(users), new)
+
+
+def named(one: Reservation) -> str:
+    return f"claim {one.claim}"
+
+
+class TestUnused:
+    def test_what_no_user_uses_is_left(self) -> None:
+        held = [reservation("a", {"cpu": 4000, "pods": 3000}, "p"), reservation("b", {"cpu": 1000})]
+        left = unused(held, {"p": {"cpu": 1500, "memory": 7, "pods": 1000}})
+        assert left == {"a": {"cpu": 2500, "pods": 2000}, "b": {"cpu": 1000}}
+
+    def test_who_uses_more_leaves_nothing(self) -> None:
+        assert unused([reservation("a", {"cpu": 4}, "p")], {"p": {"cpu": 9}}) == {"a": {"cpu": 0}}
+
+    def test_a_pod_takes_from_one_claim_after_the_other(self) -> None:
+        held = [reservation("a", {"cpu": 2}, "p"), reservation("b", {"cpu": 2}, "p")]
+        assert unused(held, {"p": {"cpu": 3}}) == {"a": {"cpu": 0}, "b": {"cpu": 1}}
+
+    def test_those_that_can_take_from_one_alone_come_first(self) -> None:
+        held = [reservation("a", {"cpu": 2}, "both", "one"), reservation("b", {"cpu": 2}, "both")]
+        assert unused(held, {"both": {"cpu": 2}, "one": {"cpu": 2}}) == {"a": {"cpu": 0}, "b": {"cpu": 0}}
+
+
+class TestCrowded:
+    @pytest.mark.parametrize(
+        ("asked", "free", "told"),
+        [
+            ({"cpu": 1000}, {"cpu": 3000}, ""),
+            ({"cpu": 1001}, {"cpu": 3000}, "too little cpu left: 2 cpu are reserved for claim team/a"),
+            ({"memory": 1000}, {"cpu": 0, "memory": 1000}, ""),
+            ({"pods": 1000}, {"pods": 1000}, "no pod slots left: 1 pod slot is reserved for claim team/a"),
+        ],
+    )
+    def test_others_are_kept_out_of_what_is_unused(self, asked: Amounts, free: Amounts, told: str) -> None:
+        held = [reservation("a", {"cpu": 2000, "pods": 1000})]
+        assert crowded(asked, free, held, {"p": asked}, named) == told
+
+    def test_a_user_is_not(self) -> None:
+        held, asked = [reservation("a", {"cpu": 2000}, "p")], {"cpu": 2000}
+        assert crowded(asked, {"cpu": 2000}, held, {"p": asked}, named) == ""
+
+    def test_a_new_reservation_is_made_where_it_fits_beside_the_others(self) -> None:
+        held = [reservation("a", {"memory": 2 * 1024**3 * 1000})]
+        new = reservation("b", {"memory": 3 * 1024**3 * 1000}, "p", new=True)
+        free = {"memory": 5 * 1024**3 * 1000}
+        assert crowded({}, free, [*held, new], {}, named) == ""
+        told = crowded({}, {"memory": free["memory"] - 1}, [*held, new], {}, named)
+        assert told.startswith(
+            "too little memory left to reserve 3Gi memory for claim team/b: 2Gi memory is reserved"
+        )
+
+    def test_where_nothing_is_left_of_reservations_the_scheduler_judges_alone(self) -> None:
+        held = [reservation("a", {"cpu": 2000}, "user")]
+        assert crowded({"cpu": 9000}, {"cpu": 0}, held, {"user": {"cpu": 2000}}, named) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("cpu", 2000, "2 cpu"),
+        ("cpu", 250, "250m cpu"),
+        ("memory", 1536 * 1024**2 * 1000, "1.5Gi memory"),
+        ("memory", 64 * 1024**2 * 1000, "64Mi memory"),
+        ("pods", 2000, "2 pod slots"),
+        ("pods", 1000, "1 pod slot"),
+        ("example.com/gpu", 1000, "1 example.com/gpu"),
+    ],
+)
+def test_amounts_are_written_as_people_do(name: str, amount: int, text: str) -> None:
+    assert amount_of(name, amount) == text
+
+
+@dataclass
+class Node:
+    """A node where pods and claims come and go by the rule alone."""
+
+    size: int
+    pods: dict[str, Amounts] = field(default_factory=dict)
+    claims: dict[str, Reservation] = field(default_factory=dict)
+
+    def fits(self, asked: Amounts, reservations: list[Reservation], pods: Mapping[str, Amounts]) -> bool:
+        used = sum(one["cpu"] for one in self.pods.values())
+        free = {"cpu": self.size - used}
+        enough = asked.get("cpu", 0) <= free["cpu"]
+        return enough and not crowded(asked, free, reservations, pods, named)
+
+    def add_claim(self, name: str, amount: int) -> None:
+        one = reservation(name, {"cpu": amount}, new=True)
+        if name not in self.claims and self.fits({}, [*self.claims.values(), one], self.pods):
+            self.claims[name] = reservation(name, {"cpu": amount})
+
+    def add_pod(self, name: str, amount: int, claims: frozenset[str]) -> None:
+        if name in self.pods:
+            return
+        joined = {
+            claim: reservation(claim, one.amounts, *one.users, *([name] if claim in claims else []))
+            for claim, one in self.claims.items()
+        }
+        asked = {"cpu": amount}
+        if self.fits(asked, list(joined.values()), {**self.pods, name: asked}):
+            self.pods[name], self.claims = asked, joined
+
+    @property
+    def promised(self) -> int:
+        left = unused(list(self.claims.values()), self.pods)
+        return sum(one["cpu"] for one in self.pods.values()) + sum(one["cpu"] for one in left.values())
+
+
+NAMES = st.sampled_from("abcd")
+STEPS = st.one_of(
+    st.tuples(st.just("claim"), NAMES, st.integers(1, 8), st.just(frozenset[str]())),
+    st.tuples(st.just("pod"), st.sampled_from("123456"), st.integers(0, 8), st.frozensets(NAMES, max_size=3)),
+    st.tuples(st.just("leave"), st.sampled_from("123456"), st.just(0), st.just(frozenset[str]())),
+    st.tuples(st.just("end"), NAMES, st.just(0), st.just(frozenset[str]())),
+)
+
+
+@given(st.integers(4, 16), st.lists(STEPS, max_size=40))
+def test_a_node_is_never_oversubscribed_in_random_lives(
+    size: int, steps: list[tuple[str, str, int, frozenset[str]]]
+) -> None:
+    node = Node(size)
+    for step, name, amount, claims in steps:
+        if step == "claim":
+            node.add_claim(name, amount)
+        elif step == "pod":
+            node.add_pod(name, amount, claims)
+        elif step == "leave":
+            node.pods.pop(name, None)
+        else:
+            node.claims.pop(name, None)
+        assert node.promised <= size
+
+
+@given(st.integers(1, 16), st.lists(st.integers(1, 8), max_size=6))
+def test_users_have_the_larger_of_what_is_reserved_and_what_they_use(reserved: int, used: list[int]) -> None:
+    """One claim, and its users: others find exactly the rest."""
+    pods = {f"p{i}": {"cpu": amount} for i, amount in enumerate(used)}
+    held = [reservation("a", {"cpu": reserved}, *pods)]
+    size, total = 100, sum(used)
+    rest = size - max(reserved, total)
+    for asked, fits in (({"cpu": rest}, True), ({"cpu": rest + 1}, total >= reserved)):
+        told = crowded(asked, {"cpu": size - total}, held, {**pods, "other": asked}, named)
+        assert (told == "") is fits
