@@ -143,6 +143,7 @@ _REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
 _NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
 RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
     "self == oldSelf": _unchanged,
+    "type(self) == google.protobuf.Timestamp": lambda _, time: isinstance(time, str),
     "self.all(name, size(name) >= 1 && size(name) <= 253)": (
         lambda _, named: all(1 <= len(name) <= 253 for name in named)
     ),
