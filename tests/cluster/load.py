@@ -139,7 +139,7 @@ async def assert_each_has_its_own(team: Namespace, expected: Iterable[str], *, d
     """These pods and no others are there, each bound, and reserved for it what its claims hold on its node, or,
     without `devices`, reserved what has none.
 
-    Reservations are waited for: a scheduler that did not hear of its binding takes them back, and those who see
+    UnseenUsers are waited for: a scheduler that did not hear of its binding takes them back, and those who see
     the bound pod make them again. (No kubelet prepares a claim before.)
     """
     pods = {pod.metadata.uid: pod for pod in (await team.client.list(PODS, team.name)).items}

@@ -34,6 +34,7 @@ from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
+from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.writes import MirrorWrites
 from parley.drivers.device import DeviceDriver
@@ -218,7 +219,7 @@ def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[Po
 
 _CLOSED, _MAY_BE_EVICTED, _POST = Nominations.closed, ClaimVictims._may_be_evicted, ClaimPreemption._post
 _WHOSE = admission._whose
-_COUNTED, _LET_IN = mirrors.counted, GivingBack._let_in
+_COUNTED, _LET_IN = mirrors.counted, UnseenUsers.join_known
 _BIND = Posting.bind
 _FREE_FOR_ALL = [check for check in named.USABLE if check not in (named.in_use, named.allocating_for_another)]
 _OFFER, _SELECTOR = mirrors.offer_body, node_selector
@@ -335,7 +336,7 @@ BUGS = {
             (admission, "_not_theirs", lambda _title, _rights, kind: "" if kind.endswith("Template") else "no"),
             (admission, "is_shareable", lambda claim: claim.spec.devices.requests[0].name != "exclusive"),
             (GivingBack, "_vanishes", lambda _self, _holding: True),
-            (GivingBack, "_let_in", lambda self, holding: _LET_IN(self, holding) if holding.named else None),
+            (UnseenUsers, "join_known", lambda self, holding: _LET_IN(self, holding) if holding.named else []),
         ),
         ("exclusive, two pods", "handed out twice", "waits in vain"),
         tenant=True,

@@ -127,7 +127,7 @@ def _could_preempt(world: World, judge: Judge, pod: Pod) -> str:
     if pods is None or not allowed or not world.evictions.may_preempt(pod.metadata.uid):
         return ""
     attempt = pods.known(reference(pod))
-    if attempt is not None and attempt.until_preemption(world.loop.time()):
+    if attempt is not None and attempt.evictions.left(world.loop.time()):
         return ""
     return judge.could_preempt(pod, world.evictions.evictable())
 

@@ -11,7 +11,7 @@ drivers, which allocate them by themselves by the same rules (`parley.sdk.immedi
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from parley.api import reasons
@@ -28,7 +28,7 @@ from parley.control.ledger import Holding
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.state import State
-from parley.kube.backoff import Backoff
+from parley.kube.backoff import Backoff, Pauses
 from parley.kube.client import BadRequest, Conflict, Forbidden, Invalid
 from parley.kube.queue import WorkQueue
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
@@ -44,15 +44,12 @@ PAUSES = Backoff(first=0.1, longest=300.0)
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is remembered of one claim, since the time `begun`. Lost with the process, at no harm.
-
-    Until `paused_until` (the event loop's clock) nothing is tried.
-    """
+    """What is remembered of one claim, since the time `begun` (the event loop's clock, as that of `pauses` after
+    failures, in which nothing is tried). Lost with the process, at no harm."""
 
     nodes: FailedNodes
     begun: float
-    failures: int = 0
-    paused_until: float = 0.0
+    pauses: Pauses = field(default_factory=lambda: Pauses(PAUSES))
 
 
 class ImmediateClaims:
@@ -121,7 +118,7 @@ class ImmediateClaims:
         return attempt
 
     def _paused(self, claim: ResourceClaim, class_: ResourceClass) -> bool:
-        left = self._attempt(claim, class_).paused_until - _now()
+        left = self._attempt(claim, class_).pauses.left(_now())
         if left > 0:
             self._queue.add_after(_key(claim), left)
         return left > 0
@@ -178,9 +175,7 @@ class ImmediateClaims:
     async def _back_off(self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str) -> None:
         """It is tried again after a growing pause."""
         attempt = self._attempt(claim, class_)
-        attempt.failures += 1
-        pause = PAUSES.delay(attempt.failures)
-        attempt.paused_until = _now() + pause
+        pause = attempt.pauses.begin(_now())
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
         await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))

@@ -93,8 +93,9 @@ class Holding:
     `shown_by` are the built-in claims that may have shown it, names by UID: a node has one of them prepared,
     whichever was there when the pod was started. `offered` is set while the allocation in the API leaves the node
     to the scheduler.
-    `pod_lists` are the lists of pods that had been read when the API began to show the allocation, 0 if that was
-    before this process: after another one pods may have used it of which nobody knows.
+    `lists` are the lists of pods and of built-in claims that had been read when the API began to show the
+    allocation, 0 if that was before this process: after another one pods may have used it of which nobody knows.
+    `unseen` are pods, by UID, that a scheduler reserved it for and that may have been bound without being seen.
     `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
     `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
@@ -122,7 +123,8 @@ class Holding:
     kept_until: datetime | None = None
     written: Written = Written.NO
     record_written: Written = Written.NO
-    pod_lists: int = 0
+    lists: int = 0
+    unseen: dict[str, PodReference] = field(default_factory=dict)
     phase: Phase = Phase.HELD
     owed: set[Prepared] = field(default_factory=set)
     removing: bool = False

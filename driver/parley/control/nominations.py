@@ -7,12 +7,12 @@ node by the same drivers, unless it was nominated for the node beside it; nor a 
 After a restart of the controller there are none: who is leaving by then is found by its deletion timestamp.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from parley.negotiation.requests import Amounts
-from parley.sdk import PodReference, Request
+from parley.sdk import ClaimRequest, PodReference, Request
 
 KEPT_SECONDS = 600.0
 """So long a pod has a node's claims kept for it at most."""
@@ -101,14 +101,18 @@ class Nominations:
             and not one.requests.keys().isdisjoint(drivers)
         }
 
+    def has_claim(self, pod_uid: str, claim_uid: str) -> bool:
+        """Whether the pod was nominated with the claim."""
+        own = self._by_pod.get(pod_uid)
+        return own is not None and any(claim.uid == claim_uid for claim in _claims(own))
+
     def keep_claim(self, claim_uid: str, pod_uid: str, priority: int) -> bool:
         """Whether a pod of that priority has to leave the claim to another one, which was nominated with it."""
         return any(
             claim.uid == claim_uid
             for one in self._by_pod.values()
             if one.pod.uid != pod_uid and one.priority >= priority
-            for request in one.requests.values()
-            for claim in request.claims
+            for claim in _claims(one)
         )
 
     def evicted(self, pod_uids: Iterable[str]) -> None:
@@ -123,3 +127,7 @@ class Nominations:
         """The pod is gone: nothing is kept for it, nor does it leave anything any more."""
         self._evicted.discard(pod_uid)
         self.end(pod_uid)
+
+
+def _claims(nomination: Nomination) -> Iterator[ClaimRequest[Any, Any]]:
+    return (claim for request in nomination.requests.values() for claim in request.claims)

@@ -55,7 +55,7 @@ class Records:
             if not holding.joinable or (_others(claim.mirror, holding) and not mirrors.is_shareable(claim.mirror)):
                 raise Busy  # the scheduler let another pod in: that ours has ended is yet to be seen
             if holding.written is Written.NO:
-                holding.pod_lists = self._cluster.pod_lists
+                holding.lists = self._cluster.lists
             if holding.named:
                 await self._write_claim(holding)
             await self._mirrors.write(holding, claim.mirror, self._status(claim.mirror, holding))

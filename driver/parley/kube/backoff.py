@@ -1,4 +1,4 @@
-"""How long to wait after the n-th failure in a row. Counting failures, and sleeping, is left to the caller."""
+"""How long to wait after the n-th failure in a row. Sleeping is left to the caller."""
 
 import random
 from collections.abc import Callable
@@ -22,3 +22,32 @@ class Backoff:
         doublings = min(failures - 1, 64)  # beyond that every `longest` is reached, and floats would overflow
         whole = min(self.longest, self.first * 2.0**doublings)
         return whole * (1 - self.jitter * self.random()) if self.jitter else whole
+
+
+@dataclass(slots=True)
+class Pauses:
+    """Pauses after failures of one thing, each as long as `lengths` says. Times are the caller's clock's."""
+
+    lengths: Backoff
+    count: int = 0
+    until: float = 0.0
+    """When the latest one is over; 0 if there was none, or it was ended."""
+
+    def begin(self, now: float) -> float:
+        """One more failure. Returns for how many seconds to pause."""
+        self.count += 1
+        length = self.lengths.delay(self.count)
+        self.until = now + length
+        return length
+
+    def end(self) -> None:
+        """The pause is over, or of no use any more. The next one is longer all the same."""
+        self.until = 0.0
+
+    def left(self, now: float) -> float:
+        """How many seconds of it are left."""
+        return max(self.until - now, 0.0)
+
+    def left_or_begin(self, now: float) -> float:
+        """The same, of one that begins now if there is none."""
+        return self.until - now if self.until else self.begin(now)

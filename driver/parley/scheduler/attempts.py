@@ -6,24 +6,24 @@ from dataclasses import dataclass, field
 
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.publishing.podscheduling import StandaloneClaim
-from parley.kube.backoff import Backoff
+from parley.kube.backoff import Backoff, Pauses
 from parley.negotiation.answers import Answers
 from parley.negotiation.rounds import Negotiation, Outcome
 from parley.negotiation.waiting import Place
 
-PAUSES = Backoff(first=5.0, longest=300.0)
+REFUSALS = Backoff(first=5.0, longest=300.0)
 """Before what the scheduler refused is offered again."""
 
 CREATIONS = Backoff(first=1.0, longest=300.0)
 """Before claims that the pod names are created again, which somebody deleted, or an owner that does not exist."""
 
-BLOCKS = Backoff(first=0.1, longest=300.0)
-"""After the API server refused an allocation."""
+FAILURES = Backoff(first=0.1, longest=300.0)
+"""After the API server refused an allocation, or a driver failed: the pod is left alone, whatever wakes it."""
 
 PATIENCE = Backoff(first=300.0, longest=4800.0)
 """For a pod that has all its claims to be bound, before they are taken back."""
 
-PREEMPTION_PAUSES = Backoff(first=60.0, longest=4800.0)
+EVICTIONS = Backoff(first=60.0, longest=4800.0)
 """Before a pod that had others evicted, and was not bound, has others evicted again."""
 
 CHOICE_SECONDS = 15.0
@@ -80,10 +80,10 @@ class Attempt:
     are the nodes that the scheduler may choose from now, `made_room` the one that it was offered again because it
     evicted pods there for this one; since `reserved_since` it has reserved them and names
     none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has
-    all its claims; `unplaced` is how often they were taken back because it was not bound. It has had others
-    evicted `preemptions` times, does so again at `preempts_at` at the earliest, and has what they gave up on a
-    node kept for it until `kept`. Claims were created for it `creations` times, and are again at
-    `creates_at` at the earliest. Times are on the event loop's clock.
+    all its claims; `unplaced` is how often they were taken back because it was not bound. What others gave up for
+    it on a node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures`
+    to allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
+    pods could wake each other for ever by what each gives back. Times are on the event loop's clock.
     """
 
     place: Place
@@ -97,18 +97,14 @@ class Attempt:
     offered: tuple[str, ...] = ()
     made_room: str = ""
     exact: bool = False
-    pauses: int = 0
-    blocks: int = 0
-    blocked_until: float = 0.0
-    retry_at: float = 0.0
     reserved_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
-    preemptions: int = 0
-    preempts_at: float = 0.0
     kept: dict[str, float] = field(default_factory=dict)
-    creations: int = 0
-    creates_at: float = 0.0
+    refusals: Pauses = field(default_factory=lambda: Pauses(REFUSALS))
+    failures: Pauses = field(default_factory=lambda: Pauses(FAILURES))
+    evictions: Pauses = field(default_factory=lambda: Pauses(EVICTIONS))
+    creations: Pauses = field(default_factory=lambda: Pauses(CREATIONS))
 
     def refuse(self, *nodes: str) -> None:
         """The scheduler did not place the pod on these nodes; it gets to choose from now on."""
@@ -139,23 +135,6 @@ class Attempt:
             self.reserved_since = now
         return self.reserved_since + CHOICE_SECONDS - now
 
-    def pause(self, now: float) -> float:
-        """Everything was refused: how many seconds to wait before offering it again."""
-        self.pauses += 1
-        length = PAUSES.delay(self.pauses)
-        self.retry_at = now + length
-        return length
-
-    def block(self, now: float) -> float:
-        """The API server refused the allocation: how many seconds not to try, whatever wakes the pod meanwhile.
-
-        Without this two pods could wake each other for ever by what each gives back.
-        """
-        self.blocks += 1
-        length = BLOCKS.delay(self.blocks)
-        self.blocked_until = now + length
-        return length
-
     def patience(self, now: float) -> float:
         """The pod has all its claims and no node: how many seconds its scheduler has left to bind it."""
         if self.complete_since is None:
@@ -166,24 +145,6 @@ class Attempt:
         """The scheduler did not bind the pod in time."""
         self.complete_since = None
         self.unplaced += 1
-
-    def preempted(self, now: float) -> None:
-        """Pods were evicted for this one."""
-        self.preemptions += 1
-        self.preempts_at = now + PREEMPTION_PAUSES.delay(self.preemptions)
-
-    def created(self, now: float) -> None:
-        """Claims that the pod names are created for it."""
-        self.creations += 1
-        self.creates_at = now + CREATIONS.delay(self.creations)
-
-    def until_creation(self, now: float) -> float:
-        """How many seconds claims may not yet be created for it again."""
-        return max(self.creates_at - now, 0.0)
-
-    def until_preemption(self, now: float) -> float:
-        """How many seconds others may not yet be evicted for it again."""
-        return max(self.preempts_at - now, 0.0)
 
     def kept_until(self, node: str, now: float, *, anew: bool) -> float:
         """How long the node's claims are kept for it, counted from when pods were evicted there `anew`."""
@@ -198,7 +159,7 @@ class Attempt:
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""
         self.refused.clear()
-        self.retry_at = 0.0
+        self.refusals.end()
         session = self.standalone.session
         if session is not None and session.selection is None and session.negotiation.over:
             self.standalone.session = None

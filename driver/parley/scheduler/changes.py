@@ -49,6 +49,11 @@ class Queues:
     publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
     classes: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda name: {"class": name}))
 
+    def wake(self, topic: Topic, _nodes: object = None) -> None:
+        """A topic changed: a named claim is looked at with whoever waits for it."""
+        if topic[0] == "claim":
+            self.claims.add((topic[1], topic[2]))
+
     @staticmethod
     def empty(cluster: Cluster) -> "Queues":
         """For pods of that cluster."""
@@ -157,16 +162,15 @@ class Changes:
         key = (claim.metadata.namespace, claim.metadata.name)
         if not is_mirror(claim):
             self._foreign_changed(old, new)
-            self._queues.claims.add(key)
             self._wakeups.wake(("claim", *key))
         elif (owner := owner_pod(claim)) is not None:
             self._queues.pods.add((owner.namespace, owner.name))
         else:
-            self._queues.claims.add(key)
+            self._giving_back.mirror_changed(old, new)
             self._look_at_users(key)
 
     def _look_at_users(self, key: Key) -> None:
-        """Pods that use or wait for the named claim."""
+        """The named claim is looked at, and the pods that use or wait for it."""
         if (holding := self._ledger.of_claim(*key)) is not None:
             self.look_at(holding)
         if (expecting := self._ledger.expected_for(*key)) is not None:
@@ -229,7 +233,6 @@ class Changes:
             self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._state, new)
-            self._queues.claims.add(key)
             self._look_at_users(key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:

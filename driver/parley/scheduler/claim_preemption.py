@@ -43,6 +43,9 @@ FORBIDDEN_SECONDS = 60.0
 BINDING_SECONDS = 2.0
 """After so long it is looked whether a pod is bound by now."""
 
+GIVING_BACK_SECONDS = 1.0
+"""After so long it is looked whether a claim that its last users have left is given back by now."""
+
 PLANS = 4
 """So many plans are tried in a row, where disruption budgets spare pods."""
 
@@ -99,8 +102,11 @@ class ClaimPreemption:
         DriverFault, and what a client raises.
         """
         attempt = self._pods.attempt(pod)
-        if attempt.retry_at and attempt.retry_at <= now():
+        if attempt.refusals.until and not attempt.refusals.left(now()):
             attempt.begin_again()
+        if departed := self._departed(claims):
+            self._nominations.end(pod.metadata.uid)
+            return Postponed("", f"claim {departed} is about to be given back", GIVING_BACK_SECONDS)
         for _ in range(PLANS):
             self._check_waits(pod)
             plan = self._victims(pod, claims, demand, drivers, self._spared_now()).plan()
@@ -123,8 +129,20 @@ class ClaimPreemption:
             else:
                 return self._waits(pod, claims, demand, plan)
         self._nominations.end(pod.metadata.uid)
-        respited = self._respited(pod, claims, demand, drivers)
-        return respited or self._after_refusals(pod, claims, demand, drivers)
+        later = [
+            self._respited(pod, claims, demand, drivers),
+            self._after_refusals(pod, claims, demand, drivers),
+        ]
+        return min((one for one in later if one is not None), key=lambda one: one.after, default=None)
+
+    def _departed(self, claims: Sequence[PodClaim]) -> str:
+        """A claim of the pod whose users have all ended: it may be allocated anywhere in a moment."""
+        cluster = self._state.cluster
+        for holding in (claim.holding for claim in claims if claim.holding is not None):
+            users = [(cluster.pod((user.namespace, user.name)), user.uid) for user in holding.pods.values()]
+            if users and all(pod is None or pod.metadata.uid != uid or done(pod) for pod, uid in users):
+                return holding.path
+        return ""
 
     def _victims(
         self,
@@ -149,9 +167,8 @@ class ClaimPreemption:
         plan = ClaimVictims(self._state, pod, claims, demand, drivers, exclusions).plan()
         if plan is None or not (plan.victims or plan.leaving):
             return None
-        left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
         message = f"Pods on node {plan.node} may be evicted for it after a pause: the scheduler refused it there"
-        return Postponed("", message, left)
+        return Postponed("", message, attempt.refusals.left_or_begin(now()))
 
     def _spared_now(self) -> Mapping[str, _Respite]:
         self._spared = {uid: one for uid, one in self._spared.items() if one.until > now()}
@@ -180,7 +197,7 @@ class ClaimPreemption:
             return Postponed(
                 "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
-        pause = self._pods.attempt(pod).until_preemption(time)
+        pause = self._pods.attempt(pod).evictions.left(time)
         if len(self._recent) >= MOST_EVICTIONS:
             pause = max(pause, self._recent[0] + _MINUTE - time)
         if pause <= 0:
@@ -218,7 +235,7 @@ class ClaimPreemption:
             await self._pods.reporter.preempted(victim, pod, plan.node)
         self._check_waits(pod)
         if plan.victims:
-            self._pods.attempt(pod).preempted(now())
+            self._pods.attempt(pod).evictions.begin(now())
 
     def _check_waits(self, pod: Pod) -> None:
         """Raises Busy if the pod is gone or bound: nothing is kept for it any more, and nobody has to go."""

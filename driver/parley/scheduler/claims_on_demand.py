@@ -27,9 +27,9 @@ class ClaimsOnDemand:
         if not bodies or pod.spec.scheduling_gates:
             return False
         attempt = self._pods.attempt(pod)
-        if attempt.until_creation(now()):
+        if attempt.creations.left(now()):
             return False
-        attempt.created(now())
+        attempt.creations.begin(now())
         for body in bodies:
             try:
                 await self._client.create(CLAIMS, body, pod.metadata.namespace)
@@ -41,4 +41,4 @@ class ClaimsOnDemand:
         """When the pod is wanted again, if a claim is missing still."""
         if pod.spec.scheduling_gates or all(claim.to_create is None for claim in claims):
             return None
-        return Requeue(self._pods.attempt(pod).until_creation(now()))
+        return Requeue(self._pods.attempt(pod).creations.left(now()))

@@ -116,7 +116,7 @@ class Negotiator:
         inside = question(self._state, demand, search)
         heard = await self._sessions.hear(pod, demand, search.nodes, inside)
         if isinstance(heard, Failure):
-            pause = self._pods.attempt(pod).block(now())
+            pause = self._pods.attempt(pod).failures.begin(now())
             await self._placement.give_back_all(pod)
             await self._placement.failed(key, pod, heard.node, heard.message, heard.permanent)
             return Requeue(pause)
@@ -166,6 +166,8 @@ class Negotiator:
         self, key: Key, pod: Pod, claims: Sequence[PodClaim], demand: Demand, search: Search, *, exact: bool
     ) -> Result:
         attempt = self._pods.attempt(pod)
+        if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, demand.requests):
+            return Requeue()  # others are looked at first
         viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:
             self._sessions.end(pod)
@@ -173,8 +175,8 @@ class Negotiator:
         refused = attempt.still_refused(pod.status.nominated_node_name)
         fresh = [node for node in viable if node not in refused]
         if not fresh and not pod.spec.node_name:
-            if now() < attempt.retry_at or not attempt.retry_at:
-                return self._all_refused(pod, attempt, claims)
+            if attempt.refusals.left(now()) or not attempt.refusals.until:
+                return await self._all_refused(pod, attempt, claims, demand)
             attempt.begin_again()
             fresh = viable
         if exact:
@@ -188,10 +190,16 @@ class Negotiator:
         result = await self._placement.allocate(key, pod, claims, demand, selected, offered=False)
         return result.result if isinstance(result, NotAllocated) else result
 
-    def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim]) -> Wait:
-        """The scheduler has reasons of its own against every viable node: nothing is kept for the pod any more."""
+    async def _all_refused(self, pod: Pod, attempt: Attempt, claims: Sequence[PodClaim], demand: Demand) -> Wait:
+        """The scheduler has reasons of its own against every viable node. On others pods may be evicted for it; if
+        none are, nothing is kept for the pod any more."""
+        drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
+        if drivers:
+            room = await self._preemption.make_room(pod, claims, demand, drivers)
+            if isinstance(room, Wait):
+                return room
         self._state.nominations.end(pod.metadata.uid)
-        left = attempt.retry_at - now() if attempt.retry_at else attempt.pause(now())
+        left = attempt.refusals.left_or_begin(now())
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
         problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES))

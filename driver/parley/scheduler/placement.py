@@ -119,7 +119,7 @@ class Placement:
         try:
             await self._records.write(claims)
         except (BadRequest, Forbidden, Invalid) as error:
-            pause = self._pods.attempt(pod).block(now())
+            pause = self._pods.attempt(pod).failures.begin(now())
             if not pod.spec.node_name:
                 await self.give_back_all(pod)
             message = f"the API server refused the allocation: {error.message}"

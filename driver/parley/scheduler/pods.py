@@ -32,6 +32,8 @@ class Pods:
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
+        self._woken: set[Key] = set()
+        """Heads of lines that a change may help, and that were not looked at since."""
         self._revisions = Revisions()
         self._arrivals = count()
         self.reporter = reporter
@@ -57,6 +59,7 @@ class Pods:
     def gone(self, pod: PodReference) -> None:
         """Forget what was remembered of the pod."""
         self._attempts.pop(pod, None)
+        self._woken.discard((pod.namespace, pod.name))
         self.leave_line((pod.namespace, pod.name))
         self.reporter.gone(pod)
 
@@ -83,7 +86,25 @@ class Pods:
         for key in helped:
             if (pod := self._cluster.pod(key)) is not None:
                 self._reconsider(self.attempt(pod), topic)
+                self._woken.add(key)
             self._queue.add(key)
+
+    def looking_at(self, key: Key) -> None:
+        """The pod is reconciled now."""
+        self._woken.discard(key)
+
+    def overtakes(self, pod: Pod, drivers: Collection[str]) -> bool:
+        """Whether a pod of a better place, which waits for one of these drivers, was woken and has yet to be
+        looked at: it may be served by what this one is about to take."""
+        own = self.attempt(pod).place
+        return any(self._stands_before(key, own, drivers) for key in self._woken)
+
+    def _stands_before(self, key: Key, place: Place, drivers: Collection[str]) -> bool:
+        pod = self._cluster.pod(key)
+        attempt = self._attempts.get(reference(pod)) if pod is not None else None
+        if attempt is None or attempt.place >= place:
+            return False
+        return any(self._lines.hears_of(key, [("driver", name)]) for name in drivers)
 
     def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
         """Another one whenever any of the topics changed."""
@@ -118,11 +139,13 @@ class Pods:
             for key in self._lines.wake(topic):
                 self._queue.add(key)
 
-    def kept_out_before(self, pod: Pod, topic: Topic) -> Key | None:
-        """Who stands before the pod, and was kept out by the topic as well."""
+    def kept_out_before(self, pod: Pod, topic: Topic, *, only_above: bool = False) -> Key | None:
+        """Who stands before the pod, and was kept out by the topic as well; `only_above`: by a higher priority."""
+        own = self.attempt(pod).place
+        limit = own._replace(arrival=0) if only_above else own
         kept = ((place, key) for line, place, key in self._lines.heads(topic) if _is_kept_out(line))
-        place, key = next(kept, (self.attempt(pod).place, None))
-        return key if place < self.attempt(pod).place else None
+        place, key = next(kept, (limit, None))
+        return key if place < limit else None
 
     def stay(self, key: Key, line: Hashable, topics: Sequence[Topic], helps: Helps | None = None) -> None:
         """What the pod waits for is about to change: it keeps its place among those that wait for the same."""
@@ -150,7 +173,7 @@ class Pods:
 
     def blocked(self, key: Key, pod: Pod) -> float:
         """For how many seconds the pod is still left alone, because something was refused; it waits in no line."""
-        left = max(self.attempt(pod).blocked_until - now(), 0.0)
+        left = self.attempt(pod).failures.left(now())
         if left:
             self.leave_line(key)
         return left

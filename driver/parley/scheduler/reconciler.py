@@ -93,6 +93,7 @@ class Reconciler:
 
     async def sync(self, key: Key) -> Requeue | None:
         """Reconcile the pod of that name. Raises what a client raises; then it is to be repeated."""
+        self._pods.looking_at(key)
         try:
             return await self._reconcile(key, self._state.cluster.pod(key))
         except (Conflict, Busy):
@@ -202,6 +203,7 @@ class Reconciler:
                 self._unconfirmed.add(user.uid)
             elif not pod.spec.node_name:
                 self._unbound.add(user.uid)
+        self._giving_back.pod_gone(pod)
         for door in self._doors:
             door.gone(user)
         self._pods.gone(user)

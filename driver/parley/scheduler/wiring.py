@@ -24,6 +24,7 @@ from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
+from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.control.wakeups import Wakeups
@@ -123,6 +124,7 @@ def parts(base: Base) -> Parts:
         state.cluster, PodReporter(publisher, base.recorder, base.metrics, settings.pod_schedulings), queues.pods
     )
     base.wakeups.subscribe(pods.wake)
+    base.wakeups.subscribe(queues.wake)
     native, extender = _doors(base, pods, control)
     reconciler = Reconciler(
         client,
@@ -158,9 +160,9 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     client, state = base.client, base.state
     records = Records(client, state.cluster, state.ledger, base.clock)
     releases = Releases(client, state.cluster, state.ledger, records, base.queues.releases)
-    claims = base.queues.claims
+    unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
-    giving_back = GivingBack(state, records, releases, publisher.close, base.wakeups, claims, keeping)
+    giving_back = GivingBack(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
     return _Control(Allocator(state), records, releases, giving_back, keeping)
 
 

@@ -17,6 +17,10 @@ MAX_VALUES = 1000
 """In a document, names and brackets included: a value costs far more time than its characters."""
 
 
+_YAML_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""YAML folds these as it does line breaks; in JSON they are characters as others."""
+
+
 class BadDocument(Exception):
     """Raised when a text is no such mapping. The message names the line and the problem, no value."""
 
@@ -39,7 +43,12 @@ def read_mapping(text: str) -> Mapping[str, Any]:
 
 
 def _check(text: str) -> None:
-    """Raises BadDocument before anything is made of what could be more than it looks."""
+    """Raises BadDocument before anything is made of what could be more than it looks, or reads in two ways."""
+    if found := _YAML_BREAKS.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise BadDocument(
+            f'has the character U+{ord(found[0]):04X} in line {line}: write "\\u{ord(found[0]):04x}"'
+        )
     depth = 0
     events: Iterator[Any] = yaml.parse(text, _Loader)
     for number, event in enumerate(events):

@@ -29,6 +29,7 @@ from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
+from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.drivers.tokens import TokensDriver
@@ -320,8 +321,9 @@ class Acting:
         state, records = world.state, world.records
         self.releases = Releases(world.client, state.cluster, state.ledger, records, WorkQueue())
         self.keeping = Keeping(state.cluster, world.clock)
+        self.unseen_users = UnseenUsers(world.client, state.cluster, state.ledger)
         self.giving_back = GivingBack(
-            state, records, self.releases, self._close, world.wakeups, self.queue, self.keeping
+            state, records, self.unseen_users, self.releases, self._close, world.wakeups, self.keeping
         )
         self.allocator = Allocator(state)
         self.immediate = ImmediateClaims(state, self.allocator, records, self.giving_back, self.queue)

@@ -112,8 +112,9 @@ class World:
 
     def start_kubernetes(self) -> None:
         self.kubelets = Kubelets(self.client, self.clock)
+        self._claim_controller = asyncio.create_task(ClaimController(self.client).run())
+        self._tasks.append(self._claim_controller)
         for part in (
-            ClaimController(self.client),
             KubeScheduler(self.client, self.clock, after_failure=AS_UPSTREAM),
             KubeScheduler(self.client, self.clock, SECOND_SCHEDULER, self.link),
             self.kubelets,
@@ -153,9 +154,16 @@ class World:
     async def crash(self) -> None:
         """The controller is gone, with all that it had in memory."""
         assert self._parley is not None
-        self.killed.add(self._parley)
-        self._parley.cancel()
-        await asyncio.gather(self._parley, return_exceptions=True)
+        await self._kill(self._parley)
+
+    async def stop_claim_controller(self) -> None:
+        """The kube-controller-manager is away: it neither adds nor takes out reservations."""
+        await self._kill(self._claim_controller)
+
+    async def _kill(self, task: asyncio.Task[None]) -> None:
+        self.killed.add(task)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     @property
     def ledger(self) -> Ledger:

@@ -4,34 +4,29 @@ from collections.abc import Callable
 
 import pytest
 
+from parley.kube.backoff import Backoff
 from parley.negotiation.waiting import Place
-from parley.scheduler.attempts import BLOCKS, PATIENCE, PAUSES, PREEMPTION_PAUSES, Attempt
+from parley.scheduler.attempts import CREATIONS, EVICTIONS, FAILURES, PATIENCE, REFUSALS, Attempt
 
 
-def patience(attempt: Attempt, now: float) -> float:
-    left = attempt.patience(now)
+def patience(attempt: Attempt) -> float:
+    left = attempt.patience(10.0)
     attempt.give_up_waiting()
     return left
 
 
-def preempted(attempt: Attempt, now: float) -> float:
-    attempt.preempted(now)
-    return attempt.until_preemption(now)
-
-
 @pytest.mark.parametrize(
-    ("pause", "first", "longest"),
+    ("pause", "lengths"),
     [
-        (Attempt.pause, PAUSES.first, PAUSES.longest),
-        (Attempt.block, BLOCKS.first, BLOCKS.longest),
-        (patience, PATIENCE.first, PATIENCE.longest),
-        (preempted, PREEMPTION_PAUSES.first, PREEMPTION_PAUSES.longest),
+        (lambda attempt: attempt.refusals.begin(10.0), REFUSALS),
+        (lambda attempt: attempt.failures.begin(10.0), FAILURES),
+        (lambda attempt: attempt.evictions.begin(10.0), EVICTIONS),
+        (lambda attempt: attempt.creations.begin(10.0), CREATIONS),
+        (patience, PATIENCE),
     ],
 )
-def test_pauses_double_up_to_the_longest(
-    pause: Callable[[Attempt, float], float], first: float, longest: float
-) -> None:
-    attempt = Attempt(Place(0, 0))
-    lengths = [pause(attempt, 10.0) for _ in range(2000)]
-    assert lengths[:3] == pytest.approx([first, 2 * first, 4 * first])
-    assert lengths[-1] == longest == max(lengths)
+def test_pauses_double_up_to_the_longest(pause: Callable[[Attempt], float], lengths: Backoff) -> None:
+    attempt, first = Attempt(Place(0, 0)), lengths.first
+    found = [pause(attempt) for _ in range(2000)]
+    assert found[:3] == pytest.approx([first, 2 * first, 4 * first])
+    assert found[-1] == lengths.longest == max(found)

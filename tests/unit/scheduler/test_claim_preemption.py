@@ -573,25 +573,86 @@ def test_for_a_pod_that_goes_while_pods_are_evicted_nobody_else_is_and_nothing_i
     play(scenario)
 
 
-def test_where_a_scheduler_refused_the_pod_others_are_evicted_after_a_pause(play: Play) -> None:
+@pytest.mark.parametrize("guarded", [False, True], ids=["", "a budget spares one elsewhere"])
+def test_where_a_scheduler_refused_the_pod_others_are_evicted_after_a_pause(play: Play, guarded: bool) -> None:
     """While it was refused, a pod of lower priority got the device."""
 
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1)
+        if guarded:
+            await world.add_node("b", 1)
+            await world.add_pod("guarded", "one", nodeSelector={"kubernetes.io/hostname": "b"})
+            await world.client.patch(PODS, "guarded", {"metadata": {"labels": {"app": "spared"}}}, "default")
+            await budget(world, 0, app="spared")
+            await world.settle(5)
         await world.add_pod("urgent", "one", priority=10, schedulerName="asleep")
         await world.settle(3)
-        (mirror,) = await world.mirrors()
+        await world.add_pod("low", "one")
+        await world.settle(3)
+        (mirror,) = [mirror for mirror in await world.mirrors() if mirror.metadata.name.startswith("urgent")]
         cleared = {"allocation": None, "reservedFor": None}
         await world.client.patch(
             BUILTIN_CLAIMS, mirror.metadata.name, {"status": cleared}, "default", subresource="status"
         )
-        await asyncio.sleep(1)
-        await world.add_pod("low", "one")
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         assert await world.node_of("low") == "a"
         assert evicted == []
-        await asyncio.sleep(30)
+        await asyncio.sleep(120 if guarded else 30)
         assert evicted == ["low"]
+
+    play(scenario)
+
+
+def test_for_a_pod_that_the_scheduler_refuses_where_it_could_be_others_are_evicted_elsewhere(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1, b=1)
+        await hold(world, low=0)
+        free = {"a": "b", "b": "a"}[await world.node_of("low")]
+        await add_grump(world, free, priority=20)
+        await world.add_pod("urgent", "one", priority=10, affinity=APART)
+        await world.settle()
+        assert evicted == ["low"]
+        assert await world.node_of("urgent") not in ("", free)
+
+    play(scenario)
+
+
+def test_a_named_claim_goes_to_the_pod_that_others_were_evicted_for_not_to_its_equal(play: Play) -> None:
+    """The first of them preempts nobody, so what it can't have it does not wait for."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await hold(world, low=0)
+        await world.add_pod("first", claims=["disk"], priority=5, preemptionPolicy="Never")
+        await world.settle(2)
+        await world.add_pod("second", claims=["disk"], priority=5)
+        await world.settle(2)
+        await world.add_claim("disk")
+        await world.settle()
+        assert evicted == ["low"]
+        assert [await world.node_of(name) for name in ("first", "second")] == ["", "a"]
+
+    play(scenario)
+
+
+def test_for_a_claim_that_is_about_to_be_given_back_nobody_is_evicted(play: Play) -> None:
+    """Its last user ended while no controller ran: it can be allocated where something is free."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=2)
+        await world.add_class("for-several", shareable=True, preemption="LowerPriority")
+        await world.add_claim("common", "for-several")
+        await world.add_pod("last", claims=["common"])
+        await hold(world, low=0)
+        await world.add_node("b", 2)
+        await world.crash()
+        await world.finish_pod("last")
+        await world.add_pod("urgent", "one", claims=["common"], priority=10)
+        await world.settle()
+        world.start_parley()
+        await world.settle()
+        assert evicted == []
+        assert await world.node_of("urgent") == "b"
 
     play(scenario)
 
@@ -599,11 +660,11 @@ def test_where_a_scheduler_refused_the_pod_others_are_evicted_after_a_pause(play
 def test_the_pause_between_evictions_for_a_pod_doubles() -> None:
     attempt, pauses = Attempt(Place(0, 0)), []
     for _ in range(8):
-        attempt.preempted(0.0)
-        pauses.append(attempt.until_preemption(0.0))
+        attempt.evictions.begin(0.0)
+        pauses.append(attempt.evictions.left(0.0))
 
     assert pauses == [60, 120, 240, 480, 960, 1920, 3840, 4800]
-    assert attempt.until_preemption(5000.0) == 0
+    assert attempt.evictions.left(5000.0) == 0
 
 
 def test_what_the_scheduler_refuses_a_preemptor_is_not_kept_for_it(play: Play) -> None:

@@ -1,11 +1,13 @@
 """Of pods that wait for the same, the one with the highest priority is served first, of equal ones the first."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from parley.api.resources import CLAIMS
+from parley.api.resources import CLAIMS, PODS
+from parley.kube.client import Call, Client
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -71,3 +73,38 @@ def test_an_exclusive_named_claim_goes_to_the_highest_priority_first(play: Play)
         assert [claim.metadata.name for claim in (await world.client.list(CLAIMS)).items] == ["mine"]
 
     play(scenario)
+
+
+def test_a_pod_that_is_looked_at_by_chance_does_not_overtake_one_that_was_woken(play: Play) -> None:
+    """The report about the first in line is still being written when the device comes free."""
+
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        world.start_parley(SlowReports(world.server.client(), "high", 2.0))
+        await world.add_pod("holder", "one")
+        await world.settle()
+        await world.add_pod("low", "one")
+        await world.settle(5)
+        await world.add_pod("high", "one", priority=5)
+        await asyncio.sleep(1)
+        await world.delete_pod("holder")
+        await asyncio.sleep(0.1)
+        await world.client.patch(PODS, "low", {"metadata": {"labels": {"seen": "again"}}}, "default")
+        await world.settle()
+        assert [await world.node_of(name) for name in ("high", "low")] == ["a", ""]
+
+    play(scenario)
+
+
+class SlowReports(Client):
+    """Events about the pod take so long to be written."""
+
+    def __init__(self, client: Client, pod: str, seconds: float) -> None:
+        super().__init__(client)
+        self._pod = pod
+        self._seconds = seconds
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource.kind == "Event" and call.body["regarding"]["name"] == self._pod:
+            await asyncio.sleep(self._seconds)
+        return await super().request(call)

@@ -14,7 +14,7 @@ from tests.unit.scheduler.conftest import played
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.kube.informer import Informer
-from parley.scheduler.attempts import PREEMPTION_PAUSES
+from parley.scheduler.attempts import EVICTIONS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -67,7 +67,7 @@ class Mix:
                 await world.settle(3)
         for node in self.devices:
             world.kubelets.start(node)
-        await world.settle(8 * PREEMPTION_PAUSES.first)
+        await world.settle(8 * EVICTIONS.first)
         watching.cancel()
 
     async def _add(self, name: str) -> None:

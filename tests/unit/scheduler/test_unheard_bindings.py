@@ -13,7 +13,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.control.objects.mirror import allocated, driver_of
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Call, Client, OutcomeUnknown, RawEvent, ServerError
+from parley.kube.client import Call, Client, Expired, OutcomeUnknown, RawEvent, ServerError
 from parley.kube.informer import Informer
 from parley.sdk import Device
 from parley.simulate.kube_scheduler import KubeScheduler
@@ -60,6 +60,16 @@ class LateClient(Client):
         self._seconds = seconds
         self._slow = slow
         self._answers = 0
+        self._relisted = asyncio.Event()
+        self._relisted.set()
+
+    def pause(self) -> None:
+        """Hear nothing of claims until `relist`."""
+        self._relisted.clear()
+
+    def relist(self) -> None:
+        """What came meanwhile is lost: claims are listed."""
+        self._relisted.set()
 
     async def request(self, call: Call) -> bytes:
         answer = await super().request(call)
@@ -72,6 +82,9 @@ class LateClient(Client):
         async for event in super().stream(call):
             if call.resource == PODS:
                 await asyncio.sleep(self._seconds)
+            elif call.resource == BUILTIN_CLAIMS and not self._relisted.is_set():
+                await self._relisted.wait()
+                raise Expired(410, "Expired", "too old resource version")
             yield event
 
 
@@ -223,7 +236,45 @@ def test_a_pod_that_the_scheduler_let_in_while_parley_was_away_keeps_a_claim_tha
     play(scenario)
 
 
-async def begin(world: World, late: float, devices: int, slow: Mapping[int, float] = NONE) -> None:
+@pytest.mark.parametrize("listed", [False, True], ids=["watched", "listed"])
+def test_a_shared_claim_is_not_given_back_under_a_pod_that_is_not_seen_bound_yet(play: Any, listed: bool) -> None:
+    """Its last known user ends, another pod is bound, and the scheduler takes that one's reservation back."""
+
+    async def scenario(world: World) -> None:
+        parley = await begin(world, 4.0, devices=1)
+        await world.add_pod("first", claims=["common"])
+        await world.add_pod("second", claims=["common"], schedulerName=DEAF, schedulingGates=[{"name": "wait"}])
+        await world.settle()
+        await world.stop_claim_controller()
+        if listed:
+            parley.pause()
+        client = DeafClient(world.server.client(), 0.2)
+        bound = Bound(client)
+        watch = Informer(world.client, BUILTIN_CLAIMS, on_change=bound.saw)
+        async with running(KubeScheduler(client, world.clock, DEAF), watch):
+            await world.finish_pod("first")
+            await asyncio.sleep(1)
+            await world.client.patch(PODS, "second", {"spec": {"schedulingGates": None}}, "default")
+            await world.add_pod("next", claims=["disk"])
+            await asyncio.sleep(1.8)
+            assert client.bound
+            parley.relist()
+            common = await world.mirror("common")
+            assert common is not None
+            assert user(common) == "first"
+            await world.settle()
+            assert (await world.pod("second")).status.phase == "Running"
+            assert await world.node_of("next") == ""
+            assert len(bound.devices["common"]) == 1
+
+            await world.finish_pod("second")
+            await world.settle()
+        assert (await world.pod("next")).status.phase == "Running"
+
+    play(scenario)
+
+
+async def begin(world: World, late: float, devices: int, slow: Mapping[int, float] = NONE) -> LateClient:
     await world.add_node("a", devices=devices)
     await world.add_node("b")
     await world.add_class()
@@ -233,8 +284,10 @@ async def begin(world: World, late: float, devices: int, slow: Mapping[int, floa
     await world.add_class("shareable", shareable=True)
     await world.add_claim("disk")
     await world.add_claim("common", "shareable")
-    world.start_parley(LateClient(world.server.client(), late, slow))
+    parley = LateClient(world.server.client(), late, slow)
+    world.start_parley(parley)
     await world.settle()
+    return parley
 
 
 def user(mirror: BuiltinClaim) -> str:

@@ -27,6 +27,7 @@ class LateNews(Client):
         super().__init__(client)
         self._expired = expired
         self._until_bound = until_bound
+        self._late = False
         self._goes_on = asyncio.Event()
         self._goes_on.set()
 
@@ -45,6 +46,9 @@ class LateNews(Client):
                 await self._goes_on.wait()
                 if self._expired:
                     raise Expired(410, "Expired", "too old resource version")
+                self._late = True
+            if call.resource == PODS and self._late:
+                await asyncio.sleep(0.1)  # one after the other
             yield event
 
 
@@ -97,21 +101,29 @@ def test_a_pod_whose_binding_fell_between_two_lists_is_asked_about(play: Any, cl
     play(scenario)
 
 
+@pytest.mark.parametrize("first_ends", ["before", "after"])
 @pytest.mark.parametrize("expired", [False, True], ids=["watched late", "listed"])
-def test_a_pod_that_its_scheduler_let_in_is_asked_about(play: Any, expired: bool) -> None:
+def test_a_pod_that_its_scheduler_let_in_is_asked_about(play: Any, expired: bool, first_ends: str) -> None:
     """The controller hears of the pod's whole life at once; the claim's other user has ended meanwhile."""
 
     async def scenario(world: World) -> None:
         news = LateNews(world.server.client(), expired=expired)
         await one_device(world, news)
         await world.add_pod("first", claims=["common"])
-        await world.add_pod("second", claims=["common"], schedulingGates=[{"name": "wait"}])
+        if first_ends == "after":
+            await world.add_pod("second", claims=["common"], schedulingGates=[{"name": "wait"}])
+        await world.settle()
+        await world.add_pod("new", "one")
         await world.settle()
         news.stop()
-        await world.client.patch(PODS, "second", {"spec": {"schedulingGates": None}}, "default")
+        if first_ends == "before":
+            await world.finish_pod("first")
+            await world.add_pod("second", claims=["common"])
+        else:
+            await world.client.patch(PODS, "second", {"spec": {"schedulingGates": None}}, "default")
         await runs_and_goes(world, "second")
-        await world.finish_pod("first")
-        await world.add_pod("new", "one")
+        if first_ends == "after":
+            await world.finish_pod("first")
         news.go_on()
         await waits_for_the_node(world, "new")
 

@@ -21,6 +21,7 @@ from parley.sdk.documents import MAX_VALUES, BadDocument, read_mapping
         ("a: 1.5\nb: -3\nc: 1e3\ng: .nan", {"a": 1.5, "b": -3, "c": 1000.0, "g": ".nan"}),
         ("d: true\ne: ~\nf:\n", {"d": True, "e": None, "f": None}),
         ("a: |\n  x\n  y\n", {"a": "x\ny\n"}),
+        ('{"a": "\\u0085", "b": "\\u2029"}', {"a": "\x85", "b": "\u2029"}),
         ("{}", {}),
     ],
 )
@@ -45,6 +46,8 @@ def test_what_json_can_hold_is_read(text: str, value: dict[str, Any]) -> None:
         ("a: 1e999", "has a number that JSON can't hold"),
         ("a: " + "9" * 9000, "is neither YAML nor JSON"),
         ("a: \x00", "is neither YAML nor JSON"),
+        ('{"a": "\x85"}', 'has the character U+0085 in line 1: write "\\u0085"'),
+        ("a: 1\nb: x\u2028y", 'has the character U+2028 in line 2: write "\\u2028"'),
         ("a: [" + "1," * MAX_VALUES + "]", f"has more than {MAX_VALUES} names and values: shorten it"),
     ],
 )

@@ -246,9 +246,10 @@ class Cluster:
         return self._pods.listing
 
     @property
-    def pod_lists(self) -> int:
-        """So many lists of all pods were read: a pod may have come and gone unseen between two of them."""
-        return self._pods.lists
+    def lists(self) -> int:
+        """So many lists of pods and of built-in claims were read. Between two of them a pod, or its reservation,
+        may have come and gone unseen."""
+        return self._pods.lists + self._mirrors.lists
 
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
         """The pods whose spec names the claim."""
@@ -271,6 +272,11 @@ class Cluster:
     def mirror(self, key: Key) -> BuiltinClaim | None:
         """Any built-in claim, ours or not."""
         return self._mirrors.get(*key)
+
+    @property
+    def listing_mirrors(self) -> bool:
+        """Whether the change of a built-in claim being delivered comes from a list, not watched."""
+        return self._mirrors.listing
 
     def wrote(self, claim: BuiltinClaim | ResourceClaim) -> None:
         """A write of ours left the claim like this; the cache may show it later."""

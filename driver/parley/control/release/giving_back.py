@@ -11,19 +11,20 @@ from dataclasses import dataclass
 
 import structlog
 
+from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ResourceClaim
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Key, over, reference
+from parley.control.caches.cluster import over
 from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
-from parley.control.objects.mirror import MAX_USERS, is_shut_out, owner_pod_uid
+from parley.control.objects.mirror import owner_pod_uid
 from parley.control.records import Records
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
+from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.kube.client import NotFound
-from parley.kube.queue import WorkQueue
 from parley.sdk import PodReference
 from parley.sdk.recorded import held_as_recorded
 
@@ -45,27 +46,26 @@ class Departure:
 
 
 class GivingBack:
-    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more; named
-    claims that a pod has left go into the queue `claims`."""
+    """Ends the use of holdings. `close` sees to it that no driver is asked to allocate for a pod any more."""
 
     def __init__(
         self,
         state: State,
         records: Records,
+        unseen_users: UnseenUsers,
         releases: Releases,
         close: Callable[[PodReference], Awaitable[None]],
         wakeups: Wakeups,
-        claims: WorkQueue[Key],
         keeping: Keeping,
     ) -> None:
         self._cluster = state.cluster
         self._ledger = state.ledger
         self._drivers = state.drivers
         self._records = records
+        self._unseen_users = unseen_users
         self._releases = releases
         self._close = close
         self._wakeups = wakeups
-        self._claims = claims
         self._keeping = keeping
 
     async def give_back(
@@ -82,7 +82,8 @@ class GivingBack:
                 self._left(holding)
 
     def _left(self, holding: Holding) -> None:
-        """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again."""
+        """A pod has left it: it is free, or waits for a receipt. Whoever waits for it looks again, and so is its
+        claim."""
         if holding.phase is not Phase.RELEASING:
             driver = self._drivers.get(holding.driver)
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
@@ -92,7 +93,6 @@ class GivingBack:
             self._wakeups.wake(ROOM, holding.nodes)
         if holding.named:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
-            self._claims.add((holding.namespace, holding.claim))
 
     async def _leave(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
         """Whether the pod used it until now."""
@@ -101,7 +101,9 @@ class GivingBack:
                 return False
             if cleared and await self._records.is_reserved(holding, pod):
                 raise Busy  # what another pod uses was put right, for all its pods
-            doubtful = [*self._let_in(holding), *self._unseen(holding)]
+            ends = len(holding.pods) == 1 and not self._stays(holding)
+            unseen = await self._unseen_users.check(holding) if ends else ()
+            doubtful = {*unseen, *self._unseen_users.join_known(holding), *self._unseen_users.missed(holding)}
             self._releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
             self._keeping.left(holding, bound=departure.bound)
             if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
@@ -175,41 +177,19 @@ class GivingBack:
             await self._finish(holding, departed=True)
         return not holding.owed
 
-    def _unseen(self, holding: Holding) -> Sequence[str]:
-        """The nodes of pods that a scheduler may have let in and that came and went between two lists of pods, or
-        while nobody led."""
-        listed_since = holding.shareable and holding.pod_lists != self._cluster.pod_lists
-        return holding.nodes or () if listed_since else ()
-
-    def _let_in(self, holding: Holding) -> list[str]:
-        """Others reserve, too: whom the scheduler let in (Parley was away, or slower) uses what is allocated.
-
-        Also if it dropped the reservation since, as it does when it did not hear that the pod was bound. Returns
-        the nodes of pods that can't be let in any more, but may have been started before.
-        """
-        doubtful: list[str] = []
-        mirror = self._cluster.mirror((holding.namespace, holding.claim))
-        for user in mirror.status.reserved_for if mirror is not None else ():
-            pod = self._cluster.pod((holding.namespace, user.name))
-            if pod is not None and pod.metadata.uid == user.uid and not over(pod):
-                self._ledger.join(holding, reference(pod))
-            elif user.uid not in holding.pods:
-                raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
-        for pod in self._cluster.pods_naming((holding.namespace, holding.claim)) if holding.shareable else ():
-            there = pod.spec.node_name and holding.reaches(pod.spec.node_name) and not over(pod)
-            if there and mirror is not None and is_shut_out(mirror, pod):
-                doubtful.append(pod.spec.node_name)
-            elif there and len(holding.pods) < MAX_USERS:
-                self._ledger.join(holding, reference(pod))
-        return doubtful
-
     async def give_up(self, holding: Holding, still: Callable[[], bool] = lambda: True) -> None:
         """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it, or it is not
         `still` to be given up."""
         async with holding.lock:
+            unseen = await self._unseen_users.check(holding)
             if holding.pods or not holding.joinable or not still():
                 raise Busy
-            await self._finish(holding, departed=False)
+            self._releases.owe(holding, unseen)
+            if holding.owed:
+                await self._hold_back(holding)
+                await self._conclude(holding)
+            else:
+                await self._finish(holding, departed=False)
         self._left(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
@@ -271,6 +251,15 @@ class GivingBack:
         for claim in self._cluster.stand_ins(pod):
             if not claim.metadata.deletion_timestamp:
                 await self._records.delete_stand_in(claim.metadata.namespace, claim.metadata.name)
+
+    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
+        """A built-in claim of ours is as somebody left it."""
+        if old is not None and new is not None:
+            self._unseen_users.changed(old, new)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """The informer showed the pod's end."""
+        self._unseen_users.gone(pod)
 
     def record_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
         """A Parley claim is as its driver left it: what is not allocated any more and nobody uses is free."""

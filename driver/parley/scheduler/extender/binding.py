@@ -201,7 +201,7 @@ class Binder:
         """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
         attempt = self._pods.attempt(pod)
         if attempt.left.issuperset(attempt.outcome.viable):
-            attempt.block(now())
+            attempt.failures.begin(now())
 
     def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """Raises BindRefused if the pod was made to leave one of the claims, because a write was refused."""

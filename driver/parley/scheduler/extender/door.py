@@ -115,8 +115,8 @@ class ExtenderDoor:
             return self._plain(pod, asked, nodes, having)
         if self._binder.node_of(pod.metadata.uid):
             return self._being_bound(pod, nodes)
-        if (until := self._pods.attempt(pod).blocked_until) > now():
-            return self._paused(pod, nodes, until)
+        if (failures := self._pods.attempt(pod).failures).left(now()):
+            return self._paused(pod, nodes, failures.until)
         try:
             result = self._filtering.filter(pod, having, choosy=asked.choosy())
         except DriverFault as fault:
@@ -186,10 +186,10 @@ class ExtenderDoor:
     def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
         """The pod is left alone for a growing pause, and an event reports why."""
         self._assumed.drop(pod.metadata.uid)
-        attempt = self._pods.attempt(pod)
-        attempt.block(now())
+        failures = self._pods.attempt(pod).failures
+        failures.begin(now())
         problem = Problem(reasons.DRIVER_FAILED, str(fault), ())
-        return self._put_off(pod, nodes, problem, attempt.blocked_until, reported=False)
+        return self._put_off(pod, nodes, problem, failures.until, reported=False)
 
     async def _prioritize(self, body: bytes) -> bytes:
         asked = wire.proposed(body)

@@ -26,7 +26,8 @@ def out_of_turn(
         if not _is_free(claim):
             continue
         topic: Topic = ("claim", pod.metadata.namespace, claim.name)
-        first = pods.kept_out_before(pod, topic)
+        preempts = nominations.has_claim(pod.metadata.uid, claim.uid)
+        first = pods.kept_out_before(pod, topic, only_above=preempts)
         if first is not None:
             pods.look_again(first)
         kept = nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod))

@@ -1,0 +1,122 @@
+"""Pods that a scheduler let into an allocated claim: kube-scheduler reserves by itself what is allocated already.
+
+Whoever gives a claim back has to know of all pods that may run with it. The cache may be behind, and a scheduler
+that does not hear of its binding takes the reservation back though the pod is bound.
+"""
+
+from collections.abc import Sequence
+
+from parley.api.builtin import BuiltinClaim, Pod
+from parley.api.resources import PODS
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import Cluster, over, reference
+from parley.control.ledger import Holding, Ledger
+from parley.control.objects.mirror import MAX_USERS, is_shut_out
+from parley.kube.client import Client, NotFound
+from parley.sdk import PodReference
+
+
+class UnseenUsers:
+    """Finds pods that may run with what the ledger holds, and that it does not know."""
+
+    def __init__(self, client: Client, cluster: Cluster, ledger: Ledger) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+
+    def changed(self, old: BuiltinClaim, new: BuiltinClaim) -> None:
+        """The mirror changed: note who may be bound, or was, without the cache showing it.
+
+        Those are pods that it has not shown at all when they had a reservation, and pods without a node whose
+        reservation somebody else took back. After a list every pod that names the claim counts: reservations may
+        have come and gone before it.
+        """
+        key = (new.metadata.namespace, new.metadata.name)
+        holding = self._ledger.of_claim(*key)
+        if holding is None or self._cluster.own_writes.is_latest(new.metadata):
+            return
+        before, after = ({user.uid: user.name for user in one.status.reserved_for} for one in (old, new))
+        added = [PodReference(key[0], name, uid) for uid, name in after.items() if uid not in before]
+        dropped = [PodReference(key[0], name, uid) for uid, name in before.items() if uid not in after]
+        doubtful = [user for user in added if self._cached(user) is None]
+        doubtful += [user for user in dropped if self._cached(user) is not None]
+        if self._cluster.listing_mirrors:
+            doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
+        known = [*holding.unseen.values(), *doubtful]
+        holding.unseen = {user.uid: user for user in known if self._is_doubtful(holding, user)}
+
+    def gone(self, pod: Pod) -> None:
+        """The pod is gone, and the cache has shown what became of it."""
+        for entry in pod.spec.resource_claims:
+            holding = self._ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
+            if holding is not None:
+                holding.unseen.pop(pod.metadata.uid, None)
+
+    def _cached(self, user: PodReference) -> Pod | None:
+        pod = self._cluster.pod((user.namespace, user.name))
+        return pod if pod is not None and pod.metadata.uid == user.uid else None
+
+    def _is_doubtful(self, holding: Holding, user: PodReference) -> bool:
+        """Whether the cache shows the pod without a node, or not at all, and it is no user."""
+        pod = self._cached(user)
+        seen = pod is not None and (bool(pod.spec.node_name) or over(pod))
+        return not seen and user.uid not in holding.pods
+
+    async def check(self, holding: Holding) -> Sequence[str]:
+        """Before the holding ends: the nodes that may have it prepared for pods that came and went unseen.
+
+        Raises Busy if a pod is bound there, which the cache has yet to show.
+        """
+        nodes: Sequence[str] = ()
+        for user in list(holding.unseen.values()):
+            if not self._is_doubtful(holding, user):
+                continue
+            pod = await self._live(user)
+            if pod is not None and self._is_there(holding, pod):
+                raise Busy
+            if pod is None and self._cached(user) is None:
+                nodes = holding.nodes or ()
+            else:
+                holding.unseen.pop(user.uid, None)
+        return nodes
+
+    async def _live(self, user: PodReference) -> Pod | None:
+        try:
+            live = await self._client.get(PODS, user.name, user.namespace)
+        except NotFound:
+            return None
+        return live if live.metadata.uid == user.uid else None
+
+    def join_known(self, holding: Holding) -> list[str]:
+        """Whom the cache shows to use it, by reservation or because it is bound, does.
+
+        Returns the nodes of pods that can't be let in any more, but may have been started before. Raises Busy
+        where the cache has yet to show a pod, or that its reservation goes.
+        """
+        key = (holding.namespace, holding.claim)
+        mirror = self._cluster.mirror(key)
+        for user in mirror.status.reserved_for if mirror is not None else ():
+            pod = self._cluster.pod((holding.namespace, user.name))
+            if pod is not None and pod.metadata.uid == user.uid and not over(pod):
+                self._ledger.join(holding, reference(pod))
+            elif user.uid not in holding.pods:
+                raise Busy  # not seen yet, or its reservation is about to go: either comes as a change
+        doubtful = []
+        for pod in self._cluster.pods_naming(key) if holding.shareable else ():
+            if not self._is_there(holding, pod):
+                continue
+            if mirror is not None and is_shut_out(mirror, pod):
+                doubtful.append(pod.spec.node_name)
+            elif len(holding.pods) < MAX_USERS:
+                self._ledger.join(holding, reference(pod))
+        return doubtful
+
+    def _is_there(self, holding: Holding, pod: Pod) -> bool:
+        """Whether the pod is bound to a node where it can use the holding."""
+        return bool(pod.spec.node_name) and holding.reaches(pod.spec.node_name) and not over(pod)
+
+    def missed(self, holding: Holding) -> Sequence[str]:
+        """The nodes of pods that a scheduler may have let in and of which nothing was heard: they, or their
+        reservations, came and went between two lists, or while nobody led."""
+        listed_since = holding.shareable and holding.lists != self._cluster.lists
+        return holding.nodes or () if listed_since else ()
