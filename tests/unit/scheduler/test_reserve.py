@@ -18,7 +18,7 @@ pytestmark = pytest.mark.doors("native", "extender")
 MOST = {"cpu": "8", "memory": "16Gi", "pods": 100}
 
 
-async def begin(world: World, *nodes: str, most: dict[str, Any] | None = MOST, **class_: Any) -> None:
+async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST) -> None:
     """Nodes with disks, 8 CPUs and 16Gi; the class `workspace` is shareable and keeps claims without users."""
     for node in nodes:
         await world.add_node(node)
@@ -28,7 +28,12 @@ async def begin(world: World, *nodes: str, most: dict[str, Any] | None = MOST, *
         await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
     body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
     parameters = {"maxReserve": most} if most else {}
-    await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters, **class_})
+    await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters})
+
+
+async def begin(world: World, *nodes: str, most: dict[str, Any] | None = MOST) -> None:
+    """With a controller."""
+    await disks(world, *nodes, most=most)
     world.start_parley(drivers=[WorkspaceDriver()])
 
 
