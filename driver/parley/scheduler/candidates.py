@@ -63,22 +63,12 @@ class CandidateNodes(EligibleNodes):
         """Of pods, their requests and constraints decide, too."""
         needs = self._needs
         return (
-            self._reserving,
             needs.requests,
             needs.node_selector,
             repr(needs.affinity),
             repr(needs.tolerations),
             needs.node_name,
             self.only,
-        )
-
-    @property
-    def _reserving(self) -> frozenset[str]:
-        """Those of the pod's claims that reserve room: no other pod finds that."""
-        ledger, namespace = self._state.ledger, self._pod.metadata.namespace
-        held = {name: ledger.of_claim(namespace, name) for name in self._asker.claims} if ledger.reserves else {}
-        return frozenset(
-            name for name, one in held.items() if one is not None and one.allocation.reserve is not None
         )
 
     def anew(self) -> "CandidateNodes":
