@@ -90,6 +90,7 @@ class ResourceRequirements(Struct, frozen=True):
 
 class Container(Struct, frozen=True):
     name: str = ""
+    image: str = ""
     restart_policy: str = ""
     resources: ResourceRequirements = ResourceRequirements()
 

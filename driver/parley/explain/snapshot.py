@@ -31,6 +31,7 @@ from parley.api.resources import (
 )
 from parley.api.selectors import selector_of
 from parley.control.caches.cluster import Cluster, Key, done
+from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.ledger import Ledger
 from parley.control.restoring import restore
 from parley.control.state import State
@@ -106,15 +107,16 @@ async def read(client: Client, now: datetime, namespace: str, *, everywhere: boo
         *(reader.list(resource, None) for resource in _EVERYWHERE),
         *(reader.list(resource, None if everywhere else namespace) for resource in _NAMESPACED),
     )
-    cluster = _filled(client, reader.listings)
     references = SnapshotReferences()
     ledger, drivers = Ledger(), {driver.name: EmbeddedDriver(driver, references) for driver in built_in()}
+    cluster = _filled(client, reader.listings, pods_seen=pods_are_seen(drivers))
     await references.read(client, cluster, drivers)
     for driver in drivers.values():
         for resource in driver.driver.watches:
             for found in reader.items(resource):
                 driver.observe(None, found)
     state = State(cluster, ledger, drivers)
+    show_cluster(state)
     restore(state)
     return Snapshot(
         now,
@@ -181,9 +183,9 @@ def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterat
         yield f"{len(stones) - _SHOWN} more of {resource.kind} can't be read"
 
 
-def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]]) -> Cluster:
+def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]], *, pods_seen: bool) -> Cluster:
     """The controller's caches with what was listed, which are never run."""
-    cluster = Cluster(client)
+    cluster = Cluster(client, pods_seen=pods_seen)
     for cache in cluster.caches:
         found = listings[cache.resource.group, cache.resource.plural]
         if cache.resource == POD_SCHEDULINGS:

@@ -13,6 +13,7 @@ from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.stranding import Stranding
 from parley.control.claims.templates import TemplateReconciler
 from parley.control.class_statuses import ClassStatuses
+from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Ledger
 from parley.control.limits import Limits
@@ -100,7 +101,7 @@ def base(
     """The state, empty."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
-    cluster = Cluster(client, tombstones.heard)
+    cluster = Cluster(client, tombstones.heard, pods_seen=pods_are_seen(drivers))
 
     def kept_no_more(nomination: Nomination) -> None:
         for driver, request in nomination.requests.items():
@@ -110,6 +111,7 @@ def base(
 
     ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels))
     state = State(cluster, ledger, drivers, Nominations(kept_no_more))
+    show_cluster(state)
     presence = DriverPresence(client, settings.namespace, [*drivers, *apart])
     queues = Queues.empty(cluster)
     return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues, presence, apart)

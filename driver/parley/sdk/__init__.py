@@ -21,6 +21,7 @@ from parley.sdk.driver import (
     Reserve,
     Stranded,
 )
+from parley.sdk.sight import Controller, SeenCluster, SeenPod
 
 __all__ = [
     "Allocation",
@@ -29,6 +30,7 @@ __all__ = [
     "Cause",
     "ClaimRequest",
     "ClassOnNodes",
+    "Controller",
     "Device",
     "Driver",
     "Held",
@@ -38,5 +40,7 @@ __all__ = [
     "PodReference",
     "Request",
     "Reserve",
+    "SeenCluster",
+    "SeenPod",
     "Stranded",
 ]

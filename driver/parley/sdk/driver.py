@@ -27,6 +27,7 @@ from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
 from parley.negotiation.preference import Prefer
 from parley.negotiation.stranded import Cause
+from parley.sdk.sight import SeenCluster, SeenPod
 
 MAX_TEXT = 1024
 """Characters in a text among a driver's parameters, where its field names no `max_length` of its own."""
@@ -88,13 +89,15 @@ class Request(Generic[P, C]):
 
     `progress` takes a short sentence about how far an allocation is ("attached, formatting"); an asynchronous
     driver's users read it in the claims' conditions. `prefer` is what the claims' classes prefer: Parley goes by
-    it where the driver has no `score` of its own.
+    it where the driver has no `score` of its own. `seen` is what the pod is like, for a driver that `sees_pods`;
+    None for a claim that is allocated without a pod.
     """
 
     pod: PodReference
     claims: tuple[ClaimRequest[P, C], ...]
     progress: Callable[[str], None] = field(default=_discard, compare=False, repr=False)
     prefer: Prefer = "Spread"
+    seen: SeenPod | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -208,8 +211,15 @@ class Driver(Generic[P, C]):
     leaves_data: ClassVar[bool] = False
     """Whether pods leave something on a node, a directory say, that outlives them. When a named claim ends, its
     node's plugin is asked to remove it (`NodeDriver.remove_data`); then what was allocated is free for others."""
+    sees_pods: ClassVar[bool] = False
+    """Whether requests say what their pods are like (`Request.seen`). Pods that differ in any of that are never
+    taken for alike. In the controller only."""
     watches: ClassVar[tuple[Resource[Any], ...]] = ()
     """Kinds of objects whose changes `observe` gets, from the first list on."""
+
+    def see(self, cluster: SeenCluster) -> None:
+        """Gets the cluster's nodes, to look at whenever it is asked: called once, before anything is restored, in
+        the controller only. A change of what it sees there wakes no pod by itself."""
 
     def observe(self, old: Any | None, new: Any | None) -> bool:
         """A watched object appeared (old is None), changed, or vanished (new is None).

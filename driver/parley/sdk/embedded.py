@@ -48,6 +48,7 @@ from parley.sdk.driver import (
 )
 from parley.sdk.parameters import ParameterReader, RawClaim
 from parley.sdk.referenced import NOTHING_READ, NotRead, References
+from parley.sdk.sight import SeenCluster, SeenPod
 
 _FOLLOW_AGAIN = Backoff(first=1.0, longest=300.0)
 
@@ -91,6 +92,11 @@ class EmbeddedDriver:
         return kind.room_left is not Driver.room_left and kind.score is Driver.score
 
     @property
+    def sees_pods(self) -> bool:
+        """Whether its requests say what their pods are like."""
+        return self.driver.sees_pods
+
+    @property
     def foresees(self) -> bool:
         """Whether the driver can tell what would be viable if other claims held nothing."""
         return type(self.driver).viable_without is not Driver.viable_without
@@ -121,15 +127,25 @@ class EmbeddedDriver:
         """Whether nodes have something to remove when a claim ends."""
         return self.driver.leaves_data
 
-    def request(self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0) -> Request[Any, Any]:
-        """The typed request. Objects that hold parameters count as they were at the time `since` (the event loop's
-        clock) or later.
+    def see(self, cluster: SeenCluster) -> None:
+        """Show the driver the cluster. What it raises is logged."""
+        try:
+            self.driver.see(cluster)
+        except Exception as error:
+            self._failed("see", error)
+
+    def request(
+        self, pod: PodReference, claims: Sequence[RawClaim], since: float = 0.0, seen: SeenPod | None = None
+    ) -> Request[Any, Any]:
+        """The typed request, with what is `seen` of the pod if the driver sees pods. Objects that hold parameters
+        count as they were at the time `since` (the event loop's clock) or later.
 
         Raises BadParameters, with claim or class, field and value; NotRead if such an object is not read.
         """
         with self._contained("parameters"):
             prefer = of_classes((claim.prefer for claim in claims), tells_room=self.tells_room)
-            return Request(pod, tuple(self._reader.claim(claim, since) for claim in claims), prefer=prefer)
+            typed = tuple(self._reader.claim(claim, since) for claim in claims)
+            return Request(pod, typed, prefer=prefer, seen=seen if self.driver.sees_pods else None)
 
     def viable(self, request: Request[Any, Any], nodes: Sequence[str]) -> Mapping[str, Answer]:
         """The driver's answers by claim entry. Raises DriverFault if it fails or they break the contract."""

@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
@@ -114,9 +115,16 @@ class Listener(Protocol):
 
 
 class Cluster:
-    """The caches. `run` keeps them; `synced` waits until all are filled once."""
+    """The caches. `run` keeps them; `synced` waits until all are filled once. `pods_seen`: there are drivers that
+    see the pods that wait."""
 
-    def __init__(self, client: Client, on_tombstone: OnTombstone = lambda _resource, _stone: None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        on_tombstone: OnTombstone = lambda _resource, _stone: None,
+        *,
+        pods_seen: bool = False,
+    ) -> None:
         self._on_tombstone = on_tombstone
         self._listener: Listener | None = None
         self.usage = Usage(self._room_made)
@@ -126,7 +134,7 @@ class Cluster:
         self._node_names: tuple[str, ...] = ()
         self._by_pod: defaultdict[Key, dict[str, BuiltinClaim]] = defaultdict(dict)
         self._client = client
-        self._pods = self._informer(PODS, self._pod, kept.pod)
+        self._pods = self._informer(PODS, self._pod, partial(kept.pod, seen=pods_seen))
         self._observed: dict[Resource[Any], list[OnChange[Any]]] = {NODES: []}
         self._nodes = self._informer(NODES, self._node)
         self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)

@@ -60,14 +60,20 @@ _SMALL = 1024
 _Amounts = tuple[tuple[str, Quantity], ...]
 
 
-def pod(whole: Pod) -> Pod:
+def pod(whole: Pod, *, seen: bool = False) -> Pod:
     """The pod as far as Parley reads it. One without claims is only counted: it needs no node to be found. While
-    it is resized, its containers are one that requests what the pod counts for."""
+    it is resized, its containers are one that requests what the pod counts for. `seen`: while it waits, with what
+    drivers see of it."""
     spec, counted = whole.spec, not whole.spec.resource_claims
+    seen = seen and not counted and _waits(whole)
     if spec.node_name and is_resized(whole):
         spec = _counting_for(spec, requested(whole))
     return Pod(
-        metadata=_metadata(whole.metadata, labels=_labels(whole)),
+        metadata=_metadata(
+            whole.metadata,
+            labels=_labels(whole, seen=seen),
+            owner_references=[one for one in whole.metadata.owner_references if seen and one.controller],
+        ),
         spec=PodSpec(
             node_name=intern(spec.node_name),
             scheduler_name=intern(spec.scheduler_name),
@@ -76,8 +82,8 @@ def pod(whole: Pod) -> Pod:
             node_selector=_NONE.node_selector if counted else spec.node_selector,
             affinity=None if counted else spec.affinity,
             tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),
-            containers=_containers(spec.containers),
-            init_containers=_containers(spec.init_containers),
+            containers=_containers(spec.containers, images=seen),
+            init_containers=_containers(spec.init_containers, images=seen),
             overhead=spec.overhead or _NONE.overhead,
             resources=spec.resources,
             resource_claims=_one(tuple(spec.resource_claims)),
@@ -92,10 +98,14 @@ def pod(whole: Pod) -> Pod:
     )
 
 
-def _labels(whole: Pod) -> dict[str, str]:
-    """By which a named claim may have to be made, before the pod runs."""
+def _waits(whole: Pod) -> bool:
+    return whole.status.phase in ("", "Pending")
+
+
+def _labels(whole: Pod, *, seen: bool) -> dict[str, str]:
+    """By which a named claim may have to be made, before the pod runs, or which drivers see."""
     named = any(entry.resource_claim_name for entry in whole.spec.resource_claims)
-    if not named or whole.status.phase not in ("", "Pending"):
+    if not seen and not (named and _waits(whole)):
         return _BARE.labels
     return {intern(key): value for key, value in whole.metadata.labels.items()}
 
@@ -141,8 +151,12 @@ def _shared(items: tuple[T, ...]) -> list[T]:
     return list(items)
 
 
-def _containers(whole: Iterable[Container]) -> list[Container]:
+def _containers(whole: Iterable[Container], *, images: bool = False) -> list[Container]:
     """Those that request the same, under no name."""
+    if images:
+        return [
+            Container(image=one.image, restart_policy=one.restart_policy, resources=one.resources) for one in whole
+        ]
     amounts = tuple(
         (c.restart_policy, tuple(c.resources.requests.items()), tuple(c.resources.limits.items())) for c in whole
     )

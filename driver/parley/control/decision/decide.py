@@ -13,6 +13,7 @@ from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.control.decision.demand import Demand, ask, demand_of, fullest, in_no_order, scores, units
 from parley.control.decision.eligible import EligibleNodes, FullestFirst
+from parley.control.decision.sight import seen_pod
 from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
@@ -67,7 +68,7 @@ def admit(state: State, pod: PodReference, pending: Sequence[PodClaim], since: f
     """
     own = tuple(("claim", pod.namespace, claim.name) for claim in pending)
     try:
-        demand = demand_of(state.drivers, pod, pending, since)
+        demand = demand_of(state.drivers, pod, pending, since, seen_pod(state, pod))
     except BadParameters as error:
         read: tuple[Topic, ...] = (error.topic,) if error.topic is not None else ()
         problem = Problem(reasons.PARAMETERS_INVALID, str(error), (*class_topics(pending), *own, *read))

@@ -10,7 +10,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.negotiation.answers import Answer, Answers
 from parley.negotiation.requests import Amounts
 from parley.negotiation.rounds import Ask
-from parley.sdk import PodReference, Request
+from parley.sdk import PodReference, Request, SeenPod
 from parley.sdk.checks import check_count
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.parameters import RawClaim
@@ -70,9 +70,15 @@ class Demand:
         )
 
 
-def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim], since: float = 0.0) -> Demand:
-    """The claims by driver, with typed parameters. Objects that hold some count as they were at the time `since`
-    (the event loop's clock) or later.
+def demand_of(
+    drivers: Drivers,
+    pod: PodReference,
+    claims: Sequence[PodClaim],
+    since: float = 0.0,
+    seen: SeenPod | None = None,
+) -> Demand:
+    """The claims by driver, with typed parameters, and what is `seen` of the pod. Objects that hold parameters
+    count as they were at the time `since` (the event loop's clock) or later.
 
     Raises BadParameters, NotRead, and DriverFault.
     """
@@ -85,7 +91,9 @@ def demand_of(drivers: Drivers, pod: PodReference, claims: Sequence[PodClaim], s
         weights[driver] = max(weights[driver], claim.class_.score_weight)
     for driver, found in raw.items():
         check_count(driver, f"{pod.namespace}/{pod.name}", len(found))
-    requests = {name: drivers[name].request(pod, found, since) for name, found in raw.items() if name in drivers}
+    requests = {
+        name: drivers[name].request(pod, found, since, seen) for name, found in raw.items() if name in drivers
+    }
     return Demand(
         pod=pod,
         embedded=drivers,
@@ -111,7 +119,8 @@ def _reserving(drivers: Drivers, requests: Requests) -> tuple[Reserving, ...]:
 def _wanted(driver: EmbeddedDriver, request: Request[Any, Any]) -> Hashable:
     """Equal for requests that the driver answers alike."""
     claims = tuple((claim.class_name, repr(claim.parameters)) for claim in request.claims)
-    return driver.name, claims, driver.alike(request)
+    seen = repr(request.seen) if request.seen is not None else ""
+    return driver.name, claims, driver.alike(request), seen
 
 
 def _raw(pod: PodReference, claim: PodClaim) -> RawClaim:
