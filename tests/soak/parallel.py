@@ -57,6 +57,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             lasting=broken.lasting,
             preemption=broken.preemption,
             data=broken.data,
+            reserving=broken.reserving,
         )
         for number in range(most):
             try:

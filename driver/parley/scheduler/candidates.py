@@ -68,7 +68,6 @@ class CandidateNodes(EligibleNodes):
         """Of pods, their requests and constraints decide, too."""
         needs = self._needs
         return (
-            self._asker.claims if self._state.ledger.reserves else None,
             needs.requests,
             needs.node_selector,
             repr(needs.affinity),
