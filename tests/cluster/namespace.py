@@ -51,7 +51,14 @@ _ALL: tuple[Resource[Any], ...] = (
 )
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in _ALL}
 _OF_A_NAMESPACE: tuple[Resource[Any], ...] = tuple(resource for resource in _ALL if resource.namespaced)
-_MADE_BY_USERS: tuple[Resource[Any], ...] = (PODS, CLAIMS, TEMPLATES, BUILTIN_CLAIMS, BUILTIN_TEMPLATES)
+_MADE_BY_USERS: tuple[Resource[Any], ...] = (
+    PODS,
+    CLAIMS,
+    TEMPLATES,
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    VOLUME_CLAIMS,
+)
 
 
 class Namespace:

@@ -124,11 +124,10 @@ class _Rewriting:
             if keyword not in ("type", "minLength", "maxLength"):
                 raise UnsupportedSchema(self._model, f"{path}[key]", repr(keyword), "limit its length alone")
         least, most = names.get("minLength", 0), names.get("maxLength")
-        upper = f" && size(name) <= {most}" if most is not None else ""
+        limits = [f"size(name) >= {least}"] if least or most is None else []
+        limits += [f"size(name) <= {most}"] if most is not None else []
         length = f"{least} to {most} characters" if most is not None else f"at least {least} characters"
-        return dict(
-            Rule(f"self.all(name, size(name) >= {least}{upper})", f"each name must have {length}.").entry()
-        )
+        return dict(Rule(f"self.all(name, {' && '.join(limits)})", f"each name must have {length}.").entry())
 
 
 def _say_bounds_apart(flat: Schema) -> None:
