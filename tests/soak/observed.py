@@ -69,7 +69,7 @@ class ObservedServer(MemoryServer):
     def _changed(self, collection: Collection, change: Change) -> None:
         self._collector.run(self._garbage.observe, collection, change)
         step = Step(_now(), WHO.get(), collection.resource, change)
-        if collection.resource != LEASES.untyped():
+        if collection.resource.plural != LEASES.plural:
             self.steps += 1
             self.controllers_steps += step.who.startswith("controller")
             self._told.append(step)

@@ -50,8 +50,10 @@ class ProcessLoop(VirtualTimeLoop):
     def time(self) -> float:
         """Each turn of the loop reads it, too. Raises Spinning."""
         now = super().time()
-        self._reads = self._reads + 1 if now == self._now else 0
-        self._now = now
+        if now != self._now:
+            self._now, self._reads = now, 0
+            return now
+        self._reads += 1
         if self._reads > MOST_READS:
             self._reads = 0
             raise Spinning

@@ -53,6 +53,8 @@ class ClassStatuses:
         self._nodes = 0
         self._written: dict[str, float] = {}
         self._capacities: dict[str, tuple[Hashable, Capacity | None]] = {}
+        self._right: dict[str, Hashable] = {}
+        """What each class was compared with when nothing differed."""
 
     def wake(self, topic: Topic, _nodes: object = None) -> None:
         """Something changed: a class, or nodes on which its capacity depends."""
@@ -77,6 +79,7 @@ class ClassStatuses:
         if class_ is None:
             self._written.pop(name, None)
             self._capacities.pop(name, None)
+            self._right.pop(name, None)
             return
         status = await self._changes(class_)
         pause = self._written.get(name, -SECONDS) + SECONDS - _now()
@@ -97,12 +100,17 @@ class ClassStatuses:
     async def _changes(self, class_: ResourceClass) -> dict[str, Any]:
         """What differs from the status as the cache has it, as a merge patch."""
         ready, capacity = await self._judge(class_)
+        compared = (class_.metadata.uid, class_.metadata.resource_version, ready, capacity)
+        if self._right.get(class_.metadata.name) == compared:
+            return {}
         known, generation = class_.status, class_.metadata.generation
         conditions = updated_conditions(known.conditions, generation, rfc3339(self._clock()), ready)
         changes: dict[str, Any] = {} if conditions is None else {"conditions": conditions}
         found = (None, None) if capacity is None else (capacity.total, capacity.free)
         if found != (known.total, known.free):
             changes |= {"total": found[0], "free": found[1]}
+        if not changes:
+            self._right[class_.metadata.name] = compared
         return changes
 
     async def _judge(self, class_: ResourceClass) -> tuple[ConditionUpdate, Capacity | None]:

@@ -15,14 +15,17 @@ T = TypeVar("T")
 class _Selector(selectors.DefaultSelector):
     """Adds the time that it was asked to wait to `waited` instead of waiting.
 
-    Without a limit it does wait: then nothing but a signal can go on.
+    It looks for signals, the only thing that comes from outside, where it was asked to wait. Without a limit it
+    does wait: then nothing but a signal can go on.
     """
 
     waited = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or timeout <= 0:
+        if timeout is None:
             return super().select(timeout)
+        if timeout <= 0:
+            return []
         events = super().select(0)
         if not events:
             self.waited += timeout

@@ -86,7 +86,9 @@ def differing(old: Any, new: Any, traits: Traits, path: Path = (), fields: Field
     if isinstance(new, dict) and fields not in traits.atomic:
         before = old if isinstance(old, dict) else {}
         for name, child in new.items():
-            yield from differing(before.get(name, MISSING), child, traits, (*path, name), (*fields, name))
+            was = before.get(name, MISSING)
+            if was is not child:  # most of an object is what it was, and a call each costs more than all else
+                yield from differing(was, child, traits, (*path, name), (*fields, name))
     elif keys is not None:
         known = {item_of(child, keys): child for child in old} if isinstance(old, list) else {}
         for child in new:

@@ -9,13 +9,14 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from parley.kube.memory.errors import no_version
 from parley.kube.memory.kinds import Json
 from parley.kube.memory.managed_fields import APPLY, UPDATE, Manager
 from parley.kube.memory.selectors import Predicate, selector
-from parley.kube.memory.watch_cache import Change, History, Stored
+from parley.kube.memory.watch_cache import Change, Stored
 from parley.kube.transport import APPLY_PATCH, Call, EventType, RawEvent
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class MemoryTransport:
                 seen = change.version
                 for event in _seen(change, selected):
                     yield event
-            if not changes and not await _woken(history, server.bookmark_interval) and not history.after(seen):
+            if not changes and not await history.changed(server.bookmark_interval) and not history.after(seen):
                 seen = server.resource_version
                 yield RawEvent(EventType.BOOKMARK, orjson.dumps({"metadata": {"resourceVersion": str(seen)}}))
 
@@ -107,28 +108,23 @@ _SUCCESS = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "
 
 def _copied(body: Any) -> Any:
     """As a server reads it: half a surrogate pair is no character. A fragment is text that nobody looks into."""
-    if body is None:
-        return None
+    try:
+        return orjson.loads(msgspec.json.encode(body))
+    except (TypeError, ValueError, OverflowError):  # a fragment in it, half a pair, or what is no JSON
+        return _copied_by_parts(body)
+
+
+def _copied_by_parts(body: Any) -> Any:
     if isinstance(body, Mapping):
-        return {_copied(str(name)): _copied(value) for name, value in body.items()}
+        return {_copied_by_parts(str(name)): _copied_by_parts(value) for name, value in body.items()}
     if isinstance(body, list | tuple):
-        return [_copied(value) for value in body]
+        return [_copied_by_parts(value) for value in body]
     if isinstance(body, str):
         return body if body.isascii() else _HALF.sub("\ufffd", body)
     return body if isinstance(body, orjson.Fragment) else orjson.loads(orjson.dumps(body))
 
 
 _HALF = re.compile("[\ud800-\udfff]")
-
-
-async def _woken(history: History, limit: float) -> bool:
-    """Wait for a change, but not longer than `limit` seconds; returns whether there was one."""
-    try:
-        async with asyncio.timeout(limit):
-            await history.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 def _version(text: str) -> int:

@@ -48,7 +48,7 @@ class History:
         self._limit = limit
         self._changes: list[Change] = []
         self._forgotten = 0
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in order: every run takes the same course
+        self._waiting: dict[asyncio.Future[bool], None] = {}  # in order: every run takes the same course
 
     def append(self, change: Change) -> None:
         """Record the change and wake who waits for one."""
@@ -74,18 +74,25 @@ class History:
             return ()
         return self._changes[bisect_right(self._changes, version, key=lambda change: change.version) :]
 
-    async def wait(self) -> None:
-        """Return at the next change, or when `wake` is called."""
-        waiter = asyncio.get_running_loop().create_future()
+    async def changed(self, within: float) -> bool:
+        """Wait for the next change, or for `wake`; returns False if neither came within so many seconds."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
         self._waiting[waiter] = None
+        limit = loop.call_later(within, _end, waiter, False)
         try:
-            await waiter
+            return await waiter
         finally:
+            limit.cancel()
             self._waiting.pop(waiter, None)
 
     def wake(self) -> None:
-        """End every `wait`."""
+        """End every wait for a change."""
         for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+            _end(waiter, True)
         self._waiting.clear()
+
+
+def _end(waiter: asyncio.Future[bool], changed: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(changed)
