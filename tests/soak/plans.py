@@ -161,10 +161,11 @@ class Plans:
 
     def _of_one_budget(self, plan: Nomination) -> int:
         """How many of those that leave one disruption budget counts: it may spare the second of them."""
-        leaving = (
-            body["metadata"] for body in bodies(self._server, PODS) if body["metadata"]["uid"] in plan.leaving
+        metas = (body["metadata"] for body in bodies(self._server, PODS))
+        counted = (
+            SPARED.items() <= (meta.get("labels") or {}).items() for meta in metas if meta["uid"] in plan.leaving
         )
-        return sum(1 for meta in leaving if SPARED.items() <= (meta.get("labels") or {}).items())
+        return sum(counted)
 
     def _devices(self, node: str) -> Iterator[Device]:
         for body in bodies(self._server, RESOURCE_SLICES):
