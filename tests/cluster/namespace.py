@@ -23,6 +23,8 @@ from parley.api.resources import (
     PODS,
     RESOURCE_SLICES,
     TEMPLATES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Resource,
 )
 from parley.control.objects.mirror import allocated, driver_of, owner_pod_uid
@@ -44,10 +46,19 @@ _ALL: tuple[Resource[Any], ...] = (
     CLASSES,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
+    VOLUME_CLAIMS,
+    VOLUMES,
 )
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in _ALL}
 _OF_A_NAMESPACE: tuple[Resource[Any], ...] = tuple(resource for resource in _ALL if resource.namespaced)
-_MADE_BY_USERS: tuple[Resource[Any], ...] = (PODS, CLAIMS, TEMPLATES, BUILTIN_CLAIMS, BUILTIN_TEMPLATES)
+_MADE_BY_USERS: tuple[Resource[Any], ...] = (
+    PODS,
+    CLAIMS,
+    TEMPLATES,
+    BUILTIN_CLAIMS,
+    BUILTIN_TEMPLATES,
+    VOLUME_CLAIMS,
+)
 
 
 class Namespace:

@@ -15,6 +15,7 @@ from tests.soak.invariants import Hold, Invariants, Source
 from tests.soak.keeping import allocation, is_kept
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
+from tests.soak.reservations import Room
 
 from parley.api.quantity import parse
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, RESOURCE_SLICES, Resource
@@ -39,7 +40,7 @@ class Want:
 
 class Judge:
     """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
-    pods, by UID, that count for them though they are not bound."""
+    pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes."""
 
     def __init__(
         self,
@@ -47,6 +48,8 @@ class Judge:
         invariants: Invariants,
         taken: Sequence[Taken] | None = None,
         assumed: Mapping[str, str] | None = None,
+        *,
+        reserving: bool = False,
     ) -> None:
         self.pods = [SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS)]
         self._nodes = {
@@ -65,6 +68,7 @@ class Judge:
             if body["metadata"].get("deletionTimestamp")
         }
         self.claims = {body["metadata"]["name"]: body for body in bodies(server, CLAIMS)}
+        self._room = Room(self.claims.values()) if reserving else None
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
         recorded = _recorded(self.claims.values(), {p.uid for p in invariants.pods.values() if p.alive})
@@ -146,6 +150,7 @@ class Judge:
     def _wants(self, pod: Pod, node: str) -> list[Want] | None:
         """What the pod's claims ask for on the node; None if one of them can't be had there at all."""
         wants: list[Want] = []
+        reserving: list[str] = []
         for entry in pod.spec.resource_claims:
             if entry.resource_claim_template_name:
                 if entry.resource_claim_template_name not in ALL_TEMPLATE_KINDS:
@@ -173,7 +178,8 @@ class Judge:
                     return None
             if not others and (record.users or not is_kept(claim)):  # what it uses alone counts as free: `_mine`
                 wants.append(_want(CLAIM_KINDS[name][1]))
-        return wants
+                reserving.append(name)
+        return wants if self._room is None or self._room.serves(reserving, node) else None
 
     def _fits(self, wants: Sequence[Want], node: str, mine: Mapping[Device, int]) -> bool:
         """Whether there are devices for all wants together, by trying all ways. What is `mine` counts as free."""

@@ -61,6 +61,7 @@ def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
             lasting=broken.lasting,
             preemption=broken.preemption,
             data=broken.data,
+            reserving=broken.reserving,
         )
         for number in sorted(range(most), key=lambda number: number != first):
             try:

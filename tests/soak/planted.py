@@ -3,7 +3,8 @@
 A bug is planted in the process that calls; `parley`'s own modules are as before after the block.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS, PODS
 from parley.api.selectors import node_selector
-from parley.control import restoring
+from parley.control import restoring, room
 from parley.control.caches.cluster import priority as pod_priority
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims import gathering, named
@@ -55,6 +56,7 @@ from parley.scheduler.extender.posting import Posting
 from parley.scheduler.extender.rejections import Rejections
 from parley.scheduler.native import door
 from parley.sdk import claim_conditions
+from parley.sdk import recorded as sdk_records
 from parley.sdk.embedded import EmbeddedDriver
 from parley.simulate import admission
 
@@ -68,7 +70,7 @@ Patch = tuple[Any, str, Any]
 class Bug:
     """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
     meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
-    or pods that leave data on nodes; and what there is of priorities."""
+    or pods that leave data on nodes, or claims that reserve room there; and what there is of priorities."""
 
     patches: tuple[Patch, ...]
     rules: tuple[str, ...]
@@ -81,6 +83,7 @@ class Bug:
     lasting: bool = False
     preemption: Preemption = Preemption.NONE
     data: bool = False
+    reserving: bool = False
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -94,6 +97,20 @@ def _no_result(*_: Any, **__: Any) -> None:
 def _leave_only(self: Ledger, holding: Holding) -> None:
     for pod in list(holding.pods.values()):
         self.leave(holding, pod)
+
+
+def _ever_reserving() -> Callable[[Ledger, str], Collection[Holding]]:
+    """What ever reserved room goes on doing so."""
+    ever: defaultdict[Ledger, dict[tuple[str, str], Holding]] = defaultdict(dict)
+
+    def reserving(self: Ledger, node: str) -> Collection[Holding]:
+        ever[self].update({(node, holding.uid): holding for holding in _RESERVING(self, node)})
+        return [holding for (on, _), holding in ever[self].items() if on == node]
+
+    return reserving
+
+
+_RESERVING = Ledger.reserving
 
 
 def _for_parley_only(broken: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -360,6 +377,15 @@ BUGS = {
         ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
         ("kept too long", "left over"),
         lasting=True,
+    ),
+    "two claims reserve the same room": Bug(
+        ((room, "crowded", lambda *_: ""),), ("reserved twice",), reserving=True, lasting=True
+    ),
+    "a restart forgets what is reserved": Bug(
+        ((sdk_records, "_reserve", _no_result),), ("reserved twice",), reserving=True, lasting=True
+    ),
+    "what was reserved stays reserved": Bug(
+        ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserving=True, lasting=True
     ),
     "pods of equal priority are evicted": Bug(
         ((ClaimVictims, "_may_be_evicted", _equals_too),), ("wrongly evicted",), preemption=ALLOWED

@@ -176,7 +176,7 @@ def claim(name: str) -> Json:
 
 def node(name: str) -> Json:
     labels = {"kubernetes.io/hostname": name, ZONE: NODE_KINDS[name][0]}
-    allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110", "example.com/room": "4"}
     return typed(NODES, {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}})
 
 

@@ -102,7 +102,7 @@ def _faults(world: World) -> Iterator[str]:
     and claims whose conditions contradict the rest of their status."""
     yield from world.plans.in_vain()
     yield from _kept_for_nobody(world)
-    judge = Judge(world.server, world.invariants)
+    judge = Judge(world.server, world.invariants, reserving=world.plan.reserving)
     for pod in judge.pods:
         name = pod.metadata.name
         if done(pod) or pod.metadata.deletion_timestamp:

@@ -20,6 +20,7 @@ from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
 from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
+from tests.soak.reservations import Reservations, reserve
 from tests.soak.turns import Turns
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
@@ -29,7 +30,7 @@ from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import Settings
-from parley.sdk import Allocation, Device
+from parley.sdk import Allocation, Device, Reserve
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
@@ -79,13 +80,20 @@ class LeavingDriver(CountedDriver):
     leaves_data = True
 
 
+class ReservingDriver(CountedDriver):
+    """Named claims reserve room on their node."""
+
+    def reserves(self, claim: Any) -> Reserve | None:
+        return reserve(claim.claim)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
     (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
-    classes keep claims without users, whether pods leave data on nodes for named claims, and what there is of
-    priorities."""
+    classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
+    them, and what there is of priorities."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -97,12 +105,14 @@ class Plan:
     lasting: bool = False
     preemption: Preemption = Preemption.NONE
     data: bool = False
+    reserving: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
-        some claims are kept, and in one of these pods leave data."""
+        some claims are kept, and in one of these pods leave data; in two of seven, as far as they have no
+        priorities, claims reserve room."""
         drawn = cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
@@ -113,6 +123,7 @@ class Plan:
             lasting=number % 7 < 2,
             preemption=Preemption.of_world(number),
             data=number % 7 == 1,
+            reserving=number % 7 in (0, 4) and Preemption.of_world(number) is Preemption.NONE,
         )
         most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
         return replace(drawn, extender=min(drawn.extender, most))
@@ -123,7 +134,8 @@ class Process:
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         self.name = name
-        self.driver = (LeavingDriver if plan.data else CountedDriver)(world.chance)
+        kind = LeavingDriver if plan.data else ReservingDriver if plan.reserving else CountedDriver
+        self.driver = kind(world.chance)
         self.driver.failing = plan.failing
         self.controller: Controller | None = None
         self.dead = False
@@ -235,6 +247,7 @@ class World:
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
         self.turns = Turns()
+        self.reservations = Reservations(self.invariants.fault)
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
@@ -245,6 +258,8 @@ class World:
 
     def _observe(self, step: Step) -> None:
         self.invariants.observe(step)
+        if self.plan.reserving:
+            self.reservations.observe(step)
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
             self.plans.observe(step)

@@ -76,6 +76,42 @@ class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class VolumeClaimSpec(Struct, frozen=True):
+    volume_name: str = ""
+
+
+class VolumeClaimStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Struct, frozen=True):
+    """Read for the volume that it is bound to, which its user may name before it is."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
+
+    @property
+    def bound_to(self) -> str:
+        """The volume's name, "" before it is bound."""
+        return self.spec.volume_name if self.status.phase == "Bound" else ""
+
+
+class VolumeNodeAffinity(Struct, frozen=True):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Struct, frozen=True):
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(Struct, frozen=True):
+    """Read for the nodes where it can be used."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeSpec = VolumeSpec()
+
+
 class Toleration(Struct, frozen=True):
     key: str = ""
     operator: str = ""
@@ -105,6 +141,22 @@ class SchedulingGate(Struct, frozen=True):
     name: str = ""
 
 
+class VolumeClaimSource(Struct, frozen=True):
+    claim_name: str = ""
+
+
+class EphemeralSource(Struct, frozen=True):
+    """The claim is named after pod and volume; nothing else is read of it."""
+
+
+class Volume(Struct, frozen=True):
+    """Of a pod. Only what has a PersistentVolumeClaim ties it to nodes."""
+
+    name: str = ""
+    persistent_volume_claim: VolumeClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
 class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
@@ -115,6 +167,7 @@ class PodSpec(Struct, frozen=True):
     tolerations: list[Toleration] = []
     containers: list[Container] = []
     init_containers: list[Container] = []
+    volumes: list[Volume] = []
     overhead: dict[str, Quantity] = {}
     resources: ResourceRequirements | None = None
     resource_claims: list[PodResourceClaim] = []

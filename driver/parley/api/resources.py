@@ -151,6 +151,10 @@ class Resource(Generic[T]):
 PODS = Resource("", "v1", "pods", "Pod", True, builtin.Pod)
 NODES = Resource("", "v1", "nodes", "Node", False, builtin.Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, builtin.Namespace)
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, builtin.PersistentVolume)
+VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, builtin.PersistentVolumeClaim
+)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True, builtin.ConfigMap)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, builtin.Event)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, builtin.Lease)

@@ -4,10 +4,11 @@ The one place where the ledger's reservations meet what pods use. Whoever judges
 extender, and once more what allocates, in the moment in which it is put into the ledger. Nothing is decided here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parley.api.builtin import Pod
+from parley.control.caches.usage import Share
 from parley.control.decision.demand import Reserving
 from parley.control.ledger import Holding
 from parley.control.state import State
@@ -65,28 +66,38 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
     held = state.ledger.reserving(node)
     if not held and not new:
         return ""
-    usage = state.cluster.usage
-    pods: dict[str, Amounts] = {
-        uid: {**share.amounts, **_POD}
-        for holding in held
-        for uid in holding.pods
-        if (share := usage.share(uid)) is not None and share.node == node
-    }
+    pods = {uid: share for holding in held for uid, share in _users(state, holding) if uid != asker.uid}
+    used: dict[str, Amounts] = {uid: {**share.amounts, **_POD} for uid, share in pods.items()}
     if asker.uid:
-        pods[asker.uid] = asker.amounts
+        used[asker.uid] = asker.amounts
     reservations = [
-        *(_reservation(holding, asker) for holding in held),
+        *(_reservation(state, holding, asker) for holding in held),
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
-    used, count = usage.without(node, () if asker.bound else (asker.uid,))
-    free = {name: amount - used.get(name, 0) for name, amount in state.cluster.allocatable(node).items()}
-    free[PODS] = free.get(PODS, 0) - 1000 * count
-    return crowded({} if asker.bound else asker.amounts, free, reservations, pods, asker.name)
+    asked: Amounts = {} if asker.bound else asker.amounts
+    return crowded(asked, _free(state, node, asker), reservations, used, asker.name)
 
 
-def _reservation(holding: Holding, asker: Asker) -> Reservation:
-    users = frozenset(holding.pods) | ({asker.uid} if asker.uid and asker.uses(holding) else set[str]())
+def _users(state: State, holding: Holding) -> Iterator[tuple[str, Share]]:
+    """The pods on the holding's node that name its claim, and what they use: also those that others put there, and
+    that nobody has looked at yet."""
+    for pod in state.cluster.pods_naming((holding.namespace, holding.claim)) if holding.named else ():
+        share = state.cluster.usage.share(pod.metadata.uid)
+        if share is not None and share.node == holding.node:
+            yield pod.metadata.uid, share
+
+
+def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
+    own = [asker.uid] if asker.uid and asker.uses(holding) else []
+    users = frozenset([*own, *(uid for uid, _ in _users(state, holding))])
     return Reservation(holding.uid, holding.path, reserved(holding), users)
+
+
+def _free(state: State, node: str, asker: Asker) -> Amounts:
+    """What no pod uses; of one that asks and is not bound, what it may be counted for already is free."""
+    used, pods = state.cluster.usage.without(node, () if asker.bound else (asker.uid,))
+    free = {name: amount - used.get(name, 0) for name, amount in state.cluster.allocatable(node).items()}
+    return {**free, PODS: free.get(PODS, 0) - 1000 * pods}
 
 
 def reserved(holding: Holding) -> Mapping[str, int]:

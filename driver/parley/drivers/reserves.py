@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from parley.api.quantity import parse, thousandths
 from parley.sdk import ClaimRequest, Parameters, Reserve
@@ -15,6 +15,11 @@ def _size(text: str) -> str:
     return text
 
 
+def _text(written: object) -> object:
+    """Numbers of CPUs are often written as numbers."""
+    return str(written) if isinstance(written, int | float) and not isinstance(written, bool) else written
+
+
 def _cpu(text: str) -> str:
     if not 0 < thousandths(text) <= 2**40:
         raise ValueError("must be more than 0, as in 2 or 500m")
@@ -24,7 +29,7 @@ def _cpu(text: str) -> str:
 Size = Annotated[str, Field(max_length=32), AfterValidator(_size)]
 
 
-Cpu = Annotated[str, Field(max_length=32), AfterValidator(_cpu)]
+Cpu = Annotated[str, BeforeValidator(_text), Field(max_length=32), AfterValidator(_cpu)]
 
 
 class WorkspaceReserve(Parameters):

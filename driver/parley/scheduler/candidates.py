@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Se
 from functools import cached_property
 from itertools import islice
 
-from parley.api.builtin import Node, Pod
+from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
 from parley.api.selectors import suitable_nodes
 from parley.control.caches.cluster import Cluster, priority
@@ -18,7 +18,7 @@ from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
 from parley.control.room import Asker, lacking
 from parley.control.state import State
-from parley.negotiation.fit import misfit, needs_of, selected, unsuitable
+from parley.negotiation.fit import matches, misfit, needs_of, selected, unsuitable
 from parley.negotiation.nowhere import in_common
 from parley.negotiation.preemption import NODES_COMPARED, Eviction, eviction
 from parley.negotiation.requests import Amounts
@@ -54,6 +54,11 @@ class CandidateNodes(EligibleNodes):
     def _asker(self) -> Asker:
         return Asker.of(self._pod, self._needs.requests, discreet=self._discreet)
 
+    @cached_property
+    def _volumes(self) -> tuple[tuple[str, NodeSelector], ...]:
+        """Where its volumes can be used. A pod that is bound has gone by them."""
+        return self._cluster.volumes.selectors(self._pod) if not self._needs.node_name else ()
+
     @property
     def priority(self) -> int | None:
         return priority(self._pod)
@@ -63,13 +68,13 @@ class CandidateNodes(EligibleNodes):
         """Of pods, their requests and constraints decide, too."""
         needs = self._needs
         return (
-            self._asker.claims if self._state.ledger.reserves else None,
             needs.requests,
             needs.node_selector,
             repr(needs.affinity),
             repr(needs.tolerations),
             needs.node_name,
             self.only,
+            repr(self._volumes) if self._volumes else "",
         )
 
     def anew(self) -> "CandidateNodes":
@@ -124,7 +129,12 @@ class CandidateNodes(EligibleNodes):
             return "does not exist"
         if self.only is not None and node not in self.only:
             return "another claim of the pod is allocated elsewhere"
-        return self._unsuitable(found) or filtered(found) or self._without_plugin(node)
+        return self._unsuitable(found) or self._elsewhere(found) or filtered(found) or self._without_plugin(node)
+
+    def _elsewhere(self, node: Node) -> str:
+        found = (name for name, selector in self._volumes if not matches(selector, node))
+        name = next(found, "")
+        return f"the volume of PersistentVolumeClaim {name} can't be used there" if name else ""
 
     def _filtered(self, node: Node) -> str:
         name, usage = node.metadata.name, self._cluster.usage
@@ -162,6 +172,9 @@ class ProposedNodes(CandidateNodes):
 
     def _proposes(self, node: str) -> bool:
         return node in self._known and super()._proposes(node)
+
+    def _elsewhere(self, node: Node) -> str:
+        return super()._elsewhere(node) if node.metadata.name not in self._known else ""
 
     def _filtered(self, node: Node) -> str:
         if node.metadata.name in self._known:

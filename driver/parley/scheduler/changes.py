@@ -6,7 +6,15 @@ Changes are heard from the moment when everything is restored; what the caches h
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
+from parley.api.builtin import (
+    BuiltinClaim,
+    BuiltinTemplate,
+    Namespace,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    ResourceSlice,
+)
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import Cluster, Key, done, priority
 from parley.control.claims.on_demand import shared_topic
@@ -219,6 +227,14 @@ class Changes:
         for class_ in self._cluster.classes():
             if class_.selects_namespaces:
                 self._wakeups.wake(limit_topic(class_.metadata.name, namespace.metadata.name))
+
+    def volume_claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """It may tie its pods to other nodes now."""
+        if (claim := new or old) is None or (old is not None and new is not None and old.bound_to == new.bound_to):
+            return
+        for pod in self._cluster.pods_with_volume((claim.metadata.namespace, claim.metadata.name)):
+            if not pod.spec.node_name:
+                self.enqueue(pod)
 
     def parameters_read(self, topic: Topic) -> None:
         """An object was read that claims, or classes, take their parameters from."""

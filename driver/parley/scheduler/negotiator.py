@@ -32,6 +32,9 @@ from parley.scheduler.pods import Pods, now
 from parley.scheduler.result import Result, Wait, wait
 from parley.scheduler.standalone import Failure, StandaloneSessions
 
+READING_SECONDS = 0.2
+"""After so long it is looked whether it is read by now where the pod's volumes are."""
+
 
 class Negotiator:
     """Decides where pods go. `candidates` is how many nodes a round asks about at most."""
@@ -66,6 +69,8 @@ class Negotiator:
             self._state.nominations.end(pod.metadata.uid)
             return wait(demand)
         own = nodes is None
+        if own and not pod.spec.node_name and not self._state.cluster.volumes.known(pod):
+            return Requeue(READING_SECONDS)
         if nodes is None:
             classes = [claim.class_ for claim in claims if claim.class_]
             nodes = CandidateNodes(self._state, pod, classes, common_nodes(claims))

@@ -96,6 +96,14 @@ def server(control_plane: Cluster) -> Iterator[Cluster]:
         yield control_plane
 
 
+@pytest.fixture(scope="module")
+def claim(server: Cluster) -> dict[str, Any]:
+    """A claim that is there."""
+    body = object_of(CLAIMS, {}, {"spec": {"resourceClassName": "gpu"}})
+    raw(server).post(CLAIMS.path(NAMESPACE), body)
+    return body
+
+
 ours = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -122,10 +130,16 @@ def test_what_the_server_takes_the_model_reads(server: Cluster, resource: Resour
     check()
 
 
-def test_what_the_server_takes_for_a_claims_status_the_model_reads(server: Cluster) -> None:
-    claim = object_of(CLAIMS, {}, {"spec": {"resourceClassName": "gpu"}})
-    raw(server).post(CLAIMS.path(NAMESPACE), claim)
+@pytest.mark.parametrize("time", [[], ["2026-01-01T00:00:00Z"], {}, 5, "soon", "2026-13-01T00:00:00Z"], ids=repr)
+def test_what_is_no_time_is_refused(server: Cluster, claim: dict[str, Any], time: Any) -> None:
+    """Lists too, which the API server takes for times where no rule says that they are none."""
+    condition = {"type": "Odd", "status": "True", "reason": "Odd", "message": "", "lastTransitionTime": time}
+    path = CLAIMS.path(NAMESPACE, claim["metadata"]["name"], "status")
+    for status in ({"keptUntil": time}, {"conditions": [condition]}):
+        assert "422" in str(real(server, "PATCH", path, {"status": status}))
 
+
+def test_what_the_server_takes_for_a_claims_status_the_model_reads(server: Cluster, claim: dict[str, Any]) -> None:
     @seed(11)
     @ours
     @given(mutated(content_of(CLAIMS, "status")))

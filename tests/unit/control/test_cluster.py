@@ -46,7 +46,7 @@ class Heard:
     def nothing(self, old: Any, new: Any) -> None: ...
 
     template_mirror_changed = class_changed = scheduling_changed = nothing
-    template_changed = slice_changed = release_changed = namespace_changed = nothing
+    template_changed = slice_changed = release_changed = namespace_changed = volume_claim_changed = nothing
 
 
 def test_listeners_hear_after_the_cache_has_it() -> None:

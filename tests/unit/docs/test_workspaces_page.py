@@ -70,3 +70,13 @@ def test_tektons_template_makes_the_run_s_claim_where_its_tasks_have_the_workspa
     (workspace,) = run["spec"]["workspaces"]
     assert workspace["emptyDir"] == {}
     assert claim.spec.parameters == {"size": "5Gi", "mountPath": f"/workspace/{workspace['name']}"}
+
+
+def test_the_claim_that_reserves_room_does_so_as_its_class_allows(tmp_path: Path) -> None:
+    (class_,) = (one for one in shown("ResourceClass") if "maxReserve" in one.get("parameters", {}))
+    (claim,) = (one for one in shown("ResourceClaim") if "reserve" in one["spec"]["parameters"])
+    allocation = made(tmp_path, class_, claim, pod("nightly", "default", {})).status.allocation
+    assert allocation is not None
+    assert allocation.reserve is not None
+    found = {**allocation.reserve.amounts, "pods": allocation.reserve.pods}
+    assert found == claim["spec"]["parameters"]["reserve"]

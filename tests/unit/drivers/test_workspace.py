@@ -16,7 +16,7 @@ from parley.api.builtin import (
     SliceDevice,
 )
 from parley.drivers.workspace import DISK, NoRoom, WorkspaceClass, WorkspaceDriver, WorkspaceParameters
-from parley.sdk import Capacity, Cause, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Stranded
+from parley.sdk import Capacity, Cause, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Reserve, Stranded
 from parley.sdk.testing import Scenario, check_driver, request
 
 DRIVER = WorkspaceDriver.name
@@ -172,6 +172,31 @@ def test_other_paths_are_the_users_affair(path: str) -> None:
 def test_sizes_that_are_none_are_refused(size: str) -> None:
     with pytest.raises(ValidationError, match="size"):
         WorkspaceParameters.model_validate({"size": size})
+
+
+@pytest.mark.parametrize("cpu", [2, 0.5, "2", "500m"])
+def test_cpus_are_reserved_as_pods_request_them(cpu: object) -> None:
+    asked = WorkspaceParameters.model_validate({"reserve": {"cpu": cpu, "memory": "2Gi", "pods": 3}}).reserve
+    assert asked is not None
+    assert asked.reserve() == Reserve({"cpu": str(cpu), "memory": "2Gi"}, 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("cpu", cpu) for cpu in ("0", "-1", "many", True, 10**12, "1" * 33)),
+        *(("memory", memory) for memory in ("0", "2Ei")),
+        *(("pods", pods) for pods in (-1, 10_001)),
+        ("gpu", "1"),
+    ],
+)
+def test_reservations_that_are_none_are_refused(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=f"reserve.{field}"):
+        WorkspaceParameters.model_validate({"reserve": {field: value}})
+
+
+def test_a_claim_without_a_reservation_has_none() -> None:
+    assert WorkspaceDriver().reserves(asks("p", {}).claims[0]) is None
 
 
 def test_a_node_speaks_for_its_own_disk_only() -> None:

@@ -1,7 +1,7 @@
 """Room on a node that is reserved for the users of a claim: a late big task fits, and others are kept out."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from tests.unit.scheduler.conftest import NAMESPACE, SECOND_SCHEDULER, World
 from parley.api import reasons
 from parley.api.resources import CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
 from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley.sdk import Allocation
 
 Play = Callable[[Callable[[World], Any]], None]
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.doors("native", "extender")
 MOST = {"cpu": "8", "memory": "16Gi", "pods": 100}
 
 
-async def begin(world: World, *nodes: str, most: dict[str, Any] | None = MOST, **class_: Any) -> None:
+async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST) -> None:
     """Nodes with disks, 8 CPUs and 16Gi; the class `workspace` is shareable and keeps claims without users."""
     for node in nodes:
         await world.add_node(node)
@@ -28,8 +29,26 @@ async def begin(world: World, *nodes: str, most: dict[str, Any] | None = MOST, *
         await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
     body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
     parameters = {"maxReserve": most} if most else {}
-    await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters, **class_})
-    world.start_parley(drivers=[WorkspaceDriver()])
+    await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters})
+
+
+async def begin(
+    world: World,
+    *nodes: str,
+    most: dict[str, Any] | None = MOST,
+    driver: Callable[[], WorkspaceDriver] = WorkspaceDriver,
+) -> None:
+    """With a controller."""
+    await disks(world, *nodes, most=most)
+    world.start_parley(drivers=[driver()])
+
+
+class Slow(WorkspaceDriver):
+    """Takes a moment to allocate."""
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        await asyncio.sleep(1)
+        return await super().allocate(request, node)
 
 
 async def claim(
@@ -284,6 +303,61 @@ def test_pods_that_come_at_the_same_moment_do_not_take_what_is_reserved(play: Pl
             ]
             assert sum(3 if name.startswith("build") else 1 for name in placed) <= 8
             assert any(name.startswith("build") for name in placed)
+
+    play(scenario)
+
+
+def test_claims_that_are_allocated_at_the_same_time_do_not_reserve_the_same_room(play: Play) -> None:
+    """When both drivers were asked there was room for either."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a", driver=Slow)
+        for name in ("one", "two"):
+            await claim(world, name, {"cpu": "5"})
+        await asyncio.gather(*(task(world, f"uses-{name}", name) for name in ("one", "two")))
+        records = [(await world.claim(name)).status.allocation for name in ("one", "two")]
+        assert sorted(record is None for record in records) == [False, True]
+        waits = "one" if records[0] is None else "two"
+        notes = [note for _, note in await world.events_on(f"uses-{waits}")]
+        assert any("too little cpu left" in note for note in notes)
+
+    play(scenario)
+
+
+def test_who_waits_for_reserved_room_is_not_behind_one_who_can_not_have_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "4"})
+        for name in ("mine", "full"):
+            await claim(world, name)
+        assert await task(world, "first", "build", cpu="4") == "a"
+        assert await task(world, "was-here", "mine") == "a"
+        assert await task(world, "fills", "full", cpu="3") == "a"
+        await world.finish_pod("was-here")
+        assert await task(world, "fills-too", "full", cpu="1") == "a"
+        assert await task(world, "kept-out", "mine", cpu="2") == ""
+        assert await task(world, "next", "build", cpu="2") == ""
+        await world.finish_pod("first")
+        await asyncio.sleep(20)
+        assert await world.node_of("next") == "a"
+        assert await world.node_of("kept-out") == ""
+
+    play(scenario)
+
+
+def test_nobody_is_evicted_where_room_is_reserved(play: Play) -> None:
+    """What a pod gives up there is not for the one that it would go for."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        for name in ("build", "mine"):
+            await claim(world, name, {"cpu": "4"} if name == "build" else None)
+        assert await task(world, "user", "build", cpu="4") == "a"
+        assert await task(world, "beside", cpu="4", priority=0) == "a"
+        assert await task(world, "urgent", "mine", cpu="4", priority=1000) == ""
+        assert [await world.node_of(name) for name in ("user", "beside")] == ["a", "a"]
+        assert await task(world, "urgent-too", cpu="4", priority=1000, schedulerName=SECOND_SCHEDULER) == ""
+        assert [await world.node_of(name) for name in ("user", "beside")] == ["a", "a"]
 
     play(scenario)
 

@@ -1,5 +1,7 @@
 """What a driver may answer and allocate; what it is told when it breaks its contract."""
 
+import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -8,7 +10,7 @@ from pydantic import AfterValidator, Field
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import TokensDriver
 from parley.negotiation.answers import Answer
-from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters
+from parley.sdk import Allocation, Device, Driver, NoParameters, Parameters, Reserve
 from parley.sdk.checks import (
     BadParameters,
     DriverFault,
@@ -301,3 +303,53 @@ def test_an_order_of_nodes_that_fails_is_the_drivers_fault() -> None:
     assert next(order) == "a"
     with pytest.raises(DriverFault, match="failed in fullest: RuntimeError: no order"):
         next(order)
+
+
+class Reserves(Nothing):
+    """Reserves what a test wants."""
+
+    def __init__(self, reserve: Any, allocation: Allocation | None = None) -> None:
+        super().__init__(allocation)
+        self.reserve = reserve
+
+    def reserves(self, claim: Any) -> Any:
+        return self.reserve
+
+
+@pytest.mark.parametrize(
+    ("reserve", "fault"),
+    [
+        ("2", "it must be None or a Reserve"),
+        (Reserve({"cpu": "-1"}), "no amount may be less than 0"),
+        (Reserve({"cpu": "much"}), "'much' is not a quantity"),
+        (Reserve({"pods": "3"}), "possible are 0 to 10000 pods, and amounts of 16 other resources"),
+        (Reserve(pods=-1), "possible are 0 to 10000 pods, and amounts of 16 other resources"),
+        (Reserve({f"r{i}": "1" for i in range(17)}), "possible are 0 to 10000 pods, and amounts of 16 other"),
+    ],
+)
+def test_what_is_reserved_can_be_counted(reserve: Any, fault: str) -> None:
+    driver = EmbeddedDriver(Reserves(reserve))
+    with pytest.raises(DriverFault, match=re.escape(fault)):
+        driver.reserves(WANTED.claims[0])
+
+
+def test_a_claim_of_one_pod_and_a_reserve_of_nothing_reserve_nothing() -> None:
+    assert EmbeddedDriver(Reserves(Reserve({"cpu": "0"}))).reserves(WANTED.claims[0]) is None
+    generated = replace(WANTED.claims[0], generated=True)
+    assert EmbeddedDriver(Reserves(Reserve({"cpu": "1"}))).reserves(generated) is None
+    assert EmbeddedDriver(Nothing()).reserves(WANTED.claims[0]) is None
+
+
+async def test_parley_says_in_the_allocation_what_is_reserved() -> None:
+    two = Reserve({"cpu": "2"})
+    driver = EmbeddedDriver(Reserves(two, Allocation(reserve=Reserve({"cpu": "9"}))))
+    (found,) = (await driver.allocate(WANTED, "a")).values()
+    assert found.reserve == two
+
+
+@pytest.mark.parametrize("nodes", [None, ("a", "b")])
+async def test_what_can_be_used_on_several_nodes_reserves_room_on_none(nodes: tuple[str, ...] | None) -> None:
+    driver = Reserves(Reserve(pods=1), Allocation(available_on=nodes))
+    with pytest.raises(DriverFault, match="it reserves room on a node, and can be used on others"):
+        await EmbeddedDriver(driver).allocate(WANTED, "a")
+    assert driver.given_back == [WANTED.claims[0].uid]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from parley.api import models
 from parley.api.builtin import Node, ObjectMeta
 from parley.api.models import ResourceClaim
-from parley.sdk import Allocation, Device, Held
+from parley.sdk import Allocation, Device, Held, Reserve
 from parley.sdk.recorded import (
     allocation_record,
     driver_of_record,
@@ -31,6 +31,9 @@ allocations = st.builds(
     data=st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=2),
     available_on=st.none() | st.lists(st.sampled_from(NODES), unique=True, min_size=2).map(tuple) | st.just(()),
 )
+reserves = st.builds(
+    Reserve, st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "250m", "2Gi"])), st.just(3)
+)
 
 
 def a_claim(status: dict[str, Any], **meta: Any) -> ResourceClaim:
@@ -47,6 +50,19 @@ def test_what_is_written_is_read_back(allocation: Allocation, node: str) -> None
     assert found == allocation
     named = allocation.available_on or (node,)
     assert where == ("" if allocation.available_on is None else named[0])
+
+
+@given(reserves)
+def test_what_is_reserved_is_read_back(reserve: Reserve) -> None:
+    allocation = Allocation(reserve=reserve)
+    record = models.Allocation.model_validate(allocation_record(DRIVER, allocation, "a", shareable=False))
+    assert read_allocation(record, ()) == ("a", allocation)
+
+
+@pytest.mark.parametrize("reserve", [{"amounts": {"cpu": "much"}}, {"amounts": {"cpu": "0"}}, {}])
+def test_a_reservation_that_is_none_reserves_nothing(reserve: dict[str, Any]) -> None:
+    body = {**allocation_record(DRIVER, Allocation(), "a", shareable=False), "reserve": reserve}
+    assert read_allocation(models.Allocation.model_validate(body), ()) == ("a", Allocation())
 
 
 def test_a_record_that_selects_nodes_by_labels_is_on_the_first_that_matches() -> None:

@@ -29,6 +29,8 @@ _ORDER = (
 
 _STRUCTURAL_FORMATS = {MOMENT: "date-time", "int64": "int64", "int32": "int32"}
 _REMEDY = "use a simpler type"
+_ONE_TIME = Rule("type(self) == google.protobuf.Timestamp", "must be a time, as in RFC 3339.")
+"""Without it the API server takes any list for a time (seen with Kubernetes 1.36 and 1.37)."""
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
@@ -61,6 +63,8 @@ class _Rewriting:
         _say_bounds_apart(flat)
         if "format" in flat:
             flat["format"] = self._format(flat["format"], path)
+        if flat.get("format") == "date-time":
+            flat[RULES] = [*flat.get(RULES, ()), _ONE_TIME.entry()]
         if not _is_filled_in(flat.get("default"), path):
             flat.pop("default", None)
         kind = flat.get("type")
@@ -120,11 +124,10 @@ class _Rewriting:
             if keyword not in ("type", "minLength", "maxLength"):
                 raise UnsupportedSchema(self._model, f"{path}[key]", repr(keyword), "limit its length alone")
         least, most = names.get("minLength", 0), names.get("maxLength")
-        upper = f" && size(name) <= {most}" if most is not None else ""
+        limits = [f"size(name) >= {least}"] if least or most is None else []
+        limits += [f"size(name) <= {most}"] if most is not None else []
         length = f"{least} to {most} characters" if most is not None else f"at least {least} characters"
-        return dict(
-            Rule(f"self.all(name, size(name) >= {least}{upper})", f"each name must have {length}.").entry()
-        )
+        return dict(Rule(f"self.all(name, {' && '.join(limits)})", f"each name must have {length}.").entry())
 
 
 def _say_bounds_apart(flat: Schema) -> None:

@@ -7,11 +7,18 @@ sees the new state everywhere. Nothing here decides or writes.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from parley.api.builtin import BuiltinClaim, BuiltinTemplate, Namespace, Node, Pod, ResourceSlice
+from parley.api.builtin import (
+    BuiltinClaim,
+    BuiltinTemplate,
+    Namespace,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    ResourceSlice,
+)
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
 from parley.api.resources import (
@@ -26,6 +33,8 @@ from parley.api.resources import (
     PODS,
     RESOURCE_SLICES,
     TEMPLATES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Resource,
 )
 from parley.control.caches import kept
@@ -33,6 +42,8 @@ from parley.control.caches.own_writes import OwnWrites
 from parley.control.caches.plugins import Plugins
 from parley.control.caches.refusals import Mirrored, Refusals
 from parley.control.caches.usage import Share, Usage
+from parley.control.caches.volumes import Volumes, volume_claims
+from parley.control.caches.wanted import WantedInformer
 from parley.control.objects.mirror import owner_pod_uid
 from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
@@ -43,9 +54,6 @@ from parley.sdk import PodReference
 from parley.sdk.referenced import room_topic, topic_of
 
 T = TypeVar("T")
-
-NAMESPACES_SECONDS = 10.0
-"""So long the first list of namespaces is waited for, where a class goes by their labels."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -97,6 +105,10 @@ def _parameters_of_class(class_: ResourceClass) -> Iterable[Topic]:
     return [topic_of(reference, ""), room_topic("")] if reference is not None else []
 
 
+def _unheard(_old: object, _new: object) -> None:
+    """Nobody waits for it."""
+
+
 class Listener(Protocol):
     """Hears of changes, after the cache has them. `None` stands for "not there"."""
 
@@ -112,6 +124,9 @@ class Listener(Protocol):
     def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None: ...
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None: ...
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None: ...
+    def volume_claim_changed(
+        self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+    ) -> None: ...
 
 
 class Cluster:
@@ -142,10 +157,15 @@ class Cluster:
             BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
         )
         self._classes = self._informer(CLASSES, self._class)
-        self._namespaces = self._informer(
-            NAMESPACES, self._telling(lambda to: to.namespace_changed), kept.namespace
+        self._namespaces = WantedInformer(
+            self._informer(NAMESPACES, self._telling(lambda to: to.namespace_changed), kept.namespace)
         )
-        self._namespaces_wanted = asyncio.Event()
+        volume_claims_read = WantedInformer(
+            self._informer(VOLUME_CLAIMS, self._telling(lambda to: to.volume_claim_changed), kept.volume_claim)
+        )
+        volumes_read = WantedInformer(self._informer(VOLUMES, _unheard, kept.volume))
+        self.volumes = Volumes(volume_claims_read, volumes_read)
+        self._wanted: tuple[WantedInformer[Any], ...] = (self._namespaces, volume_claims_read, volumes_read)
         self._claims = self._informer(CLAIMS, self._claim)
         self._templates = self._informer(TEMPLATES, self._telling(lambda to: to.template_changed))
         self._schedulings = self._informer(
@@ -173,6 +193,7 @@ class Cluster:
         self._classes.index("parameters", _parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", _named_claims)
+        self._pods.index("volume claim", volume_claims)
 
     def _informer(
         self,
@@ -204,7 +225,7 @@ class Cluster:
     @property
     def caches(self) -> Sequence[Informer[Any]]:
         """One for each kind that is read, those of drivers included."""
-        return [*self._all, self._namespaces] if self._namespaces_wanted.is_set() else self._all
+        return [*self._all, *(one.informer for one in self._wanted if one.is_wanted)]
 
     def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
         """Hear of one more kind, after those who asked before. Call before `run`."""
@@ -225,21 +246,15 @@ class Cluster:
         async with asyncio.TaskGroup() as tasks:
             for informer in self._all:
                 tasks.create_task(informer.run())
-            tasks.create_task(self._run_namespaces())
-
-    async def _run_namespaces(self) -> None:
-        """Namespaces are read from when a class first goes by their labels."""
-        await self._namespaces_wanted.wait()
-        await self._namespaces.run()
+            for wanted in self._wanted:
+                tasks.create_task(wanted.run())
 
     async def synced(self) -> None:
-        """Return when every kind was listed once. Namespaces are waited for a moment only: without the right to
-        read them everything else goes on."""
+        """Return when every kind was listed once that is read by now."""
         for informer in self._all:
             await informer.synced.wait()
-        if self._namespaces_wanted.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._namespaces.synced.wait(), NAMESPACES_SECONDS)
+        for wanted in self._wanted:
+            await wanted.synced()
 
     def pod(self, key: Key) -> Pod | None:
         return self._pods.get(*key)
@@ -262,6 +277,10 @@ class Cluster:
     def pods_naming(self, claim: Key) -> Sequence[Pod]:
         """The pods whose spec names the claim."""
         return self._pods.by_index("claim", claim)
+
+    def pods_with_volume(self, claim: Key) -> Sequence[Pod]:
+        """The pods with claims of ours that have the PersistentVolumeClaim."""
+        return self._pods.by_index("volume claim", claim)
 
     def node(self, name: str) -> Node | None:
         return self._nodes.get("", name)
@@ -313,7 +332,7 @@ class Cluster:
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """The namespace's labels; None as long as they are not known."""
-        found = self._namespaces.get("", name)
+        found = self._namespaces.informer.get("", name)
         return None if found is None else found.metadata.labels
 
     def classes(self) -> Iterable[ResourceClass]:
@@ -410,7 +429,7 @@ class Cluster:
 
     def _class(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         if new is not None and new.selects_namespaces:
-            self._namespaces_wanted.set()
+            self._namespaces.want()
         if self._listener is not None:
             self._listener.class_changed(old, new)
 

@@ -31,6 +31,8 @@ from parley.api.builtin import (
     ObjectMeta,
     OpaqueConfig,
     OwnerReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     PodSpec,
     PodStatus,
@@ -38,6 +40,7 @@ from parley.api.builtin import (
     ResourceRequirements,
     ResourceSlice,
     SliceDevice,
+    Volume,
 )
 from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
 from parley.api.opaque import NOTHING
@@ -84,6 +87,7 @@ def pod(whole: Pod, *, seen: bool = False) -> Pod:
             tolerations=_NONE.tolerations if counted else _one(tuple(spec.tolerations)),
             containers=_containers(spec.containers, images=seen),
             init_containers=_containers(spec.init_containers, images=seen),
+            volumes=_NONE.volumes if counted else _claimed(spec.volumes),
             overhead=spec.overhead or _NONE.overhead,
             resources=spec.resources,
             resource_claims=_one(tuple(spec.resource_claims)),
@@ -96,6 +100,21 @@ def pod(whole: Pod, *, seen: bool = False) -> Pod:
             conditions=_UNKNOWN.conditions,
         ),
     )
+
+
+def _claimed(volumes: Iterable[Volume]) -> list[Volume]:
+    """Those with a claim, which may tie the pod to nodes."""
+    return [one for one in volumes if one.persistent_volume_claim is not None or one.ephemeral is not None]
+
+
+def volume_claim(whole: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    """Which volume it is bound to."""
+    return PersistentVolumeClaim(metadata=_metadata(whole.metadata), spec=whole.spec, status=whole.status)
+
+
+def volume(whole: PersistentVolume) -> PersistentVolume:
+    """Where it can be used."""
+    return PersistentVolume(metadata=_metadata(whole.metadata), spec=whole.spec)
 
 
 def _waits(whole: Pod) -> bool:

@@ -143,9 +143,11 @@ _REQUESTED = "(has({0}.deallocationRequested) && {0}.deallocationRequested)"
 _NO_USERS = "(!has(self.reservedFor) || size(self.reservedFor) == 0)"
 RULES_IN_PYTHON: Mapping[str, Callable[[Any, Any], bool]] = {
     "self == oldSelf": _unchanged,
+    "type(self) == google.protobuf.Timestamp": lambda _, time: isinstance(time, str),
     "self.all(name, size(name) >= 1 && size(name) <= 253)": (
         lambda _, named: all(1 <= len(name) <= 253 for name in named)
     ),
+    "self.all(name, size(name) <= 253)": lambda _, named: all(len(name) <= 253 for name in named),
     "self.all(name, size(name) <= 317)": lambda _, named: all(len(name) <= 317 for name in named),
     "self.all(name, size(name) <= 317 && size(self[name]) <= 63)": (
         lambda _, named: all(len(name) <= 317 and len(value) <= 63 for name, value in named.items())

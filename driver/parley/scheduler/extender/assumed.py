@@ -1,4 +1,4 @@
-"""UnseenUsers made by filter and not yet consumed by bind: assumed pods, as kube-scheduler calls them. In memory.
+"""Reservations made by filter and not yet consumed by bind: assumed pods, as kube-scheduler calls them. In memory.
 
 Between the answer to a filter and the bind that follows from it the scheduler asks about other pods. So a pod is
 assumed on every node of its answer until its bind has allocated, its next filter, or for a second: the scheduler

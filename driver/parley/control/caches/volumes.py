@@ -1,0 +1,50 @@
+"""Which nodes the volumes of a pod tie it to: those of the PersistentVolumes that its claims are bound to.
+
+Volumes are read from when a pod with claims of Parley's first has one. A claim that is not bound yet ties the pod
+to no node: its scheduler chooses the volume with the node.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from parley.api.builtin import NodeSelector, PersistentVolume, PersistentVolumeClaim, Pod
+from parley.control.caches.wanted import WantedInformer
+
+
+def volume_claims(pod: Pod) -> Iterable[tuple[str, str]]:
+    """Namespace and name of each PersistentVolumeClaim of the pod. An ephemeral volume's is named after both."""
+    meta = pod.metadata
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield meta.namespace, volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield meta.namespace, f"{meta.name}-{volume.name}"
+
+
+class Volumes:
+    """The claims and volumes, as far as they are read."""
+
+    def __init__(
+        self, claims: WantedInformer[PersistentVolumeClaim], volumes: WantedInformer[PersistentVolume]
+    ) -> None:
+        self._claims = claims
+        self._volumes = volumes
+
+    def selectors(self, pod: Pod) -> tuple[tuple[str, NodeSelector], ...]:
+        """By name of the PersistentVolumeClaim the nodes that its volume can be used on."""
+        return tuple(self._found(volume_claims(pod))) if pod.spec.volumes else ()
+
+    def known(self, pod: Pod) -> bool:
+        """Whether it is read by now where the pod can go; begins to read it."""
+        if not pod.spec.volumes:
+            return True
+        self._claims.want()
+        self._volumes.want()
+        return self._claims.settled and self._volumes.settled
+
+    def _found(self, claims: Iterable[tuple[str, str]]) -> Iterator[tuple[str, NodeSelector]]:
+        for namespace, name in claims:
+            claim = self._claims.informer.get(namespace, name)
+            volume = self._volumes.informer.get("", claim.bound_to) if claim is not None else None
+            affinity = volume.spec.node_affinity if volume is not None else None
+            if affinity is not None and affinity.required is not None:
+                yield name, affinity.required
