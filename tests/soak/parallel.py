@@ -44,8 +44,11 @@ def outcome(seed: int, number: int, remembered: int = REMEMBERED) -> Outcome:
         return str(failed)
 
 
-def caught(bug: str, seed: int, most: int) -> str:
-    """The message of the first failure with that bug planted, in at most that many worlds; "" if none is found."""
+def caught(bug: str, seed: int, most: int, first: int = 0) -> str:
+    """The message of the first failure with that bug planted, in at most that many worlds; "" if none is found.
+
+    World `first` is played before the others.
+    """
     with planted(bug) as broken:
         rates = Rates.bad() if broken.trouble else CALM
         plan = Plan(
@@ -60,7 +63,7 @@ def caught(bug: str, seed: int, most: int) -> str:
             data=broken.data,
             reserving=broken.reserving,
         )
-        for number in range(most):
+        for number in sorted(range(most), key=lambda number: number != first):
             try:
                 play(seed, number, plan=plan)
             except Failed as failed:

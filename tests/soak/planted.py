@@ -284,7 +284,7 @@ BUGS: Mapping[str, Bug] = {
     ),
     "failed work is not repeated": Bug(
         ((WorkQueue, "retry", _for_parley_only(_no_result, WorkQueue.retry)),),
-        ("left over", "waits in vain"),
+        ("left over", "waits in vain", "conditions disagree"),
         trouble=True,
     ),
     "the extender door binds before it allocates": Bug(

@@ -14,6 +14,26 @@ STEPS = 100_000
 WORLDS = 40
 """A planted bug is found in one of so many worlds."""
 
+FOUND_BY = {
+    "a restart forgets named claims": 27,
+    "a leader never gives up": 1,
+    "exclusive claims are shared": 5,
+    "failed work is not repeated": 1,
+    "a binding may land after its claims are given back": 2,
+    "a scheduler is not notified that it may retry": 2,
+    "a reservation that a scheduler dropped is not made again": 7,
+    "nobody looks at claims whose node takes no pods any more, or does so again": 7,
+    "a restart counts only what has its owner, which anybody may change": 1,
+    "what data was on is free before it is removed": 5,
+    "victims' classes are not looked at": 1,
+    "what is kept is kept from its own pod": 3,
+    "all that are low enough are evicted": 3,
+    "what is kept is open to pods of equal priority": 1,
+    "pods stand in line by arrival alone": 13,
+}
+"""Where world 0 does not show the bug, the first that did when this was written, to be played before the others.
+Worlds change with the code: another one may have to be found, which takes longer and is no failure."""
+
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessPoolExecutor]:
@@ -32,7 +52,7 @@ def test_a_hundred_thousand_steps_break_no_rule() -> None:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_breaks_its_rule(processes: ProcessPoolExecutor, bug: str) -> None:
-    message = processes.submit(caught, bug, SEED, WORLDS).result()
+    message = processes.submit(caught, bug, SEED, WORLDS, FOUND_BY.get(bug, 0)).result()
 
     assert message.startswith(BUGS[bug].rules), message or f"not found in {WORLDS} worlds"
 
