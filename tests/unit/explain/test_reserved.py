@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.unit.explain.conftest import Play, explained, text_of
 from tests.unit.scheduler.conftest import NAMESPACE, World
-from tests.unit.scheduler.test_reserve import begin, claim, task
+from tests.unit.scheduler.reserving import begin, claim, task
 
 from parley.api.resources import CLAIMS
 from parley.explain.text import claim_state

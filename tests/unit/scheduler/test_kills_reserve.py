@@ -11,7 +11,7 @@ import pytest
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play
-from tests.unit.scheduler.test_reserve import claim, disks, task
+from tests.unit.scheduler.reserving import claim, disks, task
 
 from parley.api.models import ResourceClaim
 from parley.api.quantity import parse

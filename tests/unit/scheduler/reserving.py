@@ -1,0 +1,50 @@
+"""Workspaces that reserve room on nodes, and tasks that use them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.scheduler.conftest import World
+
+from parley.api.resources import CLASSES, RESOURCE_SLICES
+from parley.drivers.workspace import DISK, WorkspaceDriver
+
+MOST = {"cpu": "8", "memory": "16Gi", "pods": 100}
+
+
+async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST) -> None:
+    """Nodes with disks, 8 CPUs and 16Gi; the class `workspace` is shareable and keeps claims without users."""
+    for node in nodes:
+        await world.add_node(node)
+        device = {"name": DISK, "capacity": {"size": {"value": "10Gi"}}}
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]}
+        await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
+    body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
+    parameters = {"maxReserve": most} if most else {}
+    await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters})
+
+
+async def begin(
+    world: World,
+    *nodes: str,
+    most: dict[str, Any] | None = MOST,
+    driver: Callable[[], WorkspaceDriver] = WorkspaceDriver,
+) -> None:
+    """With a controller."""
+    await disks(world, *nodes, most=most)
+    world.start_parley(drivers=[driver()])
+
+
+async def claim(
+    world: World, name: str, reserve: dict[str, Any] | None = None, mode: str = "", **more: Any
+) -> None:
+    parameters = {"size": "1Mi", **({"reserve": reserve} if reserve else {}), **more}
+    await world.add_claim(name, "workspace", mode, **parameters)
+
+
+async def task(world: World, name: str, *claims: str, cpu: str = "1", **spec: Any) -> str:
+    """A pod that requests so much; the node that it is bound to, "" if it is not."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+    await world.add_pod(name, claims=claims, containers=[container], **spec)
+    await world.settle()
+    return await world.node_of(name)
