@@ -18,7 +18,7 @@ from parley.api import reasons
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
 from parley.control.allocation import AllocationFailed, Allocator
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.control.claims.named import without_pod
 from parley.control.claims.podclaims import Topic
 from parley.control.decision.decide import Blocked, Search, admit, none_viable, survey

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parley.api.models import ResourceClass
 from parley.api.selectors import suitable_nodes
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.explain.capacity import capacity
 from parley.explain.claims import held
 from parley.explain.explaining import Waiting, waiting

@@ -30,7 +30,8 @@ from parley.api.resources import (
     Resource,
 )
 from parley.api.selectors import selector_of
-from parley.control.caches.cluster import Cluster, Key, done
+from parley.control.caches.cluster import Cluster, done
+from parley.control.caches.indexes import Key
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.ledger import Ledger
 from parley.control.restoring import restore

@@ -16,7 +16,8 @@ from parley.api.builtin import (
     ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.caches.cluster import Cluster, Key, done, priority
+from parley.control.caches.cluster import Cluster, done, priority
+from parley.control.caches.indexes import Key
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, Topic
 from parley.control.ledger import Holding

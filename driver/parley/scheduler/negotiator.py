@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import Key, reference
+from parley.control.caches.cluster import reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import NODES, PodClaim, Problem
 from parley.control.decision.decide import (
     Blocked,

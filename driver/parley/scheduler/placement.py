@@ -7,7 +7,8 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Aborted, AllocationFailed, Allocator, Busy
-from parley.control.caches.cluster import Key, done, priority, reference
+from parley.control.caches.cluster import done, priority, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import Cluster, Key, priority, reference
+from parley.control.caches.cluster import Cluster, priority, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, WaitingLines

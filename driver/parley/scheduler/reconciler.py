@@ -11,7 +11,8 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
-from parley.control.caches.cluster import Key, done, over, reference
+from parley.control.caches.cluster import done, over, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim
 from parley.control.release.giving_back import Departure, GivingBack

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.kube.backoff import Backoff
 from parley.kube.client import Client, Conflict, NotFound
 from parley.kube.clock import Clock, rfc3339

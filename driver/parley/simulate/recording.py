@@ -14,7 +14,7 @@ from parley.api.builtin import BuiltinClaim, Event, Pod
 from parley.api.models import PodScheduling
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, POD_SCHEDULINGS, PODS
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.control.objects.mirror import allocated, driver_of, nodes_of, owner_pod_uid
 from parley.kube.client import Client
 from parley.kube.informer import Informer

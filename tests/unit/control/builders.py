@@ -16,7 +16,8 @@ from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClas
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, EVENTS, NODES, PODS, TEMPLATES, Resource
 from parley.control.allocation import Allocator
-from parley.control.caches.cluster import Cluster, Key
+from parley.control.caches.cluster import Cluster
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.stranding import Stranding

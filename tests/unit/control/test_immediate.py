@@ -11,7 +11,7 @@ from parley.api.conditions import ConditionUpdate
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim
 from parley.api.resources import CLASSES
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.control.immediate import PAUSES
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.kube.client import Invalid

@@ -8,16 +8,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from parley.api.builtin import (
     BuiltinClaim,
     BuiltinTemplate,
-    Namespace,
     Node,
-    PersistentVolumeClaim,
     Pod,
-    ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import DRIVERS_LABEL, POD_CLAIM_NAME_ANNOTATION, STANDALONE
@@ -38,6 +35,14 @@ from parley.api.resources import (
     Resource,
 )
 from parley.control.caches import kept
+from parley.control.caches.indexes import (
+    Key,
+    named_claims,
+    owning_pods,
+    parameters_of_claim,
+    parameters_of_class,
+)
+from parley.control.caches.listener import Listener
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.caches.plugins import Plugins
 from parley.control.caches.refusals import Mirrored, Refusals
@@ -45,18 +50,13 @@ from parley.control.caches.usage import Share, Usage
 from parley.control.caches.volumes import Volumes, volume_claims
 from parley.control.caches.wanted import WantedInformer
 from parley.control.objects.mirror import owner_pod_uid
-from parley.control.objects.standin import owner_uid
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
 from parley.negotiation.requests import Amounts, amounts, requested
 from parley.negotiation.waiting import Topic
 from parley.sdk import PodReference
-from parley.sdk.referenced import room_topic, topic_of
 
 T = TypeVar("T")
-
-Key = tuple[str, str]
-"""Namespace and name."""
 
 
 OnTombstone = Callable[[Resource[Any], Tombstone], None]
@@ -83,50 +83,8 @@ def reference(pod: Pod) -> PodReference:
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def _named_claims(pod: Pod) -> Iterable[Key]:
-    entries = pod.spec.resource_claims
-    return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
-
-
-def _owners(claim: ResourceClaim) -> Iterable[Key]:
-    """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
-    uid = owner_uid(claim)
-    return [(claim.metadata.namespace, uid)] if uid else []
-
-
-def _parameters_of_claim(claim: ResourceClaim) -> Iterable[Topic]:
-    reference = claim.spec.parameters_ref
-    namespace = claim.metadata.namespace
-    return [topic_of(reference, namespace), room_topic(namespace)] if reference is not None else []
-
-
-def _parameters_of_class(class_: ResourceClass) -> Iterable[Topic]:
-    reference = class_.parameters_ref
-    return [topic_of(reference, ""), room_topic("")] if reference is not None else []
-
-
 def _unheard(_old: object, _new: object) -> None:
     """Nobody waits for it."""
-
-
-class Listener(Protocol):
-    """Hears of changes, after the cache has them. `None` stands for "not there"."""
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
-    def room_made(self, node: str) -> None: ...
-    def node_changed(self, old: Node | None, new: Node | None) -> None: ...
-    def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None: ...
-    def template_mirror_changed(self, old: BuiltinTemplate | None, new: BuiltinTemplate | None) -> None: ...
-    def class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None: ...
-    def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None: ...
-    def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None: ...
-    def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None: ...
-    def release_changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None: ...
-    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None: ...
-    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None: ...
-    def volume_claim_changed(
-        self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-    ) -> None: ...
 
 
 class Cluster:
@@ -188,11 +146,11 @@ class Cluster:
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
-        self._claims.index("pod", _owners)
-        self._claims.index("parameters", _parameters_of_claim)
-        self._classes.index("parameters", _parameters_of_class)
+        self._claims.index("pod", owning_pods)
+        self._claims.index("parameters", parameters_of_claim)
+        self._classes.index("parameters", parameters_of_class)
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
-        self._pods.index("claim", _named_claims)
+        self._pods.index("claim", named_claims)
         self._pods.index("volume claim", volume_claims)
 
     def _informer(

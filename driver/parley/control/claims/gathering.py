@@ -9,7 +9,8 @@ from dataclasses import replace
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import Cluster, Key, reference
+from parley.control.caches.cluster import Cluster, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
 from parley.control.claims.named import USABLE, NamedClaim

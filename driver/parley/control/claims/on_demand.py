@@ -13,7 +13,7 @@ from typing import Any
 from parley.api.builtin import Pod
 from parley.api.models import ResourceClaimTemplate, SharedBy
 from parley.api.names import API_VERSION, FINALIZER, GROUP, MADE_FROM_ANNOTATION, MAX_NAME, SUBDOMAIN
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.negotiation.waiting import Topic
 
 _NAME = re.compile(SUBDOMAIN)

@@ -13,7 +13,7 @@ from parley.api.models import ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_FAILED, CONDITION_STRANDED, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, is_predecessors, mirrors
 from parley.control.claims.stranding import Stranding

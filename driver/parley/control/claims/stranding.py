@@ -16,7 +16,7 @@ from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim
 from parley.api.names import API_VERSION, CONDITION_FAILED, CONDITION_STRANDED
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 from parley.control.claims.named import failure_of, without_pod
 from parley.control.decision.demand import demand_of
 from parley.control.ledger import Holding

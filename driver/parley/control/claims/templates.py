@@ -5,7 +5,8 @@ from parley.api.builtin import BuiltinTemplate
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES
-from parley.control.caches.cluster import Cluster, Key
+from parley.control.caches.cluster import Cluster
+from parley.control.caches.indexes import Key
 from parley.control.claims.messages import refused, taken
 from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
 from parley.control.publishing.events import Recorder

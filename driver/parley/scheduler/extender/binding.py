@@ -11,7 +11,8 @@ import structlog
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Key, over, priority, reference
+from parley.control.caches.cluster import over, priority, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.caches.cluster import Key, over
+from parley.control.caches.cluster import over
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.decision.demand import have_preferences, scores

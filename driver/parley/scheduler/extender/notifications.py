@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 
-from parley.control.caches.cluster import Key
+from parley.control.caches.indexes import Key
 
 
 class Notifications:

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import Key, reference
+from parley.control.caches.cluster import reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState

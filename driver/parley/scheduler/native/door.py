@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
-from parley.control.caches.cluster import Key, done, reference
+from parley.control.caches.cluster import done, reference
+from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
 from parley.control.ledger import Holding

@@ -1,0 +1,37 @@
+"""By what the caches find their objects beside names. Pure."""
+
+from collections.abc import Iterable
+
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClaim, ResourceClass
+from parley.control.objects.standin import owner_uid
+from parley.negotiation.waiting import Topic
+from parley.sdk.referenced import room_topic, topic_of
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+def named_claims(pod: Pod) -> Iterable[Key]:
+    """The claims that the pod names."""
+    entries = pod.spec.resource_claims
+    return [(pod.metadata.namespace, entry.resource_claim_name) for entry in entries if entry.resource_claim_name]
+
+
+def owning_pods(claim: ResourceClaim) -> Iterable[Key]:
+    """The pod that the claim belongs to, which is of its namespace, whatever the UID is."""
+    uid = owner_uid(claim)
+    return [(claim.metadata.namespace, uid)] if uid else []
+
+
+def parameters_of_claim(claim: ResourceClaim) -> Iterable[Topic]:
+    """What wakes it when the object with its parameters changes, or there is room to read it."""
+    reference = claim.spec.parameters_ref
+    namespace = claim.metadata.namespace
+    return [topic_of(reference, namespace), room_topic(namespace)] if reference is not None else []
+
+
+def parameters_of_class(class_: ResourceClass) -> Iterable[Topic]:
+    """The same of a class."""
+    reference = class_.parameters_ref
+    return [topic_of(reference, ""), room_topic("")] if reference is not None else []
