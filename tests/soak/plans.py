@@ -11,7 +11,7 @@
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
 meddlers), a pod of higher priority that came to the node or was put there, and another controller, which keeps
 nothing. A preemptor that needs CPU, or must be kept apart from others, may meet what Parley does not keep, or does
-not know (docs/limits.md).
+not know; and of several victims that one disruption budget counts it may spare the second (docs/limits.md).
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from tests.soak.judge import Judge, Taken, bodies
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
+from tests.soak.priorities import SPARED
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
 from parley.control.nominations import Nomination
@@ -149,13 +150,22 @@ class Plans:
             return
         plan = new[-1]
         self._judged[plan.pod.uid] = plan
-        self._plan_of.update(dict.fromkeys(plan.leaving, plan))
+        if self._of_one_budget(plan) <= 1:
+            self._plan_of.update(dict.fromkeys(plan.leaving, plan))
         taken = list(memory.taken())
         staying = {device for device, hold in taken if hold.identity[0] not in plan.leaving}
         devices = frozenset(set(self._devices(plan.node)) - staying)
         self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
         if memory.knows_all(self._server):
             self._judge(memory, plan, Judge(self._server, self._invariants, taken, memory.assumed()))
+
+    def _of_one_budget(self, plan: Nomination) -> int:
+        """How many of those that leave one disruption budget counts: it may spare the second of them."""
+        metas = (body["metadata"] for body in bodies(self._server, PODS))
+        counted = (
+            SPARED.items() <= (meta.get("labels") or {}).items() for meta in metas if meta["uid"] in plan.leaving
+        )
+        return sum(counted)
 
     def _devices(self, node: str) -> Iterator[Device]:
         for body in bodies(self._server, RESOURCE_SLICES):

@@ -73,6 +73,14 @@ class WorkspaceParameters(Parameters):
         Field(max_length=256, description="Where containers that use the claim find it."),
         AfterValidator(_mount_path),
     ] = "/workspace"
+    variable: Annotated[
+        str | None,
+        Field(
+            max_length=64,
+            pattern="^WORKSPACE_[A-Z0-9_]+_PATH$",
+            description="The variable that has the path in containers, where it is not to have the claim's name.",
+        ),
+    ] = None
     group: Annotated[
         str | None,
         Field(
@@ -87,8 +95,20 @@ class WorkspaceParameters(Parameters):
     ] = None
 
 
+class DirectoryOwner(Parameters):
+    """To whom new directories belong, and who may use them: for containers that don't run as root."""
+
+    uid: Annotated[int, Field(ge=0, lt=2**32 - 1, description="Of the user.")] = 0
+    gid: Annotated[int, Field(ge=0, lt=2**32 - 1, description="Of the group.")] = 0
+    mode: Annotated[str, Field(pattern="^[0-7]{3,4}$", description="Octal, as in 2770.")] = "0770"
+
+
 class WorkspaceClass(Parameters):
     """What all claims of a class have in common."""
+
+    owner: Annotated[
+        DirectoryOwner | None, Field(description="Of new directories; the node's configuration has the default.")
+    ] = None
 
     on_node_unavailable: Annotated[
         Literal["Wait", "Fail", "Recreate"],
@@ -243,8 +263,9 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
             "workspace": claim.uid,
             "bytes": size,
             "mountPath": claim.parameters.mount_path,
-            "variable": _variable(claim.name if claim.generated else claim.claim),
+            "variable": _variable(claim),
             "generated": claim.generated,
+            **({"owner": owner.model_dump()} if (owner := claim.class_parameters.owner) is not None else {}),
             **(record(group) if group is not None else {}),
         }
         return Allocation((Device(node, DISK),), handle)
@@ -323,11 +344,12 @@ def _fault(request: WorkspaceRequest) -> str:
             return f"size={asked} of claim {claim.claim} is more than maxSize={most} of class {claim.class_name}"
         if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
             return fault
-    by_path: dict[str, str] = {}
-    for claim in request.claims:
-        path = claim.parameters.mount_path
-        if (other := by_path.setdefault(path, claim.claim)) != claim.claim:
-            return f"claims {other} and {claim.claim} have the same mountPath={path}: change that of one of them"
+    paths = (("mountPath", claim.parameters.mount_path, claim.claim) for claim in request.claims)
+    variables = (("variable", _variable(claim), claim.claim) for claim in request.claims)
+    taken: dict[tuple[str, str], str] = {}
+    for field, value, name in (*paths, *variables):
+        if (other := taken.setdefault((field, value), name)) != name:
+            return f"claims {other} and {name} have the same {field}={value}: change that of one of them"
     return ""
 
 
@@ -343,6 +365,7 @@ def _text(amount: int) -> str:
     return f"{amount / _GI:.3g}Gi" if amount >= _GI else f"{amount / _MI:.3g}Mi"
 
 
-def _variable(name: str) -> str:
+def _variable(claim: WorkspaceClaim) -> str:
     """The variable that has the path in containers."""
-    return f"WORKSPACE_{re.sub('[^A-Z0-9]', '_', name.upper())}_PATH"
+    name = claim.name if claim.generated else claim.claim
+    return claim.parameters.variable or f"WORKSPACE_{re.sub('[^A-Z0-9]', '_', name.upper())}_PATH"

@@ -49,8 +49,21 @@ _SHARE: Final = 0.9
 log = structlog.get_logger(__name__)
 
 
+_Mode = Annotated[str, Field(pattern="^[0-7]{3,4}$")]
+_Id = Annotated[int, Field(ge=0, lt=2**32 - 1)]
+
+
+class DirectoryOwner(BaseModel):
+    """To whom a new directory belongs, and its mode, octal."""
+
+    uid: _Id
+    gid: _Id
+    mode: _Mode
+
+
 class WorkspaceHandle(BaseModel):
-    """What the controller's part hands over. `variable` has the path in containers."""
+    """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
+    settings decide."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -59,6 +72,7 @@ class WorkspaceHandle(BaseModel):
     mount_path: Annotated[str, Field(pattern="^/[^\\x00:]+$")]
     variable: Annotated[str, Field(pattern="^[A-Z0-9_]+$")]
     generated: bool = False
+    owner: DirectoryOwner | None = None
 
 
 def _root(path: Path) -> Path:
@@ -82,9 +96,9 @@ class WorkspaceSettings(Settings):
 
     root: Annotated[Path, AfterValidator(_root)] = Path("/var/lib/parley/workspaces")
     size: Annotated[str, Field(max_length=32), AfterValidator(_quantity)] | None = None
-    mode: Annotated[str, Field(pattern="^[0-7]{3,4}$")] = "0777"
-    uid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
-    gid: Annotated[int, Field(ge=0, lt=2**32 - 1)] = 0
+    mode: _Mode = "0777"
+    uid: _Id = 0
+    gid: _Id = 0
 
 
 WorkspaceClaim = NodeClaim[WorkspaceHandle]
@@ -121,7 +135,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         """Make the directory, unless a pod before this one did."""
         handle = claim.handle
         try:
-            self._make(handle.workspace)  # not in a thread: that would go on if this is cancelled
+            self._make(handle)  # not in a thread: that would go on if this is cancelled
         except OSError as error:
             raise Refused(
                 f"claim {claim}: its directory {self._path(handle.workspace)} cannot be made: {error.strerror}: "
@@ -150,11 +164,11 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def _path(self, workspace: str) -> Path:
         return self.configured.root / DATA / workspace
 
-    def _make(self, workspace: str) -> None:
-        settings = self.configured
+    def _make(self, handle: WorkspaceHandle) -> None:
+        workspace, owner = handle.workspace, handle.owner or self.configured
         with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:  # a full disk makes none
             if not trees.is_directory(data, workspace):
-                trees.make(new, workspace, int(settings.mode, 8), (settings.uid, settings.gid))
+                trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
                 trees.move(new, workspace, data, workspace)
 
     def _discard(self, workspace: str) -> None:

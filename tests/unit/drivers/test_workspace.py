@@ -105,6 +105,29 @@ async def test_the_handle_has_what_the_node_needs() -> None:
     assert found["scratch"].data["generated"] is True
 
 
+async def test_a_claim_may_name_its_variable_and_a_class_the_owner() -> None:
+    class_ = WorkspaceClass.model_validate({"owner": {"uid": 1000, "mode": "2750"}})
+    parameters = WorkspaceParameters(variable="WORKSPACE_SOURCE_PATH")
+    claim = ClaimRequest("data", "u-1", "build-42", "tested", parameters, class_)
+    found = await stocked().allocate(Request(PodReference("team", "p", "u"), (claim,)), "a")
+    assert found["data"].data["variable"] == "WORKSPACE_SOURCE_PATH"
+    assert found["data"].data["owner"] == {"uid": 1000, "gid": 0, "mode": "2750"}
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "WORKSPACE__PATH\n", "WORKSPACE_a_PATH", "WORKSPACE_A"])
+def test_no_other_variable_of_a_container_can_be_set(name: str) -> None:
+    with pytest.raises(ValidationError, match="variable"):
+        WorkspaceParameters.model_validate({"variable": name})
+
+
+@pytest.mark.parametrize(
+    "owner", [{"uid": -1}, {"gid": 2**32 - 1}, {"mode": "rwx"}, {"mode": "77777"}, {"user": "root"}], ids=repr
+)
+def test_owners_that_are_none_are_refused(owner: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="owner"):
+        WorkspaceClass.model_validate({"owner": owner})
+
+
 @pytest.mark.parametrize(
     ("wanted", "class_", "reason"),
     [
@@ -118,8 +141,13 @@ async def test_the_handle_has_what_the_node_needs() -> None:
             {},
             "claims p-claim-0 and p-claim-1 have the same mountPath=/workspace: change that of one of them",
         ),
+        (
+            [{"variable": "WORKSPACE_X_PATH"}, {"variable": "WORKSPACE_X_PATH", "mountPath": "/other"}],
+            {},
+            "claims p-claim-0 and p-claim-1 have the same variable=WORKSPACE_X_PATH: change that of one of them",
+        ),
     ],
-    ids=["too large", "same path"],
+    ids=["too large", "same path", "same variable"],
 )
 async def test_what_no_node_will_do_for_is_said_for_all_and_no_other_is_proposed(
     wanted: list[dict[str, Any]], class_: dict[str, Any], reason: str

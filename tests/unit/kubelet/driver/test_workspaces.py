@@ -63,6 +63,12 @@ async def test_both_parts_agree_about_the_handle(tmp_path: Path) -> None:
     assert [offer.name for offer in driver(tmp_path).devices()] == [DISK]
 
 
+async def test_a_class_says_whose_its_directories_are(tmp_path: Path) -> None:
+    owner = {"uid": os.getuid(), "gid": os.getgid(), "mode": "2750"}
+    await driver(tmp_path, mode="0700").prepare(claim("a", owner=owner))
+    assert mode(tmp_path / "data" / "id-of-a") == 0o2750
+
+
 async def test_what_a_pod_leaves_the_next_one_finds(tmp_path: Path) -> None:
     first = await driver(tmp_path).prepare(claim("a"))
     (mount,) = first.edits.mounts
