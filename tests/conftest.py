@@ -25,6 +25,12 @@ def no_event_loop_of_nobody() -> None:
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Commands configure logging for their process; here that is everybody's."""
+    """Commands configure logging for their process; here that is everybody's.
+
+    Traces are plain: those with each frame's variables take a tenth of a second each.
+    """
+    *processors, _ = structlog.get_config()["processors"]
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*processors, plain])
     yield
     structlog.reset_defaults()

@@ -76,24 +76,30 @@ def leaves(value: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> 
         yield path
 
 
-def differing(old: Any, new: Any, traits: Traits, path: Path = (), fields: Fields = ()) -> Iterator[Path]:
+def differing(old: Any, new: Any, traits: Traits) -> set[Path]:
     """The paths of what `new` has and `old` has not, or has otherwise; of all that is new, parents included."""
+    found: set[Path] = set()
+    _differ(old, new, traits, (), (), found)
+    return found
+
+
+def _differ(old: Any, new: Any, traits: Traits, path: Path, fields: Fields, found: set[Path]) -> None:
     if old is new or old == new or fields in _OF_THE_SERVER:
         return
     if path and (old is MISSING or not _same_form(old, new, traits, fields)):
-        yield path
+        found.add(path)
     keys = list_keys(traits, fields, new)
     if isinstance(new, dict) and fields not in traits.atomic:
         before = old if isinstance(old, dict) else {}
         for name, child in new.items():
             was = before.get(name, MISSING)
             if was is not child:  # most of an object is what it was, and a call each costs more than all else
-                yield from differing(was, child, traits, (*path, name), (*fields, name))
+                _differ(was, child, traits, (*path, name), (*fields, name), found)
     elif keys is not None:
         known = {item_of(child, keys): child for child in old} if isinstance(old, list) else {}
         for child in new:
             item = item_of(child, keys)
-            yield from differing(known.get(item, MISSING), child, traits, (*path, item), fields)
+            _differ(known.get(item, MISSING), child, traits, (*path, item), fields, found)
 
 
 def _same_form(old: Any, new: Any, traits: Traits, fields: Fields) -> bool:

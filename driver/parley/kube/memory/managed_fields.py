@@ -33,8 +33,8 @@ APPLY = "Apply"
 
 def after_update(owners: Owners, manager: Manager, old: Json, new: Json, traits: Traits) -> Owners:
     """Ownership after a write that is not an apply: the manager owns what it changed, alone."""
-    changed = frozenset(differing(old, new, traits))
-    gone = frozenset(differing(new, old, traits)) - changed
+    changed = differing(old, new, traits)
+    gone = differing(new, old, traits) - changed
     if not changed and not gone:
         return owners
     touched = changed | gone
@@ -56,7 +56,7 @@ def apply(
     """The object and its owners after the manager applied `config`. Raises Conflict, naming the other managers."""
     wanted = frozenset(leaves(config, traits))
     merged = _merge(live, config, traits)
-    taken = _overlaps(owners, manager, set(differing(live, merged, traits)))
+    taken = _overlaps(owners, manager, differing(live, merged, traits))
     if taken and not force:
         raise _conflict(resource, taken)
     others = {
