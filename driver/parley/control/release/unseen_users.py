@@ -5,6 +5,7 @@ that does not hear of its binding takes the reservation back though the pod is b
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import PODS
@@ -42,8 +43,8 @@ class UnseenUsers:
         doubtful += [user for user in dropped if self._cached(user) is not None]
         if self._cluster.listing_mirrors:
             doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
-        known = [*holding.unseen.values(), *doubtful]
-        holding.unseen = {user.uid: user for user in known if self._is_doubtful(holding, user)}
+        known = (user for user in [*holding.unseen.values(), *doubtful] if self._is_doubtful(holding, user))
+        holding.unseen = {user.uid: user for user in islice(known, MAX_USERS)}  # no more can be reserved at a time
 
     def gone(self, pod: Pod) -> None:
         """The pod is gone, and the cache has shown what became of it."""
