@@ -1,0 +1,50 @@
+"""Until when claims without users stay: by their class, from when a pod leaves that was bound."""
+
+from typing import Any
+
+import pytest
+from tests.unit.control.builders import World, a_holding, played
+
+from parley.control.release.keeping import Keeping
+
+HOUR: dict[str, Any] = {"whenUnused": {"keepSeconds": 3600}}
+
+
+@pytest.mark.parametrize(
+    ("class_", "fields", "bound", "seconds"),
+    [
+        (HOUR, {}, True, 3600),
+        (HOUR, {}, False, 0),
+        ({}, {}, True, 0),
+        (HOUR, {"named": False}, True, 0),
+        (HOUR, {"immediate": True}, True, 0),
+        (HOUR, {"standalone": True}, True, 0),
+        (HOUR, {"class_name": "gone"}, True, 0),
+    ],
+    ids=["kept", "never bound", "class without", "generated", "immediate", "standalone", "no such class"],
+)
+def test_who_keeps_what_for_how_long(
+    class_: dict[str, Any], fields: dict[str, Any], bound: bool, seconds: float
+) -> None:
+    async def story(world: World) -> None:
+        await world.class_(**class_)
+        keeping, holding = Keeping(world.cluster, world.clock), a_holding(**{"class_name": "licence", **fields})
+        keeping.left(holding, bound=bound)
+        assert keeping.seconds_left(holding) == seconds
+        assert holding.used is bound
+
+    played(story)
+
+
+def test_the_time_runs_from_the_last_pod_that_was_bound() -> None:
+    async def story(world: World) -> None:
+        await world.class_(**HOUR)
+        keeping, holding = Keeping(world.cluster, world.clock), a_holding(class_name="licence")
+        keeping.left(holding, bound=True)
+        await world.seen()
+        keeping.left(holding, bound=False)
+        assert keeping.seconds_left(holding) == 3599
+        keeping.left(holding, bound=True)
+        assert keeping.seconds_left(holding) == 3600
+
+    played(story)

@@ -1,0 +1,92 @@
+"""What is kept on nodes for pods that others were evicted for: from whom, and until when."""
+
+from typing import Any
+
+import pytest
+from tests.unit.control.builders import user
+
+from parley.control.nominations import KEPT, Nomination, Nominations
+from parley.drivers.tokens import TokensDriver
+from parley.sdk import ClaimRequest, NoParameters, PodReference, Request
+
+DRIVER = TokensDriver.name
+
+
+def nomination(pod: str, node: str = "a", priority: int = 5, claim: str = "", **fields: Any) -> Nomination:
+    claims = (ClaimRequest("entry", claim, claim, "licence", NoParameters(), NoParameters()),) if claim else ()
+    requests = {DRIVER: Request(user(pod), claims)}
+    given: dict[str, Any] = {"amounts": {}, "leaving": frozenset(), "freed": {}, "until": 100.0}
+    return Nomination(user(pod), priority, node, requests, **{**given, **fields})
+
+
+def made(*nominations: Nomination) -> tuple[Nominations, list[PodReference]]:
+    """They are made one after the other. And the pods whose nominations have ended, as they do."""
+    ended: list[PodReference] = []
+    found = Nominations(lambda one: ended.append(one.pod))
+    for one in nominations:
+        found.make(one)
+    return found, ended
+
+
+@pytest.mark.parametrize(
+    ("uid", "priority", "drivers", "closed"),
+    [
+        ("uid-low", 1, {DRIVER}, True),
+        ("uid-equal", 5, {DRIVER}, True),
+        ("uid-high", 6, {DRIVER}, False),
+        (user("mine").uid, 5, {DRIVER}, False),
+        ("uid-low", 1, {"other.example.com"}, False),
+        ("uid-of-a-claim", None, {DRIVER}, True),
+    ],
+    ids=["lower", "equal", "higher", "its own", "another driver", "a claim without a pod"],
+)
+def test_the_node_is_closed_to_who_is_not_above_the_pod(
+    uid: str, priority: int | None, drivers: set[str], closed: bool
+) -> None:
+    nominations, _ = made(nomination("mine"))
+    assert nominations.closed(uid, priority, drivers) == ({"a": KEPT} if closed else {})
+
+
+def test_pods_that_are_nominated_for_a_node_leave_each_other_room_there() -> None:
+    nominations, _ = made(nomination("first"), nomination("second"), nomination("third", node="b"))
+    assert nominations.closed(user("second").uid, 5, {DRIVER}) == {"b": KEPT}
+    beside = nominations.beside(user("second").uid, 5, "a")
+    assert [one.pod for one in beside] == [user("first")]
+    assert nominations.beside(user("second").uid, 6, "a") == []
+
+
+def test_a_higher_one_takes_the_node_from_lower_ones() -> None:
+    nominations, ended = made(nomination("equal"), nomination("low", priority=1))
+    losers = nominations.make(nomination("high"))
+    assert losers == ended == [user("low")]
+    assert nominations.of(user("low").uid) is None
+    assert nominations.of(user("equal").uid) is not None
+
+
+def test_another_node_ends_what_was_kept_on_the_first() -> None:
+    nominations, ended = made(nomination("mine"), nomination("mine", until=200.0))
+    assert ended == []
+    nominations.make(nomination("mine", node="b"))
+    assert ended == [user("mine")]
+    assert nominations.closed("uid-low", 1, {DRIVER}) == {"b": KEPT}
+
+
+def test_a_named_claim_is_kept_with_the_node() -> None:
+    nominations, _ = made(nomination("mine", claim="uid-disk"))
+    assert nominations.has_claim(user("mine").uid, "uid-disk")
+    assert not nominations.has_claim(user("other").uid, "uid-disk")
+    asked = (("disk", "mine", 5), ("disk", "other", 5), ("disk", "other", 6), ("tape", "other", 5))
+    kept = [nominations.keep_claim(f"uid-{claim}", user(pod).uid, priority) for claim, pod, priority in asked]
+    assert kept == [False, True, False, False]
+
+
+def test_a_pod_that_is_gone_keeps_nothing_and_leaves_nothing() -> None:
+    nominations, ended = made(nomination("mine"))
+    nominations.evicted(["uid-victim", user("mine").uid])
+    assert nominations.is_evicted("uid-victim")
+    nominations.gone("uid-victim")
+    nominations.gone(user("mine").uid)
+    assert not nominations.is_evicted("uid-victim")
+    assert ended == [user("mine")]
+    nominations.gone(user("mine").uid)
+    assert len(ended) == 1

@@ -1,0 +1,162 @@
+"""Pods that a scheduler let into a claim, and of which the cache shows too little: who counts, who is asked."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.control.builders import NAMESPACE, World, a_holding, a_pod, played, pod_manifest
+
+from parley.api.builtin import BuiltinClaim, ConsumerReference, Pod
+from parley.api.resources import PODS
+from parley.control.allocation import Busy
+from parley.control.caches.cluster import reference
+from parley.control.ledger import Holding
+from parley.control.objects.mirror import MAX_USERS
+from parley.control.release.unseen_users import UnseenUsers
+from parley.kube.client import Client
+from parley.kube.memory import MemoryServer
+from parley.sdk import Allocation, PodReference
+
+
+class Api:
+    """What the API server has by now, which the world's caches have yet to show."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.client: Client = MemoryServer(clock=world.clock).client()
+
+    async def begin(self, **fields: Any) -> "Api":
+        """The claim `c` is allocated on node-1."""
+        self.mirror = await self.world.mirror(await self.world.claim(), shareable=True)
+        self.holding: Holding = a_holding("c", "last", shareable=True, allocation=Allocation(), **fields)
+        self.world.ledger.add(self.holding)
+        self.users = UnseenUsers(self.client, self.world.cluster, self.world.ledger)
+        return self
+
+    async def has(self, name: str, **spec: Any) -> PodReference:
+        """A pod that names the claim."""
+        made = await self.client.create(PODS, {**_KIND, **pod_manifest(name, claims=["c"], **spec)}, NAMESPACE)
+        return reference(made)
+
+    def reserved(self, *before: PodReference, after: tuple[PodReference, ...] = ()) -> None:
+        """A scheduler changes for whom the mirror is reserved."""
+        self.users.changed(_reserved_for(self.mirror, before), _reserved_for(self.mirror, after))
+
+
+_KIND = {"apiVersion": "v1", "kind": "Pod"}
+
+
+def _reserved_for(mirror: BuiltinClaim, pods: tuple[PodReference, ...]) -> BuiltinClaim:
+    users = [ConsumerReference(resource="pods", name=pod.name, uid=pod.uid) for pod in pods]
+    return replace(mirror, status=replace(mirror.status, reserved_for=users))
+
+
+def test_a_pod_that_is_bound_there_and_not_seen_makes_the_claim_stay() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        pod = await api.has("p", nodeName="node-1")
+        api.reserved(after=(pod,))
+        api.reserved(pod)
+        for _ in range(2):
+            with pytest.raises(Busy):
+                await api.users.check(api.holding)
+
+    played(story)
+
+
+@pytest.mark.parametrize("spec", [{}, {"nodeName": "node-2"}], ids=["not bound", "bound elsewhere"])
+def test_a_pod_that_does_not_run_with_it_is_forgotten(spec: dict[str, Any]) -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        api.reserved(after=(await api.has("p", **spec),))
+        assert list(await api.users.check(api.holding)) == []
+        assert api.holding.unseen == {}
+
+    played(story)
+
+
+def test_for_a_pod_that_came_and_went_unseen_the_nodes_are_asked_however_often() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        api.reserved(after=(reference(a_pod("gone")),))
+        for _ in range(2):
+            assert list(await api.users.check(api.holding)) == ["node-1"]
+
+    played(story)
+
+
+def test_a_known_pod_counts_from_when_its_reservation_is_dropped() -> None:
+    """As long as it is reserved the reservation tells it."""
+
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        pod = reference(await world.pod("p", claims=["c"]))
+        api.reserved(after=(pod,))
+        assert api.holding.unseen == {}
+        api.reserved(pod)
+        assert list(api.holding.unseen) == [pod.uid]
+
+    played(story)
+
+
+@pytest.mark.parametrize("fate", ["seen bound", "seen gone", "a user"])
+def test_what_the_cache_shows_needs_no_look(fate: str) -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        pod: Pod = await world.pod("p", claims=["c"])
+        api.reserved(reference(pod))
+        assert list(api.holding.unseen) == [pod.metadata.uid]
+        if fate == "seen bound":
+            target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+            await world.admin.create_subresource(PODS, "p", "binding", {"target": target}, NAMESPACE)
+            await world.seen()
+        elif fate == "seen gone":
+            api.users.gone(pod)
+        else:
+            world.ledger.join(api.holding, reference(pod))
+        assert list(await api.users.check(api.holding)) == []
+
+    played(story)
+
+
+def test_our_own_writes_drop_nobodys_reservation() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        world.cluster.wrote(api.mirror)
+        api.reserved(reference(a_pod("p")))
+        assert api.holding.unseen == {}
+
+    played(story)
+
+
+def test_no_more_pods_are_remembered_than_can_be_users() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        api.reserved(after=tuple(reference(a_pod(f"p-{number}")) for number in range(MAX_USERS + 40)))
+        assert len(api.holding.unseen) == MAX_USERS
+
+    played(story)
+
+
+def test_pods_that_the_cache_shows_there_join() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin()
+        there = await world.pod("there", claims=["c"], nodeName="node-1")
+        await world.pod("elsewhere", claims=["c"], nodeName="node-2")
+        await world.pod("waits", claims=["c"])
+        assert api.users.join_known(api.holding) == []
+        assert api.holding.pods.keys() == {"uid-last", there.metadata.uid}
+
+    played(story)
+
+
+def test_after_another_list_the_nodes_are_asked() -> None:
+    async def story(world: World) -> None:
+        api = await Api(world).begin(lists=world.cluster.lists)
+        assert list(api.users.missed(api.holding)) == []
+        api.holding.lists -= 1
+        assert list(api.users.missed(api.holding)) == ["node-1"]
+        api.holding.shareable = False
+        assert list(api.users.missed(api.holding)) == []
+
+    played(story)
