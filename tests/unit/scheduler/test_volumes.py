@@ -155,5 +155,7 @@ def test_without_the_right_to_read_volumes_the_scheduler_decides(play: Play) -> 
         assert await world.node_of("p") == ""
         await asyncio.sleep(SYNC_SECONDS)
         assert await world.node_of("p") == "a"
+        assert world.controller is not None
+        assert VOLUMES not in [cache.resource for cache in world.controller.caches]  # which it is unready without
 
     play(scenario)

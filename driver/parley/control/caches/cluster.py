@@ -182,8 +182,9 @@ class Cluster:
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
-        """One for each kind that is read, those of drivers included."""
-        return [*self._all, *(one.informer for one in self._wanted if one.is_wanted)]
+        """One for each kind that decisions need, those of drivers included. Not volumes: without the right to read
+        them the scheduler decides, and whoever makes a pod with a volume must not make the controller unready."""
+        return [*self._all, self._namespaces.informer] if self._namespaces.is_wanted else self._all
 
     def observe(self, resource: Resource[Any], on_change: OnChange[Any]) -> None:
         """Hear of one more kind, after those who asked before. Call before `run`."""
