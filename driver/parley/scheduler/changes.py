@@ -18,6 +18,7 @@ from parley.api.builtin import (
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import Cluster, done, priority
 from parley.control.caches.indexes import Key
+from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
 from parley.control.claims.podclaims import NODES, Topic
 from parley.control.ledger import Holding
@@ -250,6 +251,9 @@ class Changes:
             self._giving_back.record_changed(claim, gone=new is None)
             if new is not None and driver_of_record(new) not in self._drivers:
                 adopt_record(self._state, new)
+            if new is not None and old is not None and failure_of(new) and not failure_of(old):
+                for pod in self._cluster.pods_naming(key):  # also those whose scheduler has not asked about them
+                    self.enqueue(pod)
             self._look_at_users(key)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:

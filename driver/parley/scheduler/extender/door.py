@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from parley.api import reasons
 from parley.api.builtin import DeviceClass, Pod
 from parley.api.resources import DEVICE_CLASSES
-from parley.control.caches.cluster import over
+from parley.control.caches.cluster import over, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Problem
 from parley.control.decision.decide import Blocked
@@ -63,6 +63,7 @@ class ExtenderDoor:
         self._notifications = Notifications()
         self._posting = posting
         self._filtering = CandidateFilter(state, pods, self._assumed, negotiator.candidates)
+        self._placement = placement
         self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting)
         self._negotiator = negotiator
         self._rejections = Rejections(pods, self._posting, self._free, self._ask_standalone)
@@ -248,6 +249,10 @@ class ExtenderDoor:
 
     async def reconcile(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Something about the unbound pod may have changed."""
+        failing = next((claim.problem for claim in claims if claim.problem and claim.problem.fails_pod), None)
+        if failing is not None and not pod.spec.node_name:
+            await self._free(reference(pod))
+            return await self._placement.fail(pod, failing.code, failing.message, unchanged=True)
         return await self._rejections.look(key, pod, claims)
 
     async def _free(self, pod: PodReference) -> None:
