@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from posixpath import normpath
+from secrets import token_hex
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -260,7 +261,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         group = Group(namespace, name) if name else None
         self._hold(claim.uid, node, size, group)
         handle = {
-            "workspace": claim.uid,
+            "workspace": f"{claim.uid}-{token_hex(4)}",  # a node that was lost may have an earlier one
             "bytes": size,
             "mountPath": claim.parameters.mount_path,
             "variable": _variable(claim),

@@ -40,6 +40,15 @@ def asks(pod: str, *parameters: dict[str, Any], **class_: Any) -> Request[Any, A
     return request(WorkspaceDriver(), pod, *parameters, class_parameters=class_)
 
 
+class WithPrefix(str):
+    """Equal to what begins so."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str(other).startswith(str(self))
+
+
 async def test_it_keeps_its_promises() -> None:
     await check_driver(
         Scenario(
@@ -94,7 +103,7 @@ async def test_the_handle_has_what_the_node_needs() -> None:
     )
     found = await stocked().allocate(Request(PodReference("team", "p", "u"), (named, generated)), "a")
     assert dict(found["data"].data) == {
-        "workspace": "u-1",
+        "workspace": WithPrefix("u-1-"),
         "bytes": GI,
         "mountPath": "/workspace",
         "variable": "WORKSPACE_BUILD_42_X_PATH",
@@ -103,6 +112,18 @@ async def test_the_handle_has_what_the_node_needs() -> None:
     assert found["scratch"].data["variable"] == "WORKSPACE_SCRATCH_PATH"
     assert found["scratch"].data["mountPath"] == "/work/space"
     assert found["scratch"].data["generated"] is True
+
+
+async def test_what_begins_anew_has_another_directory() -> None:
+    """Also where a node comes back that has the first one still."""
+    claim = ClaimRequest("data", "u-1", "build", "tested", WorkspaceParameters(), WorkspaceClass())
+    driver, request = stocked(), Request(PodReference("team", "p", "u"), (claim,))
+    names = []
+    for _ in range(2):
+        names.append((await driver.allocate(request, "a"))["data"].data["workspace"])
+        await driver.deallocate("u-1")
+    assert names == [WithPrefix("u-1-")] * 2
+    assert names[0] != names[1]
 
 
 async def test_a_claim_may_name_its_variable_and_a_class_the_owner() -> None:
