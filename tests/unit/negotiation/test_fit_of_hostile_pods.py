@@ -3,14 +3,13 @@
 The pods here are about as large as the API server stores them: 1.5 MB.
 """
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.effort import cpu_seconds
 
 from parley.api.builtin import Node, Pod
 from parley.negotiation.fit import MAX_COMPARED, MAX_VALUES, misfit, needs_of
@@ -56,24 +55,13 @@ HOSTILE = {
 }
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Of the processor's time, the least of three."""
-
-    def once() -> float:
-        started = time.process_time()
-        call()
-        return time.process_time() - started
-
-    return min(once() for _ in range(3))
-
-
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_a_pod_is_read_and_compared_with_a_node_in_no_time(hostile: Pod) -> None:
     wanted = needs_of(hostile)
 
-    assert seconds(lambda: requested(hostile)) < 0.05
-    assert seconds(lambda: needs_of(hostile)) < 0.05
-    assert seconds(lambda: misfit(wanted, NODE, ROOM, {}, 0)) < 0.001
+    assert cpu_seconds(lambda: requested(hostile)) < 0.05
+    assert cpu_seconds(lambda: needs_of(hostile)) < 0.05
+    assert cpu_seconds(lambda: misfit(wanted, NODE, ROOM, {}, 0)) < 0.001
 
 
 def test_more_tolerations_and_requirements_than_are_compared_are_told() -> None:
