@@ -15,13 +15,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 
-import orjson
 import pytest
 from tests.cluster.containers import execute, touch
 from tests.cluster.disturbances import kept_running
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import offered, workspace_plugins
+from tests.cluster.workspaces import left
 
 from parley.api.resources import CLAIM_RELEASES, CLAIMS, PODS
 from parley.drivers.workspace import DISK, WorkspaceDriver
@@ -100,17 +100,6 @@ async def pipeline(cluster: Cluster, team: Namespace, run: str) -> None:
     await asyncio.gather(*(team.delete(PODS, f"{run}-{kind}") for kind in ("clone", "report")))
     await asyncio.gather(*(team.delete(PODS, name) for name in builds))
     await team.delete(CLAIMS, run)
-
-
-def left(cluster: Cluster, places: Path, mounts: set[Path]) -> list[str]:
-    """What reminds of workspaces on the nodes."""
-    found = [str(path) for path in places.glob("*/root/*/*")]
-    for node in cluster.nodes:
-        found += [str(path) for path in node.cdi_dir.glob(f"*{WorkspaceDriver.name}*")]
-        checkpoint = places / node.name / "state" / "checkpoint.json"
-        if checkpoint.exists():
-            found += [claim["uid"] for claim in orjson.loads(checkpoint.read_bytes())["claims"]]
-    return found + [str(path) for path in set(machine.mounts_below(cluster.directory)) - mounts]
 
 
 async def test_pipelines_find_their_files_while_everything_is_killed_and_leave_nothing(
