@@ -119,11 +119,14 @@ def test_what_the_cache_shows_needs_no_look(fate: str) -> None:
     played(story)
 
 
-def test_our_own_writes_drop_nobodys_reservation() -> None:
+def test_the_reservation_of_a_pod_that_was_seen_to_go_may_show_up_later() -> None:
     async def story(world: World) -> None:
         api = await Api(world).begin()
-        world.cluster.wrote(api.mirror)
-        api.reserved(reference(a_pod("p")))
+        pod = await world.pod("p", claims=["c"])
+        await world.delete(PODS, "p")
+        api.users.gone(pod)
+        api.reserved(after=(reference(pod),))
+        api.reserved(reference(pod))
         assert api.holding.unseen == {}
 
     played(story)

@@ -34,10 +34,6 @@ class OwnWrites:
         """Whether this state of the object is older than our latest write."""
         return _number(cached) < self._versions.get(cached.uid, 0)
 
-    def is_latest(self, cached: Version) -> bool:
-        """Whether this state of the object is what our latest write left."""
-        return _number(cached) == self._versions.get(cached.uid, -1)
-
 
 def _number(meta: Version) -> int:
     return int(meta.resource_version or 0)

@@ -4,6 +4,7 @@ Whoever gives a claim back has to know of all pods that may run with it. The cac
 that does not hear of its binding takes the reservation back though the pod is bound.
 """
 
+import asyncio
 from collections.abc import Sequence
 from itertools import islice
 
@@ -16,6 +17,9 @@ from parley.control.objects.mirror import MAX_USERS, is_shut_out
 from parley.kube.client import Client, NotFound
 from parley.sdk import PodReference
 
+_REMEMBERED = 600.0
+"""Seconds: so far behind pods no watch of claims is."""
+
 
 class UnseenUsers:
     """Finds pods that may run with what the ledger holds, and that it does not know."""
@@ -24,6 +28,8 @@ class UnseenUsers:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
+        self._gone: dict[str, float] = {}
+        """When pods were seen to be gone, by UID, in that order; not for long."""
 
     def changed(self, old: BuiltinClaim, new: BuiltinClaim) -> None:
         """The mirror changed: note who may be bound, or was, without the cache showing it.
@@ -34,12 +40,12 @@ class UnseenUsers:
         """
         key = (new.metadata.namespace, new.metadata.name)
         holding = self._ledger.of_claim(*key)
-        if holding is None or self._cluster.own_writes.is_latest(new.metadata):
+        if holding is None:
             return
         before, after = ({user.uid: user.name for user in one.status.reserved_for} for one in (old, new))
         added = [PodReference(key[0], name, uid) for uid, name in after.items() if uid not in before]
         dropped = [PodReference(key[0], name, uid) for uid, name in before.items() if uid not in after]
-        doubtful = [user for user in added if self._cached(user) is None]
+        doubtful = [user for user in added if self._cached(user) is None and user.uid not in self._gone]
         doubtful += [user for user in dropped if self._cached(user) is not None]
         if self._cluster.listing_mirrors:
             doubtful += [reference(pod) for pod in self._cluster.pods_naming(key)]
@@ -47,7 +53,12 @@ class UnseenUsers:
         holding.unseen = {user.uid: user for user in islice(known, MAX_USERS)}  # no more can be reserved at a time
 
     def gone(self, pod: Pod) -> None:
-        """The pod is gone, and the cache has shown what became of it."""
+        """The pod is gone, and the cache has shown what became of it. Its reservation may show up later."""
+        time = asyncio.get_running_loop().time()
+        if any(entry.resource_claim_name for entry in pod.spec.resource_claims):
+            self._gone[pod.metadata.uid] = time
+        while self._gone and next(iter(self._gone.values())) < time - _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
         for entry in pod.spec.resource_claims:
             holding = self._ledger.of_claim(pod.metadata.namespace, entry.resource_claim_name or "")
             if holding is not None:
