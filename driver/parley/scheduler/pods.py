@@ -34,7 +34,7 @@ class Pods:
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
         self._woken: set[Key] = set()
-        """Heads of lines that a change may help, and that were not looked at since."""
+        """Heads of lines that a change may help, and pods that begin anew: those not looked at since."""
         self._revisions = Revisions()
         self._arrivals = count()
         self.reporter = reporter
@@ -95,8 +95,8 @@ class Pods:
         self._woken.discard(key)
 
     def overtakes(self, pod: Pod, drivers: Collection[str]) -> bool:
-        """Whether a pod of a better place, which waits for one of these drivers, was woken and has yet to be
-        looked at: it may be served by what this one is about to take."""
+        """Whether a pod of a better place was woken, or begins anew, and has yet to be looked at: it may be served
+        by what this one is about to take of these drivers."""
         own = self.attempt(pod).place
         return any(self._stands_before(key, own, drivers) for key in self._woken)
 
@@ -105,6 +105,8 @@ class Pods:
         attempt = self._attempts.get(reference(pod)) if pod is not None else None
         if attempt is None or attempt.place >= place:
             return False
+        if self._lines.line_of(key) is None:
+            return True
         return any(self._lines.hears_of(key, [("driver", name)]) for name in drivers)
 
     def revision(self, topics: Sequence[Topic]) -> tuple[int, ...]:
@@ -163,6 +165,8 @@ class Pods:
     async def arrange(self, key: Key, pod: Pod, result: Result) -> Requeue | None:
         """Puts a pod that waits into its line and reports why; returns when its key is wanted again."""
         if not isinstance(result, Wait):
+            if result is not None and result.after == 0:
+                self._woken.add(key)
             return result
         if result.stay:
             self.stay(key, result.line, result.topics, result.helps)
