@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parley.api.names import API_VERSION, NEGOTIATED_TAINT
+from parley.drivers.workspace import DISK, WorkspaceDriver
 
 Manifest = dict[str, Any]
 
@@ -129,6 +130,18 @@ def resource_slice(node: str, devices: Sequence[str], driver: str = DRIVER, slic
                 for device in devices
             ],
         },
+    }
+
+
+def workspace_disk(node: str) -> Manifest:
+    """What the node plugin of workspaces publishes: the node's disk."""
+    device = {"name": DISK, "capacity": {"size": {"value": "10Gi"}}}
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-disk"},
+        "spec": {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]},
     }
 
 

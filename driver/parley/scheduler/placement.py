@@ -13,11 +13,12 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
 from parley.control.ledger import Holding
+from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer
 from parley.control.records import Records
 from parley.control.release.giving_back import Departure, GivingBack
 from parley.control.state import State
-from parley.kube.client import BadRequest, Client, Forbidden, Invalid, NotFound
+from parley.kube.client import BadRequest, Client, Forbidden, Invalid
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
 from parley.scheduler.pods import Pods, now
@@ -130,11 +131,8 @@ class Placement:
 
     async def check_current(self, pod: Pod) -> None:
         """Raises Busy if the cache is behind: the pod is gone, has ended, or was bound meanwhile."""
-        try:
-            live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
-        except NotFound:
-            raise Busy from None
-        if live.metadata.uid != pod.metadata.uid or done(live) or live.spec.node_name != pod.spec.node_name:
+        live = await live_pod(self._client, reference(pod))
+        if live is None or done(live) or live.spec.node_name != pod.spec.node_name:
             raise Busy
 
     async def give_back_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:

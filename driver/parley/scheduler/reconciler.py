@@ -9,15 +9,15 @@ from typing import Protocol
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.api.resources import PODS
 from parley.control.allocation import Allocator, Busy
 from parley.control.caches.cluster import done, over, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim
+from parley.control.live import live_pod
 from parley.control.release.giving_back import Departure, GivingBack
 from parley.control.state import State
-from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.kube.client import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid
 from parley.kube.queue import Requeue
 from parley.scheduler.claims_on_demand import ClaimsOnDemand
 from parley.scheduler.pods import Pods
@@ -151,7 +151,7 @@ class Reconciler:
                     continue
                 nodes: tuple[str, ...] = (self._forced[user.uid],) if user.uid in self._forced else ()
                 if user.uid in self._unconfirmed:
-                    live = await self._live(user)
+                    live = await live_pod(self._client, user)
                     if live is not None and not done(live):
                         continue
                     nodes = () if live is not None else holding.nodes or ()
@@ -164,13 +164,6 @@ class Reconciler:
             self._forced.pop(uid, None)
             self._unconfirmed.discard(uid)
             self._unbound.discard(uid)
-
-    async def _live(self, user: PodReference) -> Pod | None:
-        try:
-            live = await self._client.get(PODS, user.name, user.namespace)
-        except NotFound:
-            return None
-        return live if live.metadata.uid == user.uid else None
 
     def pod_seen(self, pod: Pod) -> None:
         """The informer shows the pod anew, or changed in any way."""

@@ -4,12 +4,12 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.cluster.manifests import Manifest, claim, container, pod, resource_class
+from tests.cluster.manifests import Manifest, claim, container, pod, resource_class, workspace_disk
 from tests.cluster.namespace import Namespace
 from tests.integration.door.conftest import Parley
 
 from parley.api import reasons
-from parley.drivers.workspace import DISK, WorkspaceDriver
+from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
@@ -31,17 +31,6 @@ async def team(admin: Client, parley: Parley) -> AsyncIterator[Namespace]:
         yield mine
 
 
-def disk(node: str) -> Manifest:
-    device = {"name": DISK, "capacity": {"size": {"value": "10Gi"}}}
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-disk"},
-        "spec": {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]},
-    }
-
-
 def task(name: str, of: str, cpus: int) -> Manifest:
     resources = {"requests": {"cpu": str(cpus)}, "claims": [{"name": "work"}]}
     return pod(name, claims={"work": of}, containers=[container("main", "true", resources=resources)])
@@ -54,7 +43,9 @@ async def begin(team: Namespace, parley: Parley, **reserve: str) -> None:
     await parley.start()
     class_ = {"whenUnused": {"keepSeconds": 600}}
     most = {"maxReserve": {"cpu": str(CPUS)}}
-    await team.create(disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_))
+    await team.create(
+        workspace_disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_)
+    )
     parameters = {"reserve": reserve} if reserve else {}
     await team.create(claim("build", "builds", size="1Mi", **parameters))
     await team.create(task("clone", "build", 1))

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from itertools import islice
 
 from parley.api.builtin import BuiltinClaim, Pod
-from parley.api.resources import PODS
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import Cluster, over, reference
 from parley.control.ledger import Holding, Ledger
+from parley.control.live import live_pod
 from parley.control.objects.mirror import MAX_USERS, is_shut_out
-from parley.kube.client import Client, NotFound
+from parley.kube.client import Client
 from parley.sdk import PodReference
 
 _REMEMBERED = 600.0
@@ -83,7 +83,7 @@ class UnseenUsers:
         for user in list(holding.unseen.values()):
             if not self._is_doubtful(holding, user):
                 continue
-            pod = await self._live(user)
+            pod = await live_pod(self._client, user)
             if pod is not None and self._is_there(holding, pod):
                 raise Busy
             if pod is None and self._cached(user) is None:
@@ -91,13 +91,6 @@ class UnseenUsers:
             else:
                 holding.unseen.pop(user.uid, None)
         return nodes
-
-    async def _live(self, user: PodReference) -> Pod | None:
-        try:
-            live = await self._client.get(PODS, user.name, user.namespace)
-        except NotFound:
-            return None
-        return live if live.metadata.uid == user.uid else None
 
     def join_known(self, holding: Holding) -> list[str]:
         """Whom the cache shows to use it, by reservation or because it is bound, does.
