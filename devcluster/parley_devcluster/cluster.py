@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -278,22 +278,17 @@ class Cluster:
     def _add(self, command: Command) -> Component:
         if command.name in self._components and self._components[command.name].running:
             raise ClusterError(f"component {command.name!r} runs already: stop it first or choose another name")
-        self._save(self._recorded().with_program(command))
+        self._change(lambda known: known.with_program(command))
         component = self._components[command.name] = self._supervise(command)
         component.start()
         return component
 
     def _record(self, name: str, process: ProcessIdentity | None) -> None:
-        known = self._recorded()
-        self._save(known.with_process(name, process) if process else known.without_process(name))
+        self._change(lambda known: known.with_process(name, process) if process else known.without_process(name))
 
-    def _recorded(self) -> State:
+    def _change(self, how: Callable[[State], State]) -> None:
         """As on disk, where another process that attached to the cluster may have changed it."""
-        return state.read(self.directory) or self._state
-
-    def _save(self, changed: State) -> None:
-        state.write(changed)
-        self._state = changed
+        self._state = state.change(self._state, how)
 
 
 def _commands(recorded: State) -> list[Command]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,7 @@ class Component:
         self._answers = answers
         self._record = record
         self._process = process
+        self._changing = threading.Lock()
         self.log = log
 
     @property
@@ -69,9 +71,12 @@ class Component:
         self.wait_ready(limit)
 
     def launch(self) -> None:
-        """Start it without waiting; does nothing while it runs."""
-        if self.running:
-            return
+        """Start it without waiting; does nothing while it runs. Another thread may end it meanwhile."""
+        with self._changing:
+            if not self.running:
+                self._launch()
+
+    def _launch(self) -> None:
         inherited = {name: value for name, value in os.environ.items() if name.lower() not in _PROXIES}
         environment = {**inherited, **self._command.environment, MARK: str(self._directory)}
         try:
@@ -111,10 +116,14 @@ class Component:
             return "(there is no log)"
 
     def _end(self, ending: Callable[[ProcessIdentity], object]) -> None:
-        if self._process is not None:
-            ending(self._process)
-            self._process = None
-            self._record(self.name, None)
+        ended = self._process
+        if ended is None:
+            return
+        ending(ended)
+        with self._changing:
+            if self._process == ended:  # not one that was launched since
+                self._process = None
+                self._record(self.name, None)
 
     def _serves(self) -> bool:
         health = self._command.health

@@ -131,6 +131,7 @@ ROWS: Final = (
             Panel(
                 "Checkpoint errors", _rate("parley_node_checkpoint_errors_total", "driver"), "{{driver}}", "ops"
             ),
+            Panel("Notices to users", "sum by (reason) (parley_node_notices)", "{{reason}}"),
             Panel("Event loop lag (p99)", _quantile("parley_node_event_loop_lag_seconds"), "p99", "s"),
             Panel(
                 "Longest watch outage", "max by (resource) (parley_node_watch_outage_seconds)", "{{resource}}", "s"

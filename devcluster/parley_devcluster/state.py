@@ -7,7 +7,10 @@ each process right after it was started.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +70,20 @@ def read(directory: Path) -> State | None:
             f" PARLEY_DEVCLUSTER={directory} in their environment, then remove {directory}"
         ) from error
     return state if state.boot == boot_id() else replace(state, processes={})
+
+
+def change(known: State, how: Callable[[State], State]) -> State:
+    """Change what is recorded, or `known` where nothing is; returns the new state. Other threads and processes
+    that attached to the cluster wait meanwhile."""
+    directory = known.layout.directory
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        changed = how(read(directory) or known)
+        write(changed)
+    finally:
+        os.close(lock)
+    return changed
 
 
 def write(state: State) -> None:

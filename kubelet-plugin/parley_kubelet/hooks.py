@@ -109,6 +109,16 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice(Generic[H]):
+    """Something about a claim that its users should know: they get it as an event. `reason` is a word of letters
+    alone, which stays the same while the message changes."""
+
+    claim: NodeClaim[H]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """A device that the node publishes: attributes and capacity (quantities) as in ResourceSlices."""
 
@@ -129,6 +139,8 @@ class NodeDriver(Generic[H, S]):
     settings: type[S]
     health_seconds: ClassVar[float] = 5.0
     """How often `health` is asked."""
+    notice_seconds: ClassVar[float] = 15.0
+    """How often `notices` is asked."""
 
     def __init__(self, node: str, settings: S) -> None:
         self.node = node
@@ -171,6 +183,15 @@ class NodeDriver(Generic[H, S]):
         """How all devices of this node are, those of `held` among them. Left out, nothing is reported to the
         kubelet."""
         raise NotImplementedError
+
+    async def notices(self, held: Sequence[Held[H]]) -> Sequence[Notice[H]]:
+        """What users of claims should know now, of `held` and others: an event on the claim and on the pods that
+        may use it, when it begins, and while it lasts once an hour. Left out, there is nothing."""
+        raise NotImplementedError
+
+    def tells_notices(self) -> bool:
+        """Whether `notices` is written."""
+        return type(self).notices is not NodeDriver.notices
 
     def tells_health(self) -> bool:
         """Whether `health` is written."""

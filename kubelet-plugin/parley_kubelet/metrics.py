@@ -53,6 +53,13 @@ class Metrics:
             for phase, count in Counter(entry.phase for entry in server.preparation.known.values()).items()
         }
         yield Reading("parley_node_claims", "gauge", "Claims in the checkpoint.", ("driver", "phase"), held)
+        told: dict[tuple[str, ...], float] = {
+            (name, reason): count
+            for name, server in self._drivers.items()
+            for reason, count in server.notices.counts().items()
+        }
+        text = "Claims about which there is something to say now."
+        yield Reading("parley_node_notices", "gauge", text, ("driver", "reason"), told)
         yield self._by_driver(
             "counter",
             "parley_node_checkpoint_errors_total",

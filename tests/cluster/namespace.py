@@ -163,7 +163,7 @@ class Namespace:
         waiting = await self.scheduling(pod, lambda s: s.status.waiting_for == code, f"waits with {code}")
         return waiting.status.message
 
-    async def told(self, name: str, code: str, kind: str = "Pod") -> str:
+    async def told(self, name: str, code: str, kind: str = "Pod", *, within: float = LIMIT) -> str:
         """The note of the event with that reason about the object, as soon as there is one."""
 
         def about(event: Event) -> bool:
@@ -176,6 +176,7 @@ class Namespace:
             lambda seen: any(about(event) for event in seen.values()),
             f"an event with reason {code} about {kind} {name}",
             namespace=self.name,
+            within=within,
         )
         return next(event.note for event in events.values() if about(event))
 

@@ -25,6 +25,8 @@ WITHOUT_USERS = 5.0
 SOON = 10.0
 """Seconds: so soon a task's user has to know why it waits."""
 KEPT = 600
+TOLD = 120.0
+"""Seconds: so soon somebody knows of a workspace that is too large; it is measured once a minute."""
 
 
 @pytest.fixture
@@ -114,6 +116,23 @@ async def test_a_workspace_of_a_template_goes_with_its_pod(
     assert len(left(roots)) == 1
     await team.delete(PODS, "alone")
     assert left(roots) == []
+
+
+async def test_who_writes_more_than_its_size_is_told(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team)
+    await team.create(claim("small", f"shelf-{team.name}", size="1Mi"))
+    script = f"dd if=/dev/zero of=/workspace/file bs=1M count=3 && {UNTIL_FINISHED}"
+    await team.create(pod("writer", claims={"work": "small"}, script=script))
+    running = await team.runs("writer")
+    for name, kind in (("small", "ResourceClaim"), ("writer", "Pod")):
+        assert await team.told(name, reasons.OVER_SIZE, kind, within=TOLD) == (
+            f"claim {team.name}/small: it uses 3Mi of the disk of node {running.spec.node_name}, more than its "
+            "size of 1Mi, and takes that from others: remove files, or make it anew with the size that it needs"
+        )
+    await team.delete(PODS, "writer")
+    await team.delete(CLAIMS, "small")
 
 
 @asynccontextmanager

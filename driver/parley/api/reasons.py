@@ -65,6 +65,12 @@ CLAIM_FAILED: Final = "ClaimFailed"
 CLAIM_RECREATED: Final = "ClaimRecreated"
 """An event on a claim: what it had on a node that is lost was given up; it is allocated anew."""
 
+OVER_SIZE: Final = "OverSize"
+"""An event on a claim and its pods: a workspace uses more of the node's disk than its size."""
+
+SIZE_UNKNOWN: Final = "SizeUnknown"
+"""An event on a claim and its pods: a workspace can't be measured as a whole."""
+
 NO_CANDIDATES: Final = "NoCandidates"
 """No node passes the scheduler's basic filters and the classes' suitableNodes."""
 

@@ -1,6 +1,11 @@
-"""Numbers with their nouns, and lists of names, in messages that people read. Pure."""
+"""Numbers with their nouns or units, and lists of names, in messages that people read. Pure."""
 
 from collections.abc import Iterable
+from typing import Final
+
+_MI: Final = 1024**2
+_GI: Final = 1024**3
+_HUNDRED: Final = 100
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -18,3 +23,9 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     found = list(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return f"{', '.join(found[:most])}{more}"
+
+
+def bytes_text(amount: int) -> str:
+    """ "1.5Gi", "20Mi", "1020Mi": three digits of it, or all before the point."""
+    number, unit = (amount / _GI, "Gi") if amount >= _GI else (amount / _MI, "Mi")
+    return f"{number:.0f}{unit}" if number >= _HUNDRED else f"{number:.3g}{unit}"

@@ -20,6 +20,7 @@ from parley.api.builtin import Node, ResourceSlice
 from parley.api.models import MAX_DEADLINE
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
+from parley.api.wording import bytes_text
 from parley.drivers.disks import Disks
 from parley.drivers.groups import HOSTNAME, Group, Groups, Rule, record, recorded
 from parley.drivers.reserves import Size, WorkspaceReserve, excess
@@ -320,8 +321,8 @@ class _Search:
         free = self.disks.free(node) + self.freed.get(node, 0)
         if self.wanted <= free:
             return ""
-        left, size = _text(max(free, 0)), _text(self.disks.size(node))
-        return f"{left} of {size} free for workspaces, {_text(self.wanted)} wanted"
+        left, size = bytes_text(max(free, 0)), bytes_text(self.disks.size(node))
+        return f"{left} of {size} free for workspaces, {bytes_text(self.wanted)} wanted"
 
 
 def _node(slice_: ResourceSlice | None) -> str:
@@ -360,10 +361,6 @@ def _bytes(claim: WorkspaceClaim) -> int:
 
 def _wanted(request: WorkspaceRequest) -> int:
     return sum(map(_bytes, request.claims))
-
-
-def _text(amount: int) -> str:
-    return f"{amount / _GI:.3g}Gi" if amount >= _GI else f"{amount / _MI:.3g}Mi"
 
 
 def _variable(claim: WorkspaceClaim) -> str:

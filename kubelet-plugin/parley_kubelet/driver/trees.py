@@ -85,7 +85,7 @@ class _Removal:
 
     def __init__(self, top: int, seconds: float) -> None:
         self._top = top
-        self._mount = _mount(top)
+        self._mount = mount_of(top)
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._changes = 0
@@ -127,7 +127,7 @@ class _Removal:
     def _remove_directory(self, top: int, name: str) -> None:
         """One that is in the top; those in it go to the top."""
         with entered(top, name) as directory:
-            if _mount(directory) != self._mount:
+            if mount_of(directory) != self._mount:
                 raise OSError(errno.EBUSY, "something is mounted there: unmount it", name)
             while self._changed_by_reading(directory, self._move_up):
                 pass
@@ -137,7 +137,7 @@ class _Removal:
         os.rename(name, token_hex(16), src_dir_fd=directory, dst_dir_fd=self._top)  # fails for a mount point
 
 
-def _mount(directory: int) -> bytes:
+def mount_of(directory: int) -> bytes:
     """Identifies the mount that an open directory is in; one of the same file system differs (proc(5))."""
     with open(f"/proc/self/fdinfo/{directory}", "rb") as info:  # noqa: PTH123 - no path of the disk
         return next(line for line in info if line.startswith(b"mnt_id:"))

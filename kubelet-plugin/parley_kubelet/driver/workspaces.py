@@ -10,6 +10,9 @@ claim (`remove_data`), a generated one's with its pod (`unprepare`). A directory
 place, and removing begins with a rename into the trash: so it is there as a whole or not at all. What
 `remove_data` did not finish, it finds again by its name. All else in the trash is removed by a thread that
 `devices` starts, once a minute; two plugins of a rolling update may empty it together.
+
+What a workspace uses is measured while a pod uses it, and once after that (`usage`). One that uses more than its
+size, or can't be measured, is told by `notices`; nothing keeps it from that.
 """
 
 import asyncio
@@ -26,10 +29,14 @@ import structlog
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from parley.api import reasons
 from parley.api.quantity import parse
+from parley.api.wording import bytes_text
 from parley_kubelet.driver import trees
+from parley_kubelet.driver.measuring import Measured
+from parley_kubelet.driver.usage import Usage
 from parley_kubelet.edits import Edits, Mount
-from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Offer, Prepared, Refused, Settings
+from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused, Settings
 
 NAME: Final = "workspace.parley.dev"
 DISK: Final = "workspaces"
@@ -115,6 +122,9 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         super().__init__(node, settings)
         self._sweeper = threading.Thread()
         self._removals = asyncio.Semaphore(_REMOVALS)
+        self._usage = Usage(partial(self._folder, DATA))
+        self._measured: dict[str, WorkspaceClaim] = {}
+        """By workspace: those in use, and those that were and are there still."""
 
     def devices(self) -> Sequence[Offer]:
         """One disk."""
@@ -160,6 +170,27 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             async with self._removals:
                 await _in_a_thread(partial(self._remove, discarded))
             log.info("workspace removed", claim=str(claim), workspace=workspace)
+
+    async def notices(self, held: Sequence[Held[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
+        """Who uses more than its size, or can't be measured."""
+        in_use = {one.claim.handle.workspace: one.claim for one in held}
+        self._usage.follow(in_use.keys())
+        self._measured = {name: claim for name, claim in self._measured.items() if name in self._usage.names()}
+        self._measured.update(in_use)
+        found = ((claim, self._usage.of(name)) for name, claim in self._measured.items())
+        return [notice for claim, used in found if used and (notice := self._notice(claim, used))]
+
+    def _notice(self, claim: WorkspaceClaim, used: Measured) -> Notice[WorkspaceHandle] | None:
+        over, size = used.bytes > claim.handle.bytes, bytes_text(claim.handle.bytes)
+        if not over and not used.missing:
+            return None
+        at_least = " at least" if used.missing else ""
+        uses = f"it uses {bytes_text(used.bytes)}{at_least} of the disk of node {self.node}"
+        if not over:
+            return Notice(claim, reasons.SIZE_UNKNOWN, f"{uses}, of its size of {size}; {used.missing}")
+        remedy = "remove files, or make it anew with the size that it needs"
+        words = f"{uses}, more than its size of {size}, and takes that from others: {remedy}"
+        return Notice(claim, reasons.OVER_SIZE, words)
 
     def _path(self, workspace: str) -> Path:
         return self.configured.root / DATA / workspace

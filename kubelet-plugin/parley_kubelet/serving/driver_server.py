@@ -20,6 +20,7 @@ import grpc.aio
 import structlog
 
 from parley.kube.client import Client
+from parley_kubelet.claims.notices import Notices
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import Preparation, boot_id
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
@@ -76,6 +77,7 @@ class DriverServer:
             boot=boot_id(),
         )
         self.publisher = SlicePublisher(client, driver=driver.name, node=driver.node, devices=driver.devices)
+        self.notices = Notices(self.preparation, client)
         self._monitor = HealthMonitor(self.preparation, self.publisher.look_again)
         self.registration = RegistrationService(driver.name, self._paths.plugin, health=driver.tells_health())
 
@@ -107,10 +109,12 @@ class DriverServer:
         return f"driver {self._driver.name}: {fault}" if fault else ""
 
     async def run(self) -> None:
-        """Publish devices and health, and clean up, until cancelled."""
+        """Publish devices and health, tell users what is to be told, and clean up, until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._driver.tells_health():
                 group.create_task(self._monitor.run())
+            if self._driver.tells_notices():
+                group.create_task(self.notices.run())
             await self.registration.registered.wait()
             group.create_task(self.publisher.run())
             group.create_task(clean(self.preparation, self._client))

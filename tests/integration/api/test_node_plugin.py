@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -11,17 +11,18 @@ from typing import Any, Protocol, TypeVar
 import pytest
 from tests.cluster.raw import raw
 
-from parley.api.resources import CLAIM_RELEASES, NODES, PODS, RESOURCE_SLICES
+from parley.api.resources import CLAIM_RELEASES, EVENTS, NODES, PODS, RESOURCE_SLICES
 from parley.kube.client import Call, Client, Forbidden, NotFound, RawEvent
 from parley.kube.http import HttpClient
 from parley_devcluster import Cluster
 from parley_devcluster.parley import NAMESPACE, NODE_PLUGIN
+from parley_kubelet.claims.notices import Notices
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
-from parley_kubelet.hooks import Offer
+from parley_kubelet.hooks import Held, Notice, Offer
 from parley_kubelet.serving.slices import SlicePublisher, slice_specs
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
@@ -32,6 +33,13 @@ DRIVER = "device.parley.dev"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_PLUGIN}"
 
 T = TypeVar("T")
+
+
+class TellingDevices(DeviceNodeDriver):
+    """Has something to say about every claim."""
+
+    async def notices(self, held: Sequence[Held[Any]]) -> Sequence[Notice[Any]]:
+        return [Notice(one.claim, "Worn", "replace it") for one in held]
 
 
 class Owed(Protocol):
@@ -153,9 +161,7 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     owed: Owed,
 ) -> None:
     node, _ = nodes
-    driver = DeviceNodeDriver(
-        node, Configuration.model_validate({"devices": [{"name": "gpu-0", "model": "a100"}]})
-    )
+    driver = TellingDevices(node, Configuration.model_validate({"devices": [{"name": "gpu-0", "model": "a100"}]}))
     state, cdi = Folder(tmp_path / "state"), Folder(tmp_path / "cdi")
     preparation = Preparation(driver, plugin, state=state, cdi=cdi, boot="b")
     container = {"name": "main", "image": "none"}
@@ -166,6 +172,7 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
     claim = await create_claim(admin, "claim", status, namespace)
     await preparation.prepare(ClaimName(namespace, "claim", claim.metadata.uid))
     await clean(preparation, plugin)
+    await Notices(preparation, plugin).look()
 
     offers = [Offer(f"gpu-{number}") for number in range(65)]
     publisher = SlicePublisher(plugin, driver=DRIVER, node=node, devices=lambda: tuple(offers))
@@ -194,6 +201,9 @@ async def test_all_that_the_role_allows_is_used_and_nothing_else(
 
     assert not await remaining(admin, release)
     assert plugin.used == granted
+    told = (await admin.list(EVENTS.untyped(), namespace, field_selector="reason=Worn")).items
+    assert {event["regarding"]["kind"] for event in told} == {"ResourceClaim", "Pod"}
+    assert {event["note"] for event in told} == {f"claim {namespace}/claim: replace it"}
 
 
 def a_slice(node: str, **spec: Any) -> dict[str, Any]:

@@ -77,6 +77,25 @@ def test_a_component_carries_its_clusters_mark_and_no_proxy_of_the_user(
     assert "PROXY" not in environment
 
 
+def test_one_that_is_started_again_while_it_is_being_killed_stays_recorded(
+    tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, kill = component(tmp_path, recorded, "exec sleep 60"), processes.kill
+    part.start()
+
+    def killed(process: ProcessIdentity) -> None:
+        kill(process)
+        part.launch()  # another thread sees that it is gone before this one has recorded that
+
+    monkeypatch.setattr(processes, "kill", killed)
+    part.kill()
+
+    assert part.running
+    last = recorded.processes[-1]
+    assert last is not None
+    assert last.pid == part.pid
+
+
 def test_a_component_that_runs_is_not_started_twice(tmp_path: Path, recorded: Recorded) -> None:
     part = component(tmp_path, recorded, "exec sleep 60")
     part.start()

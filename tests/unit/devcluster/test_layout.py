@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -178,6 +179,21 @@ def test_processes_of_the_running_machine_are_read_back_too(tmp_path: Path) -> N
 
     assert state.read(tmp_path) == recorded
     assert recorded.without_process("etcd").processes == {}
+
+
+def test_what_many_record_at_once_is_all_recorded(tmp_path: Path) -> None:
+    """One thread kills a plugin while another one starts a plugin again."""
+    known = State(a_layout(directory=tmp_path), boot_id())
+
+    def record(number: int) -> None:
+        state.change(known, lambda found: found.with_process(f"part-{number}", ProcessIdentity(number, 1)))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(record, range(64)))
+
+    found = state.read(tmp_path)
+    assert found is not None
+    assert len(found.processes) == 64
 
 
 def test_a_directory_without_a_record_has_no_state(tmp_path: Path) -> None:

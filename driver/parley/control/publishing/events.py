@@ -8,11 +8,11 @@ at the earliest. The present message is in the PodScheduling. Each event also ma
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
 from parley.api import reasons
+from parley.api.events import About, Source, warning
 from parley.api.names import GROUP
 from parley.api.resources import EVENTS
 from parley.control.telemetry.metrics import Metrics
@@ -36,35 +36,8 @@ _MISTAKES = frozenset(
 """Words that change only because somebody changed what is wrong: who mends things wants to hear at once."""
 
 _REMEMBERED = 10_000
-_NOTE_BYTES = 1024
-_LOG_FIELDS = {"Pod": "pod", "ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """The object that an event is about."""
-
-    kind: str
-    api_version: str
-    namespace: str
-    name: str
-    uid: str
-
-    @property
-    def place(self) -> str:
-        """The namespace of events about it: those about objects without one are in `default`."""
-        return self.namespace or "default"
-
-    def wire(self) -> dict[str, str]:
-        """As an event's `regarding`."""
-        named = {"kind": self.kind, "namespace": self.namespace, "name": self.name, "uid": self.uid}
-        return {"apiVersion": self.api_version, **named}
-
-    def fields(self) -> dict[str, str]:
-        """As in a log entry: {"pod": "team/a"}."""
-        return {_LOG_FIELDS.get(self.kind, "object"): "/".join(filter(None, (self.namespace, self.name)))}
 
 
 @dataclass(slots=True)
@@ -90,7 +63,7 @@ class Recorder:
     def __init__(self, client: Client, clock: Clock, instance: str, metrics: Metrics | None = None) -> None:
         self._client = client
         self._clock = clock
-        self._instance = instance
+        self._source = Source(f"{GROUP}/controller", instance, "Negotiating")
         self._metrics = metrics or Metrics()
         self._written: OrderedDict[str, _Written] = OrderedDict()
 
@@ -114,19 +87,7 @@ class Recorder:
         await self._write(about, code, note)
 
     async def _write(self, about: About, code: str, note: str) -> None:
-        body: dict[str, Any] = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{about.name[:200]}-", "namespace": about.place},
-            "eventTime": rfc3339_micro(self._clock()),
-            "reportingController": f"{GROUP}/controller",
-            "reportingInstance": self._instance,
-            "action": "Negotiating",
-            "reason": code,
-            "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
-            "type": "Warning",
-            "regarding": about.wire(),
-        }
+        body = warning(about, self._source, code, note, rfc3339_micro(self._clock()))
         try:
             await self._client.create(EVENTS, body, about.place)
         except (ApiError, OutcomeUnknown) as error:

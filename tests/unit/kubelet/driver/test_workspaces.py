@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
-from parley_kubelet.driver import trees, workspaces
+from parley_kubelet.driver import measuring, trees, workspaces
 from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
 from parley_kubelet.hooks import Device, Held, NodeClaim, Refused
 from parley_kubelet.testing import Scenario, check_node_driver, node_claim
@@ -194,6 +194,46 @@ async def test_what_a_crash_left_in_the_trash_is_removed_by_the_next_process(tmp
         while trash(tmp_path):  # noqa: ASYNC110 - a thread sets no event of ours
             await asyncio.sleep(0.01)
     assert data(tmp_path) == ["id-of-a"]
+
+
+async def notices(node: WorkspaceNode, *held: NodeClaim[Any]) -> dict[str, tuple[str, str]]:
+    """What it has to say about claims, once everything is measured."""
+    await node.notices([Held(one, None) for one in held])
+    node._usage.wait(10)
+    found = await node.notices([Held(one, None) for one in held])
+    return {notice.claim.name: (notice.reason, notice.message) for notice in found}
+
+
+async def test_who_uses_more_than_its_size_is_told_with_both_figures(tmp_path: Path) -> None:
+    node, size = driver(tmp_path), 2 * 1024**2
+    large, small = claim("large", bytes=size), claim("small", bytes=size)
+    for one in (large, small):
+        await node.prepare(one)
+        (tmp_path / "data" / one.handle.workspace / "file").write_bytes(bytes(size - 16 * 1024))
+    assert await notices(driver(tmp_path), large, small) == {}
+    (tmp_path / "data" / "id-of-large" / "more").write_bytes(bytes(size))
+    told = {
+        "large": (
+            "OverSize",
+            "it uses 3.98Mi of the disk of node n1, more than its size of 2Mi, and takes that from others: remove "
+            "files, or make it anew with the size that it needs",
+        )
+    }
+    other = driver(tmp_path)
+    assert await notices(other, large, small) == told
+    assert await notices(other, small) == told, "it is kept, and its last user is gone"
+    await other.remove_data(large)
+    assert await notices(other, large, small) == {}
+
+
+async def test_who_cannot_be_measured_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "DEEPEST", 1)
+    node, deep = driver(tmp_path), claim("deep", bytes=1024**3)
+    await node.prepare(deep)
+    (tmp_path / "data" / "id-of-deep" / "a" / "b" / "c").mkdir(parents=True)
+    ((reason, message),) = (await notices(node, deep)).values()
+    assert reason == "SizeUnknown"
+    assert "at least of the disk of node n1, of its size of 1Gi; what is deeper" in message
 
 
 def test_it_publishes_what_the_settings_say_or_most_of_the_disk(tmp_path: Path) -> None:
