@@ -470,8 +470,9 @@ def test_a_pod_of_lower_priority_that_is_being_bound_is_not_deleted_before_it_ru
     play(scenario)
 
 
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "parley"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["it gets both", "it is deleted"])
-def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: bool) -> None:
+def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: bool, scheduler: str) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=2, b=1)
         await world.add_claim("disk")
@@ -481,7 +482,7 @@ def test_a_free_named_claim_is_kept_for_the_preemptor_too(play: Play, deleted: b
         await world.add_pod("urgent", "one", claims=["disk"], priority=10)
         await world.settle(5)
         assert evicted == ["low"]
-        await world.add_pod("late", claims=["disk"], priority=5)
+        await world.add_pod("late", claims=["disk"], priority=5, schedulerName=scheduler)
         await world.settle(5)
         assert not await world.node_of("late")
         if deleted:

@@ -19,6 +19,11 @@ def refused(kind: str, namespace: str, name: str, why: str) -> str:
     )
 
 
+def first_in_line(namespace: str, name: str) -> str:
+    """An exclusive claim is free, and another pod's turn."""
+    return f"claim {namespace}/{name} goes to a pod that is first in line"
+
+
 def too_large(whose: str, size: int) -> str:
     """The message about parameters that don't fit into a mirror."""
     return f"parameters of {whose} have {size} bytes as JSON, at most {MAX_PARAMETERS_BYTES} fit: shorten them"

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import reference
+from parley.control.caches.cluster import priority, reference
+from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.decision.decide import (
     Blocked,
@@ -136,8 +137,12 @@ class CandidateFilter:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         meant = {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
         for claim in pending:
-            if claim.uid in meant and (claim.class_ is None or not claim.class_.shareable):
+            if claim.class_ is not None and claim.class_.shareable:
+                continue
+            if claim.uid in meant:
                 return _in_use(claim, meant[claim.uid][0])
+            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
+                return _kept(claim, pod)
         nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
         if not pending:
@@ -223,6 +228,13 @@ def _only(claims: Sequence[PodClaim], meant: Mapping[str, tuple[AssumedPod, str]
     for _, node in meant.values():
         only = frozenset([node]) if only is None else only & {node}
     return only
+
+
+def _kept(claim: PodClaim, pod: Pod) -> FilterResult:
+    """Others are evicted for a pod that asks for the claim, too."""
+    topic: Topic = ("claim", pod.metadata.namespace, claim.name)
+    problem = Problem(reasons.CLAIM_IN_USE, first_in_line(pod.metadata.namespace, claim.name), (topic,), True)
+    return FilterResult(blocked=Blocked(problem, (claim.uid, topic)))
 
 
 def _in_use(claim: PodClaim, other: AssumedPod) -> FilterResult:

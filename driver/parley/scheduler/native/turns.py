@@ -12,6 +12,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
 from parley.control.caches.cluster import priority
+from parley.control.claims.messages import first_in_line
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
 from parley.control.nominations import Nominations
 from parley.control.objects.mirror import is_shareable
@@ -32,7 +33,7 @@ def out_of_turn(
             pods.look_again(first)
         kept = nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod))
         if first is not None or kept or allocator.allocating(claim.uid):
-            message = f"claim {pod.metadata.namespace}/{claim.name} goes to a pod that is first in line"
+            message = first_in_line(pod.metadata.namespace, claim.name)
             return Problem(reasons.CLAIM_IN_USE, message, (topic,), transient=True)
     return None
 
