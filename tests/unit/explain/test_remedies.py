@@ -20,7 +20,13 @@ OF_CLAIMS_ALONE = {
     reasons.DEALLOCATING,
 }
 OF_CLASSES_ALONE = {reasons.DRIVER_MISSING}
-OF_EVENTS_ALONE = {reasons.UNREADABLE, reasons.PREEMPTED, reasons.CLAIM_RECREATED}
+OF_EVENTS_ALONE = {
+    reasons.OVER_SIZE,
+    reasons.SIZE_UNKNOWN,
+    reasons.UNREADABLE,
+    reasons.PREEMPTED,
+    reasons.CLAIM_RECREATED,
+}
 
 
 def test_every_code_that_is_not_about_nodes_has_its_advice() -> None:
