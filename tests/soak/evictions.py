@@ -4,6 +4,9 @@
                       of an unmodified scheduler; classes of both say LowerPriority; by the eviction API, which
                       took it from the pod's disruption budget
 
+A running pod's claim that an administrator deleted does not speak for it: after a restart nobody knows what was
+allocated there (docs/limits.md).
+
 For whom a pod is evicted is in no object but in the controller's memory. So `WatchedEvictions` looks there when
 the request leaves. What a class said lately may be what a controller that was stopped or cut off knows.
 """
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.soak.mirrors import is_parleys, read
 from tests.soak.observed import Step
 from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
 from tests.soak.priorities import SPARED
@@ -74,12 +78,15 @@ class Evictions:
         self._taken = ""
         """The pod, by name, of which a budget has just counted the eviction."""
         self._preemptors: dict[str, tuple[str, ...]] = {}
+        self._lost: dict[str, set[str]] = {}
+        """Classes of the allocated claims that pods lost, by the pod's UID."""
         self.count = 0
         """So many pods were evicted."""
         self._look: dict[str, Callable[[Step], None]] = {
             "pods": self._pod,
             "resourceclasses": self._class,
             "poddisruptionbudgets": self._budget,
+            "resourceclaims": self._claim,
         }
 
     def asked(self, victim: str, nominations: Sequence[Nomination]) -> None:
@@ -109,7 +116,8 @@ class Evictions:
         victim = self._pods[uid]
         if victim.spared and _ready(body) and self._taken != victim.name:
             yield "its disruption budget was not asked"
-        yield from (f"class {name} does not say so" for name in self._keep((*victim.generated, *victim.named)))
+        known = [one for one in (*victim.generated, *victim.named) if one not in self._lost.get(uid, ())]
+        yield from (f"class {name} does not say so" for name in self._keep(known))
         preemptors = [self._pods[one] for one in self._preemptors.get(uid, ()) if one in self._pods]
         reasons = [list(self._against_preemptor(victim, one)) for one in preemptors]
         if not all(reasons):
@@ -154,6 +162,14 @@ class Evictions:
         if self._says.get(name):
             self._said[name] = _now()
         self._says[name] = step.change.new is not None and step.change.last.body["preemption"] == "LowerPriority"
+
+    def _claim(self, step: Step) -> None:
+        old = step.change.old
+        if step.change.new is not None or old is None or step.resource.group != "resource.k8s.io":
+            return
+        if step.who == "meddler" and is_parleys(old.body) and (record := read(old.body)).definite:
+            asked = old.body["spec"]["devices"]["config"][0]["opaque"]["parameters"]
+            self._lost.setdefault(record.identity[0], set()).add(asked["resourceClassName"])
 
     def _budget(self, step: Step) -> None:
         name, status = step.change.last.meta["name"], step.change.last.body.get("status") or {}

@@ -211,7 +211,7 @@ class Invariants:
                 hold = Hold(record.identity, record.shared)
                 for device in record.devices:
                     self._take(device, (pod.uid, record.name), hold)
-                if self.data.is_left and not record.identity[1]:
+                if self.data.is_left and not record.identity[1] and pod.node in self._nodes:
                     self.data.left(record.identity[0], pod.node, record.devices)
                     for device in record.devices:
                         self._take(device, ("data", record.identity[0]), hold)

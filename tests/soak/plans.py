@@ -58,6 +58,20 @@ class Memory:
         histories = [(cache, server.store.collection(cache.resource).history._changes) for cache in caches]
         return all(not changes or int(cache._version or 0) >= changes[-1].version for cache, changes in histories)
 
+    def could_serve(self) -> frozenset[str]:
+        """UIDs of the unbound pods of which its caches have everything that Kubernetes made for them."""
+        cluster = self.controller._base.state.cluster
+        found = (pod for pod in cluster.pods() if not pod.spec.node_name)
+        return frozenset(
+            pod.metadata.uid
+            for pod in found
+            if all(
+                cluster.generated(pod, entry.name)
+                for entry in pod.spec.resource_claims
+                if entry.resource_claim_template_name
+            )
+        )
+
     def taken(self) -> Iterator[Taken]:
         """Devices, each by the one pod that uses the generated claim, or by the claim."""
         for uid, (devices, shared) in self.held.items():
@@ -272,11 +286,15 @@ class Plans:
         if allocated and step.who.startswith("controller") and (self._kept or self._awaited):
             for pod in [self._living(user) for user in now.users]:
                 if pod is not None:
-                    self._allocated(pod, frozenset(now.devices))
+                    self._allocated(pod, now.name[1], frozenset(now.devices))
 
-    def _allocated(self, pod: Json, devices: frozenset[Device]) -> None:
+    def _allocated(self, pod: Json, claim: str, devices: frozenset[Device]) -> None:
         uid, level, pools = pod["metadata"]["uid"], pod["spec"].get("priority", 0), {pool for pool, _ in devices}
-        self._excuse(lambda one: one.plan.node in pools and level > one.plan.priority)
+
+        def is_above(one: Awaited) -> bool:
+            return level > one.plan.priority and (one.plan.node in pools or claim in one.claims)
+
+        self._excuse(is_above)
         memory, nominations = self._leader(), self._nominations()
         own = {one.node for one in nominations if one.pod.uid == uid}
         for one in nominations:

@@ -2,17 +2,19 @@
 
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
-Pods of one kind ask for the same. Those that their scheduler refused somewhere stand in no line with others, of
-those that are offered the same node it chooses itself, and after a restart lines are formed anew (docs/limits.md).
+Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
+their scheduler refused somewhere stand in no line with others, of those that are offered the same node it chooses
+itself, and after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.soak.judge import Judge, done
 from tests.soak.mirrors import is_parleys, read
 from tests.soak.observed import Step
+from tests.soak.plans import Memory
 from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS
 
 from parley.control.caches.cluster import priority, reference
@@ -26,9 +28,12 @@ FORMED = 60.0
 class Turns:
     """When each pod was allocated a claim for the first time. `observe` takes every step."""
 
-    def __init__(self) -> None:
+    def __init__(self, leader: Callable[[], Memory | None]) -> None:
+        self._leader = leader
         self._since = 0.0
         self._served: dict[str, float] = {}
+        self._could_be: dict[str, frozenset[str]] = {}
+        """Whom the controller could have served instead, by the UID of who was."""
 
     def observe(self, step: Step) -> None:
         """Look at one change."""
@@ -38,7 +43,13 @@ class Turns:
         if step.who.startswith("controller") and is_parleys(change.last.body):
             record = read(change.last.body)
             if record.definite and (change.old is None or not read(change.old.body).definite):
-                self._served.update((user, _now()) for user in record.users if user not in self._served)
+                for user in [user for user in record.users if user not in self._served]:
+                    self._serve(user)
+
+    def _serve(self, user: str) -> None:
+        memory = self._leader()
+        self._served[user] = _now()
+        self._could_be[user] = memory.could_serve() if memory is not None else frozenset()
 
     def memory_lost(self) -> None:
         """A controller begins."""
@@ -57,7 +68,9 @@ class Turns:
             if pod.spec.node_name or attempt is None or attempt.exact or attempt.refused or attempt.excluded:
                 continue
             for other in served:
-                if self._before(pod, other) and judge.would_run([pod], other.spec.node_name, {other.metadata.uid}):
+                if pod.metadata.uid not in self._could_be[other.metadata.uid] or not self._before(pod, other):
+                    continue
+                if judge.would_run([pod], other.spec.node_name, {other.metadata.uid}):
                     yield f"out of turn: {_told(other)} was served, and {_told(pod)} waits"
 
     def _before(self, pod: Pod, other: Pod) -> bool:

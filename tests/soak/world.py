@@ -246,7 +246,7 @@ class World:
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
-        self.turns = Turns()
+        self.turns = Turns(self._leaders_memory)
         self.reservations = Reservations(self.invariants.fault)
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False

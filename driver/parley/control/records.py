@@ -220,11 +220,11 @@ class Records:
             return
         if any(user.uid not in holding.pods for user in mirror.status.reserved_for):
             raise Busy  # others let a pod in that is not seen yet, or take one out that is gone
-        if mirror.status.allocation is not None and not mirror.metadata.deletion_timestamp:
+        if mirror.status.allocation is not None:
             await self.clear(mirror, holding)
         elif not holding.written.is_settled:
             settled = await self._mirrors.settle(holding, mirror)
-            if settled.status.allocation is not None and not settled.metadata.deletion_timestamp:
+            if settled.status.allocation is not None:
                 await self.clear(settled, holding)  # the write arrived after all, since the mirror was read
 
     async def clear(self, mirror: BuiltinClaim, holding: Holding | None = None) -> None:

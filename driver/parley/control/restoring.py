@@ -275,8 +275,8 @@ def _reserved(claim: ResourceClaim) -> list[PodReference]:
 
 
 def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    if claim.status.allocation is not None and claim.status.allocation.shareable:
-        return True
+    if claim.status.allocation is not None:
+        return claim.status.allocation.shareable
     return mirror is not None and is_shareable(mirror) and class_ is not None and class_.shareable
 
 

@@ -80,7 +80,8 @@ class Attempt:
     are the nodes that the scheduler may choose from now, `made_room` the one that it was offered again because it
     evicted pods there for this one; since `reserved_since` it has reserved them and names
     none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has
-    all its claims; `unplaced` is how often they were taken back because it was not bound. What others gave up for
+    all its claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how often it
+    was deferred in a row. What others gave up for
     it on a node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures`
     to allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
     pods could wake each other for ever by what each gives back. Times are on the event loop's clock.
@@ -100,6 +101,7 @@ class Attempt:
     reserved_since: float | None = None
     complete_since: float | None = None
     unplaced: int = 0
+    gave_way: int = 0
     kept: dict[str, float] = field(default_factory=dict)
     refusals: Pauses = field(default_factory=lambda: Pauses(REFUSALS))
     failures: Pauses = field(default_factory=lambda: Pauses(FAILURES))

@@ -65,9 +65,11 @@ class CandidateNodes(EligibleNodes):
 
     @property
     def alike(self) -> Hashable:
-        """Of pods, their requests and constraints decide, too."""
+        """Of pods, their requests and constraints decide, too, and whom they may preempt, if anybody: there may be
+        nobody yet."""
         needs = self._needs
         return (
+            None if self._pod.spec.preemption_policy == "Never" else self.priority,
             needs.requests,
             needs.node_selector,
             repr(needs.affinity),
@@ -200,10 +202,6 @@ class PreemptibleNodes(CandidateNodes):
     def _sparing_most(self, fitting: Iterator[str]) -> Iterator[str]:
         found = (node for node in fitting if node in self._evictions)
         return iter(sorted(islice(found, NODES_COMPARED), key=self._evictions.__getitem__))
-
-    @property
-    def alike(self) -> Hashable:
-        return (priority(self._pod), super().alike)
 
     def anew(self) -> "PreemptibleNodes":
         return PreemptibleNodes(self._state, self._pod, self._classes, self.only)

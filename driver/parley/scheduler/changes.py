@@ -107,7 +107,9 @@ class Changes:
     def enqueue(self, pod: Pod) -> None:
         """The pod is looked at, if it has claims."""
         if pod.spec.resource_claims:
-            self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
+            key = (pod.metadata.namespace, pod.metadata.name)
+            self._reconciler.pod_came(key)
+            self._queues.pods.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
@@ -174,6 +176,8 @@ class Changes:
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))
         elif (owner := owner_pod(claim)) is not None:
+            if old is None:
+                self._reconciler.pod_came((owner.namespace, owner.name))
             self._queues.pods.add((owner.namespace, owner.name))
         else:
             self._giving_back.mirror_changed(old, new)

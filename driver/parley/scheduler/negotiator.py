@@ -173,7 +173,8 @@ class Negotiator:
     ) -> Result:
         attempt = self._pods.attempt(pod)
         if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, demand.requests):
-            return Requeue()  # others are looked at first
+            self._pods.defer(key, pod)
+            return None
         viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:
             self._sessions.end(pod)

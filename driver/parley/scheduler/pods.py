@@ -1,6 +1,7 @@
 """What both doors keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -16,6 +17,9 @@ from parley.scheduler.reporting import PodReporter
 from parley.scheduler.result import Result, Wait
 from parley.scheduler.revisions import Revisions
 from parley.sdk import PodReference
+
+GIVES_WAY = 8
+"""So often in a row a pod is deferred for others that have just come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,12 @@ class Pods:
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
         self._woken: set[Key] = set()
-        """Heads of lines that a change may help, and pods that begin anew: those not looked at since."""
+        """Heads of lines that a change may help, pods that begin anew, deferred ones: not looked at since."""
+        self._deferred: set[Key] = set()
+        """Pods that gave way to some that were woken: in no queue until these were looked at."""
+        self._fresh: dict[Key, int] = {}
+        """Pods that came, or got a claim, and were not looked at since; each with its negated priority."""
+        self._fresh_ranks: Counter[int] = Counter()
         self._revisions = Revisions()
         self._arrivals = count()
         self.reporter = reporter
@@ -60,7 +69,7 @@ class Pods:
     def gone(self, pod: PodReference) -> None:
         """Forget what was remembered of the pod."""
         self._attempts.pop(pod, None)
-        self._woken.discard((pod.namespace, pod.name))
+        self.looking_at((pod.namespace, pod.name))
         self.leave_line((pod.namespace, pod.name))
         self.reporter.gone(pod)
 
@@ -93,12 +102,40 @@ class Pods:
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now."""
         self._woken.discard(key)
+        self._deferred.discard(key)
+        if (rank := self._fresh.pop(key, None)) is not None:
+            self._fresh_ranks -= Counter((rank,))
+
+    def came(self, key: Key) -> None:
+        """The pod, or a claim that was made for it, is there now."""
+        pod = self._cluster.pod(key)
+        if pod is not None and not pod.spec.node_name and key not in self._fresh:
+            self._fresh[key] = -priority(pod)
+            self._fresh_ranks[-priority(pod)] += 1
+
+    def looked_at(self) -> None:
+        """A pod was reconciled. If that was the last of those that others gave way to, it is these pods' turn."""
+        if self._deferred and self._woken == self._deferred:
+            for key in self._deferred:
+                self._queue.add(key)
+            self._deferred.clear()
+
+    def defer(self, key: Key, pod: Pod) -> None:
+        """The pod gives way to those that it would overtake, and nobody overtakes it meanwhile."""
+        self.attempt(pod).gave_way += 1
+        if _is_kept_out(self._lines.line_of(key)):
+            self.leave_line(key)
+        self._woken.add(key)
+        self._deferred.add(key)
 
     def overtakes(self, pod: Pod, drivers: Collection[str]) -> bool:
         """Whether a pod of a better place was woken, or begins anew, and has yet to be looked at: it may be served
-        by what this one is about to take of these drivers."""
-        own = self.attempt(pod).place
-        return any(self._stands_before(key, own, drivers) for key in self._woken)
+        by what this one is about to take of these drivers. So may one of a higher priority that has just come; but
+        of these there may always be some, so none gives way to them for ever."""
+        attempt = self.attempt(pod)
+        if any(self._stands_before(key, attempt.place, drivers) for key in self._woken):
+            return True
+        return attempt.gave_way < GIVES_WAY and any(rank < attempt.place.rank for rank in self._fresh_ranks)
 
     def _stands_before(self, key: Key, place: Place, drivers: Collection[str]) -> bool:
         pod = self._cluster.pod(key)
@@ -125,11 +162,16 @@ class Pods:
         still = frozenset(topics) if isinstance(line, KeptOut) else frozenset()
         kept_out_by = [topic for topic in self._kept_out_by(key) if topic not in still]
         pod = self._cluster.pod(key)
-        place = self.attempt(pod).place if pod is not None else Place(0, next(self._arrivals))
+        place = self._begins_to_wait(pod) if pod is not None else Place(0, next(self._arrivals))
         following = self._lines.wait(key, (line, frozenset(topics)), topics, place, helps)
         if following is not None:
             self._queue.add(following)
         self._next_in_turn(kept_out_by)
+
+    def _begins_to_wait(self, pod: Pod) -> Place:
+        attempt = self.attempt(pod)
+        attempt.gave_way = 0
+        return attempt.place
 
     def _kept_out_by(self, key: Key) -> Iterable[Topic]:
         """What the pod is kept out by, if it waits for its turn."""

@@ -106,6 +106,8 @@ class Reconciler:
         except Exception:
             self._pods.leave_line(key)  # others need not wait until this works
             raise
+        finally:
+            self._pods.looked_at()
 
     async def _report(self, key: Key, error: DriverFault | ApiError) -> None:
         """A driver failed, or the API server refused what the pod needs: its user has to know."""
@@ -172,6 +174,10 @@ class Reconciler:
             door.seen(pod)
         if over(pod):
             self._allocator.abort(pod.metadata.uid)
+
+    def pod_came(self, key: Key) -> None:
+        """The pod, or a claim that was made for it, is there now; it is looked at next."""
+        self._pods.came(key)
 
     def pod_left(self, node: str) -> None:
         """A pod that ran on the node is terminal or gone: a scheduler may judge the node differently."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+from tests.unit.control import allocated
 from tests.unit.control.allocated import OTHERS, Given, gathered
 from tests.unit.control.builders import (
     NAMESPACE,
@@ -15,6 +16,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import DEVICE_CLASS, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS
+from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import Topic
 from parley.control.objects.mirror import ClassRequest
 from parley.control.objects.standin import stand_in
@@ -153,6 +155,20 @@ CASES = [
     ),
     Case(stand_in_going, reasons.CLAIM_NOT_FOUND, "claim team/p-licence is being given back", passes=True),
 ]
+
+
+def test_what_a_driver_in_here_allocated_needs_no_name() -> None:
+    """A tenant takes the name of a claim that a pod is being bound with: nothing is taken back."""
+
+    async def story(world: World) -> None:
+        pod = await world.pod(templates=["licence"])
+        await world.class_()
+        await allocated.generated(world, pod)
+        await world.claim("p-licence")
+        (claim,) = gather(world.state, pod)
+        assert claim.problem is None
+
+    played(story)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.given.__name__)

@@ -13,8 +13,9 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding, Phase
+from parley.control.ledger import Holding, Phase, Prepared
 from parley.control.objects.mirror import asked, consumer
+from parley.control.records import Records
 from parley.control.release.giving_back import Departure
 from parley.kube.client import Conflict, ServerError
 from parley.sdk import Held
@@ -234,5 +235,48 @@ def test_what_an_earlier_leader_left_halfway_is_free_though_its_node_needed_no_r
         assert (await world.the_claim()).status.allocation is None
         assert not held_by_driver(world, holding)
         assert len(world.ledger) == 0
+
+    played(story)
+
+
+def test_who_waits_is_woken_though_a_late_record_comes_while_the_claim_is_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An earlier request to make a ClaimRelease arrives when the node has answered already. It is waived later."""
+
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        holding = await named(world, pod)
+        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
+        await world.seen()
+        world.ledger.release(holding)
+        holding.phase = Phase.RELEASING
+        clear = Records.clear_claim
+
+        async def slow(records: Records, cleared: Holding) -> None:
+            await clear(records, cleared)
+            cleared.owed.add(Prepared(cleared.uid, "node-1"))
+
+        monkeypatch.setattr(Records, "clear_claim", slow)
+        await acting.giving_back.follow(holding.uid)
+        assert len(world.ledger) == 0
+        assert CLAIM in world.woken
+
+    played(story)
+
+
+def test_a_built_in_claim_that_is_being_deleted_is_cleared_like_any() -> None:
+    """It is reserved still, and the kubelet of whoever it is reserved for would go by it."""
+
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        holding = await named(world, pod)
+        await world.delete(BUILTIN_CLAIMS, "c")
+        await world.seen()
+        assert (await world.the_mirror()).metadata.deletion_timestamp
+        await acting.giving_back.give_back(reference(pod), [holding], UNPLACED)
+        mirror = await world.the_mirror()
+        assert mirror.status.allocation is None
+        assert not mirror.status.reserved_for
 
     played(story)

@@ -133,6 +133,22 @@ def test_nobody_is_evicted(play: Play, preemption: str, priority: int, spec: dic
     play(scenario)
 
 
+def test_a_pod_that_found_nobody_below_it_looks_again_though_one_before_it_preempts_nobody(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_pod("never", "two", priority=1, preemptionPolicy="Never")
+        await world.settle(5)
+        await world.add_pod("waits", "two", priority=1)
+        await world.settle(5)
+        await hold(world, low=0)
+        await world.publish("a", ["gpu-0", "gpu-1"])
+        await world.settle()
+        assert evicted == ["low"]
+        assert await world.node_of("waits") == "a"
+
+    play(scenario)
+
+
 def test_nobody_is_evicted_where_the_pod_would_not_fit_all_the_same(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)

@@ -10,6 +10,7 @@ from tests.unit.scheduler.killed import Play
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
+from parley.control.objects.mirror import is_shareable
 from parley.kube.clock import moment
 
 KEEP = 600
@@ -251,5 +252,24 @@ def test_its_built_in_claim_may_be_made_anew_meanwhile(play: Play) -> None:
         assert isinstance(after, BuiltinClaim)
         assert after.metadata.uid != before.metadata.uid
         assert await run_pod(world, "second") == first
+
+    play(scenario)
+
+
+def test_it_stays_exclusive_though_its_class_becomes_shareable(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", "b")
+        await run_pod(world, "first")
+        await world.client.patch(CLASSES, "gpu", {"shareable": True})
+        await world.client.delete(BUILTIN_CLAIMS, "disk", "default")
+        await world.settle(10)
+        after = await world.mirror("disk")
+        assert isinstance(after, BuiltinClaim)
+        assert not is_shareable(after)
+        await world.client.patch(CLASSES, "gpu", {"shareable": False})
+        await world.add_pod("second", claims=["disk"])
+        await world.add_pod("third", claims=["disk"])
+        await world.settle(10)
+        assert sorted([await world.node_of("second"), await world.node_of("third")])[0] == ""
 
     play(scenario)

@@ -96,6 +96,54 @@ def test_a_pod_that_is_looked_at_by_chance_does_not_overtake_one_that_was_woken(
     play(scenario)
 
 
+@pytest.mark.parametrize("between", [0.0, 0.1, 0.2, 0.3, 0.4])
+def test_nor_does_one_overtake_another_that_gave_way_to_it(play: Play, between: float) -> None:
+    """Two devices come free, and the first in line is still being reported about, when others come: it gets one,
+    and the highest of the others the second."""
+
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.publish("a", ["gpu-0", "gpu-1"])
+        world.start_parley(SlowReports(world.server.client(), "higher", 2.0))
+        for name in ("holder", "other"):
+            await world.add_pod(name, "one")
+        await world.settle()
+        await world.add_pod("higher", "one", priority=9)
+        await asyncio.sleep(1)
+        await world.delete_pod("holder")
+        await world.delete_pod("other")
+        await asyncio.sleep(0.1)
+        await world.add_pod("low", "one")
+        await asyncio.sleep(between)
+        await world.add_pod("high", "one", priority=5)
+        await world.settle()
+        assert [await world.node_of(name) for name in ("higher", "high", "low")] == ["a", "a", ""]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_the_oldest_in_the_work_queue_is_looked_at_early_and_served_in_turn(play: Play, number: int) -> None:
+    """All of them wait when a controller begins: by their age, and of equals by name. One in four is taken from
+    the queue by its age."""
+
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.publish("a", [])
+        world.start_parley()
+        above = [f"high-{i}" for i in range(number)]
+        for name in ("a-low", *above):
+            await world.add_pod(name, "one", priority=1 if name in above else 0)
+        await world.settle()
+        await world.crash()
+        await world.publish("a", [f"gpu-{i}" for i in range(number)])
+        world.start_parley()
+        await world.settle()
+        assert [await world.node_of(name) for name in (*above, "a-low")] == [*["a"] * number, ""]
+
+    play(scenario)
+
+
 class SlowReports(Client):
     """Events about the pod take so long to be written."""
 

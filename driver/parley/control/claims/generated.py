@@ -131,8 +131,10 @@ def generated_unreadable(facts: GeneratedClaim) -> Problem | None:
 
 
 def stand_in_taken(facts: GeneratedClaim) -> Problem | None:
-    """The Parley claim of its name was not made for it."""
-    if facts.stand_in is None or stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.asked):
+    """The Parley claim of its name was not made for it. What a driver in here allocated does without."""
+    if facts.stand_in is None or (facts.holding is not None and not facts.holding.standalone):
+        return None
+    if stands_for(facts.stand_in, facts.pod.metadata.uid, facts.entry, facts.asked):
         return None
     message = (
         f"a parley.dev ResourceClaim {facts.path} exists that Parley did not make, and Parley needs the "

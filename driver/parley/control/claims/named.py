@@ -296,7 +296,13 @@ def is_outdated(claim: ResourceClaim, mirror: BuiltinClaim, class_: ResourceClas
     """Whether the mirror of an unused claim is not what its class asks for any more: exclusive, or shareable."""
     if class_ is None or not mirrors(claim, mirror):
         return False
-    return is_shareable(mirror) != class_.shareable and mirror.status.allocation is None
+    return is_shareable(mirror) != is_shared(claim, class_) and mirror.status.allocation is None
+
+
+def is_shared(claim: ResourceClaim, class_: ResourceClass) -> bool:
+    """Whether several pods may use the claim: as it was allocated, if it was, else as its class says now."""
+    allocation = claim.status.allocation
+    return allocation.shareable if allocation is not None else class_.shareable
 
 
 def without_pod(claim: ResourceClaim, class_: ResourceClass) -> PodClaim:

@@ -15,7 +15,15 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
-from parley.control.claims.named import ACCEPTED, NamedClaim, has_mirror, is_outdated, is_predecessors, mirrors
+from parley.control.claims.named import (
+    ACCEPTED,
+    NamedClaim,
+    has_mirror,
+    is_outdated,
+    is_predecessors,
+    is_shared,
+    mirrors,
+)
 from parley.control.claims.stranding import Stranding
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding
@@ -117,7 +125,7 @@ class ClaimReconciler:
         if not due and await self._tell(claim, self._said(claim, class_, code, message)):
             return  # the change comes back and calls again
         if mirror is None and class_ is not None and has_mirror(claim, class_):
-            await self._create(claim, shareable=class_.shareable)
+            await self._create(claim, shareable=is_shared(claim, class_))
         elif mirror is not None and mirror.metadata.deletion_timestamp and mirrors(claim, mirror):
             holding = self._ledger.get(claim.metadata.uid)
             await self._let_go(

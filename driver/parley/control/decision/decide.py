@@ -137,7 +137,7 @@ def none_viable(
     topics += [("claim", one.namespace, one.claim) for one in held]
     problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
     alone = search.alone or search.excluded
-    line: Hashable = search.nodes.uid if alone else (demand.wanted, (search.wider or search.nodes).alike)
+    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike)
     return Blocked(problem, line, _helps(state, demand, search))
 
 

@@ -173,9 +173,11 @@ class GivingBack:
         if self._stays(holding) and not holding.removing:
             await self._records.keep_without_users(holding)
             holding.phase = Phase.HELD
-        else:
-            await self._finish(holding, departed=True)
-        return not holding.owed
+            return True
+        await self._finish(holding, departed=True)
+        return (
+            self._ledger.get(holding.uid) is None
+        )  # a late record may have come to it meanwhile, and says nothing
 
     async def give_up(self, holding: Holding, still: Callable[[], bool] = lambda: True) -> None:
         """Nobody uses the holding: it is recorded without users. Raises Busy if a pod came to use it, or it is not
