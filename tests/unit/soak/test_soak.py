@@ -30,6 +30,7 @@ FOUND_BY = {
     "all that are low enough are evicted": 3,
     "what is kept is open to pods of equal priority": 1,
     "pods stand in line by arrival alone": 13,
+    "neither the preemptor's policy nor its class is looked at": 1,
 }
 """Where world 0 does not show the bug, the first that did when this was written, to be played before the others.
 Worlds change with the code: another one may have to be found, which takes longer and is no failure."""
