@@ -173,7 +173,7 @@ class Negotiator:
     ) -> Result:
         attempt = self._pods.attempt(pod)
         if not pod.spec.node_name and not demand.standalone and self._pods.overtakes(pod, demand.requests):
-            self._pods.defer(key, pod)
+            self._pods.give_way(key, pod)
             return None
         viable = [node for node in attempt.outcome.viable if not demand.standalone or search.nodes.fits(node)]
         if not viable:

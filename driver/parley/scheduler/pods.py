@@ -1,7 +1,6 @@
 """What both doors keep about unbound pods: each one's attempt, and the lines in which they wait."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -13,13 +12,11 @@ from parley.control.claims.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
 from parley.negotiation.waiting import UP_TO_DATE_SECONDS, Helps, Place, WaitingLines
 from parley.scheduler.attempts import Attempt
+from parley.scheduler.precedence import GIVES_WAY, Precedence
 from parley.scheduler.reporting import PodReporter
 from parley.scheduler.result import Result, Wait
 from parley.scheduler.revisions import Revisions
 from parley.sdk import PodReference
-
-GIVES_WAY = 8
-"""So often in a row a pod is deferred for others that have just come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +34,7 @@ class Pods:
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}
         self._lines: WaitingLines[Key] = WaitingLines()
-        self._woken: set[Key] = set()
-        """Heads of lines that a change may help, pods that begin anew, deferred ones: not looked at since."""
-        self._deferred: set[Key] = set()
-        """Pods that gave way to some that were woken: in no queue until these were looked at."""
-        self._fresh: dict[Key, int] = {}
-        """Pods that came, or got a claim, and were not looked at since; each with its negated priority."""
-        self._fresh_ranks: Counter[int] = Counter()
+        self._precedence = Precedence()
         self._revisions = Revisions()
         self._arrivals = count()
         self.reporter = reporter
@@ -96,46 +87,38 @@ class Pods:
         for key in helped:
             if (pod := self._cluster.pod(key)) is not None:
                 self._reconsider(self.attempt(pod), topic)
-                self._woken.add(key)
+                self._precedence.wake(key)
             self._queue.add(key)
 
     def looking_at(self, key: Key) -> None:
         """The pod is reconciled now."""
-        self._woken.discard(key)
-        self._deferred.discard(key)
-        if (rank := self._fresh.pop(key, None)) is not None:
-            self._fresh_ranks -= Counter((rank,))
+        self._precedence.looking_at(key)
+
+    def looked_at(self) -> None:
+        """A pod was reconciled: others may have given way to it."""
+        for key in self._precedence.next():
+            self._queue.add(key)
 
     def came(self, key: Key) -> None:
         """The pod, or a claim that was made for it, is there now."""
         pod = self._cluster.pod(key)
-        if pod is not None and not pod.spec.node_name and key not in self._fresh:
-            self._fresh[key] = -priority(pod)
-            self._fresh_ranks[-priority(pod)] += 1
-
-    def looked_at(self) -> None:
-        """A pod was reconciled. If that was the last of those that others gave way to, it is these pods' turn."""
-        if self._deferred and self._woken == self._deferred:
-            for key in self._deferred:
-                self._queue.add(key)
-            self._deferred.clear()
-
-    def defer(self, key: Key, pod: Pod) -> None:
-        """The pod gives way to those that it would overtake, and nobody overtakes it meanwhile."""
-        self.attempt(pod).gave_way += 1
-        if _is_kept_out(self._lines.line_of(key)):
-            self.leave_line(key)
-        self._woken.add(key)
-        self._deferred.add(key)
+        if pod is not None and not pod.spec.node_name:
+            self._precedence.came(key, -priority(pod))
 
     def overtakes(self, pod: Pod, drivers: Collection[str]) -> bool:
         """Whether a pod of a better place was woken, or begins anew, and has yet to be looked at: it may be served
-        by what this one is about to take of these drivers. So may one of a higher priority that has just come; but
-        of these there may always be some, so none gives way to them for ever."""
+        by what this one is about to take of these drivers. So may one of a higher priority that has just come."""
         attempt = self.attempt(pod)
-        if any(self._stands_before(key, attempt.place, drivers) for key in self._woken):
+        if any(self._stands_before(key, attempt.place, drivers) for key in self._precedence.woken):
             return True
-        return attempt.gave_way < GIVES_WAY and any(rank < attempt.place.rank for rank in self._fresh_ranks)
+        return attempt.gave_way < GIVES_WAY and self._precedence.someone_came_above(attempt.place.rank)
+
+    def give_way(self, key: Key, pod: Pod) -> None:
+        """The pod is looked at again after those that it would overtake; nobody overtakes it meanwhile."""
+        self.attempt(pod).gave_way += 1
+        if _is_kept_out(self._lines.line_of(key)):
+            self.leave_line(key)
+        self._precedence.give_way(key)
 
     def _stands_before(self, key: Key, place: Place, drivers: Collection[str]) -> bool:
         pod = self._cluster.pod(key)
@@ -208,7 +191,7 @@ class Pods:
         """Puts a pod that waits into its line and reports why; returns when its key is wanted again."""
         if not isinstance(result, Wait):
             if result is not None and result.after == 0:
-                self._woken.add(key)
+                self._precedence.wake(key)
             return result
         if result.stay:
             self.stay(key, result.line, result.topics, result.helps)
