@@ -135,6 +135,32 @@ async def test_who_writes_more_than_its_size_is_told(
     await team.delete(CLAIMS, "small")
 
 
+async def test_a_directory_is_its_owners_and_stays_where_its_claim_says_so(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team, parameters={"retainAtMost": 1, "owner": {"gid": 2000, "mode": "2770"}})
+    kind = f"shelf-{team.name}"
+    await team.create(claim("kept", kind, size="1Mi", reclaim="Retain"))
+    await team.create(pod("writer", claims={"work": "kept"}, script=UNTIL_FINISHED))
+    running = await team.runs("writer")
+    look = "cd /workspace && stat -c '%u %g %a' . && echo result > file && stat -c %g file"
+    assert execute(cluster, team, "writer", look).splitlines() == ["0 2000 2770", "2000"]
+    await team.delete(PODS, "writer")
+    await team.delete(CLAIMS, "kept")
+    (place,) = (roots[running.spec.node_name] / "retained" / team.name).iterdir()
+    assert (place / "file").read_text() == "result\n"
+    assert left(roots) == []
+
+    await team.create(claim("closed", kind, size="1Mi", readOnly=True))
+    await team.create(pod("reader", claims={"work": "closed"}, script=UNTIL_FINISHED))
+    await team.runs("reader")
+    assert execute(cluster, team, "reader", "touch /workspace/file 2>&1 || true").endswith(
+        "Read-only file system\n"
+    )
+    await team.delete(PODS, "reader")
+    await team.delete(CLAIMS, "closed")
+
+
 @asynccontextmanager
 async def cordoned(client: Client, node: str) -> AsyncIterator[None]:
     """The node takes no pods meanwhile; afterwards it is as before, without the taint of a node out of service."""

@@ -49,6 +49,7 @@ _TAKEN: Final = (
     *("/usr/lib", "/usr/lib64", "/usr/sbin", "/var", "/var/run"),
 )
 _TAKEN_WITH_ALL_BELOW: Final = ("/dev/", "/proc/", "/run/secrets/", "/sys/", "/var/run/secrets/")
+MAX_RETAINED: Final = 100
 _MI = 1024**2
 _GI = 1024**3
 
@@ -95,6 +96,14 @@ class WorkspaceParameters(Parameters):
         WorkspaceReserve | None,
         Field(description="Kept on its node for the pods that use it, as long as it is there."),
     ] = None
+    read_only: Annotated[
+        bool,
+        Field(description="Whether containers can't write to it: those of all pods that use the claim."),
+    ] = False
+    reclaim: Annotated[
+        Literal["Delete", "Retain"],
+        Field(description="Retain: the directory stays on its node when the claim ends, if the class lets it."),
+    ] = "Delete"
 
 
 class DirectoryOwner(Parameters):
@@ -133,6 +142,15 @@ class WorkspaceClass(Parameters):
         str,
         Field(max_length=317, description="The label of nodes by which groups are kept together."),
     ] = HOSTNAME
+    retain_at_most: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MAX_RETAINED,
+            description="So many directories of a namespace stay on each node when claims with `reclaim: Retain` "
+            "have ended: the oldest go first. Without it, such claims wait.",
+        ),
+    ] = 0
 
 
 class NoRoom(Exception):
@@ -267,8 +285,8 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
             "mountPath": claim.parameters.mount_path,
             "variable": _variable(claim),
             "generated": claim.generated,
-            **({"owner": owner.model_dump()} if (owner := claim.class_parameters.owner) is not None else {}),
             **(record(group) if group is not None else {}),
+            **_asked_of_the_node(claim),
         }
         return Allocation((Device(node, DISK),), handle)
 
@@ -346,6 +364,11 @@ def _fault(request: WorkspaceRequest) -> str:
             return f"size={asked} of claim {claim.claim} is more than maxSize={most} of class {claim.class_name}"
         if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
             return fault
+        if claim.parameters.reclaim == "Retain" and not claim.class_parameters.retain_at_most:
+            return (
+                f"reclaim=Retain of claim {claim.claim}: class {claim.class_name} lets nothing stay: set "
+                "retainAtMost in the class, or leave reclaim out"
+            )
     paths = (("mountPath", claim.parameters.mount_path, claim.claim) for claim in request.claims)
     variables = (("variable", _variable(claim), claim.claim) for claim in request.claims)
     taken: dict[tuple[str, str], str] = {}
@@ -353,6 +376,16 @@ def _fault(request: WorkspaceRequest) -> str:
         if (other := taken.setdefault((field, value), name)) != name:
             return f"claims {other} and {name} have the same {field}={value}: change that of one of them"
     return ""
+
+
+def _asked_of_the_node(claim: WorkspaceClaim) -> Mapping[str, Any]:
+    """What the handle has beside what every handle has: nothing for most claims."""
+    wanted, class_ = claim.parameters, claim.class_parameters
+    return {
+        **({"owner": class_.owner.model_dump()} if class_.owner is not None else {}),
+        **({"readOnly": True} if wanted.read_only else {}),
+        **({"retain": class_.retain_at_most} if wanted.reclaim == "Retain" else {}),
+    }
 
 
 def _bytes(claim: WorkspaceClaim) -> int:

@@ -50,7 +50,8 @@ def make(parent: int, name: str, mode: int, owner: tuple[int, int]) -> None:
     with suppress(FileExistsError):
         os.mkdir(name, mode=0o700, dir_fd=parent)
     with entered(parent, name) as made:
-        os.fchmod(made, mode)  # afterwards, a foreign group would cost the setgid bit (chmod(2), CAP_FSETID)
+        os.fchown(made, -1, os.getegid())  # a foreign group would cost the setgid bit (chmod(2), CAP_FSETID)
+        os.fchmod(made, mode)
         os.fchown(made, *owner)
 
 

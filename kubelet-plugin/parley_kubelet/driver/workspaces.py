@@ -3,6 +3,7 @@
     ROOT/data/ID     the workspace; ID is the UID that the controller's part knows the claim by
     ROOT/new/ID      one that is being made
     ROOT/trash/ID.N  one that is being removed; N is drawn
+    ROOT/retained    what claims with `reclaim: Retain` left; `retained` has it
 
 Decides what is made and removed; on which node a workspace is, the controller's part decides
 (`parley.drivers.workspace`), and when its claim ends, the controller. A named claim's directory goes with the
@@ -34,6 +35,7 @@ from parley.api.quantity import parse
 from parley.api.wording import bytes_text
 from parley_kubelet.driver import trees
 from parley_kubelet.driver.measuring import Measured
+from parley_kubelet.driver.retained import Ended, Retained
 from parley_kubelet.driver.usage import Usage
 from parley_kubelet.edits import Edits, Mount
 from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused, Settings
@@ -49,7 +51,6 @@ _REMOVALS: Final = 2
 _TURN: Final = 60.0
 """Seconds for a directory that is removed, then it is the turn of others: its owner may still be filling it."""
 
-_OPTIONS: Final = ("rbind", "rw", "nosuid", "nodev")
 _SHARE: Final = 0.9
 """Of the file system is for workspaces if the settings do not say how much."""
 
@@ -70,7 +71,7 @@ class DirectoryOwner(BaseModel):
 
 class WorkspaceHandle(BaseModel):
     """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
-    settings decide."""
+    settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -80,6 +81,8 @@ class WorkspaceHandle(BaseModel):
     variable: Annotated[str, Field(pattern="^[A-Z0-9_]+$")]
     generated: bool = False
     owner: DirectoryOwner | None = None
+    read_only: bool = False
+    retain: Annotated[int, Field(ge=0)] = 0
 
 
 def _root(path: Path) -> Path:
@@ -122,14 +125,15 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         super().__init__(node, settings)
         self._sweeper = threading.Thread()
         self._removals = asyncio.Semaphore(_REMOVALS)
+        self._retained = Retained(settings.root)
         self._usage = Usage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
         """By workspace: those in use, and those that were and are there still."""
 
     def devices(self) -> Sequence[Offer]:
-        """One disk."""
+        """One disk. What is retained is nobody's any more, but takes room."""
         self._sweep()
-        return (Offer(DISK, capacity={"size": str(self._size())}),)
+        return (Offer(DISK, capacity={"size": str(max(self._size() - self._retained.bytes(), 0))}),)
 
     def _size(self) -> int:
         if self.configured.size is not None:
@@ -151,21 +155,23 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 f"claim {claim}: its directory {self._path(handle.workspace)} cannot be made: {error.strerror}: "
                 "see whether the disk is full or read-only"
             ) from error
+        options = ("rbind", "ro" if handle.read_only else "rw", "nosuid", "nodev")
         mount = Mount(
-            host_path=str(self._path(handle.workspace)), container_path=handle.mount_path, options=_OPTIONS
+            host_path=str(self._path(handle.workspace)), container_path=handle.mount_path, options=options
         )
         return Prepared(Edits(env={handle.variable: handle.mount_path}, mounts=(mount,)))
 
     async def unprepare(self, held: Held[WorkspaceHandle]) -> None:
         """The directory stays, unless the claim goes with its pod."""
         if held.claim.handle.generated:
-            self._discard(held.claim.handle.workspace)
+            self._end(held.claim)
             self._sweep()
 
     async def remove_data(self, claim: WorkspaceClaim) -> None:
-        """Remove the directory. All of it is gone when this returns, also what an earlier call did not finish."""
+        """Remove the directory, or put it by. Nothing of it is left when this returns, also what an earlier call
+        did not finish."""
         workspace = claim.handle.workspace
-        self._discard(workspace)
+        self._end(claim)
         if discarded := [name for name in self._discarded() if name.startswith(f"{workspace}.")]:
             async with self._removals:
                 await _in_a_thread(partial(self._remove, discarded))
@@ -201,6 +207,15 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             if not trees.is_directory(data, workspace):
                 trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
                 trees.move(new, workspace, data, workspace)
+
+    def _end(self, claim: WorkspaceClaim) -> None:
+        """The claim has no directory any more: it is retained, or in the trash, and so are others in its place."""
+        handle = claim.handle
+        if handle.retain:
+            with self._folder(DATA) as data, self._folder(TRASH) as trash:
+                self._retained.put_by(data, handle.workspace, Ended(claim.namespace, claim.name, handle.bytes))
+                self._retained.trim(claim.namespace, handle.retain, trash)
+        self._discard(handle.workspace)
 
     def _discard(self, workspace: str) -> None:
         """Move the directory to the trash, also one that was only being made."""

@@ -150,8 +150,32 @@ def test_owners_that_are_none_are_refused(owner: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wanted", "class_", "handed"),
+    [
+        ({}, {}, {}),
+        ({"readOnly": True}, {}, {"readOnly": True}),
+        ({}, {"owner": {"gid": 7, "mode": "2770"}}, {"owner": {"uid": 0, "gid": 7, "mode": "2770"}}),
+        ({"reclaim": "Retain"}, {"retainAtMost": 3}, {"retain": 3}),
+        ({"reclaim": "Delete"}, {"retainAtMost": 3}, {}),
+    ],
+)
+async def test_the_node_is_told_what_claim_and_class_say_of_the_directory(
+    wanted: dict[str, Any], class_: dict[str, Any], handed: dict[str, Any]
+) -> None:
+    found = await stocked().allocate(asks("p", wanted, **class_), "a")
+    data = found["claim-0"].data
+    assert {name: data[name] for name in data if name in ("owner", "readOnly", "retain")} == handed
+
+
+@pytest.mark.parametrize(
     ("wanted", "class_", "reason"),
     [
+        (
+            [{"reclaim": "Retain"}],
+            {},
+            "reclaim=Retain of claim p-claim-0: class tested lets nothing stay: set retainAtMost in the class, or "
+            "leave reclaim out",
+        ),
         (
             [{"size": "3Gi"}],
             {"maxSize": "2Gi"},
@@ -168,7 +192,7 @@ def test_owners_that_are_none_are_refused(owner: dict[str, Any]) -> None:
             "claims p-claim-0 and p-claim-1 have the same variable=WORKSPACE_X_PATH: change that of one of them",
         ),
     ],
-    ids=["too large", "same path", "same variable"],
+    ids=["nothing may stay", "too large", "same path", "same variable"],
 )
 async def test_what_no_node_will_do_for_is_said_for_all_and_no_other_is_proposed(
     wanted: list[dict[str, Any]], class_: dict[str, Any], reason: str
