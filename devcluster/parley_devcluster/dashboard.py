@@ -56,7 +56,7 @@ ROWS: Final = (
             Panel("Claims that drivers hold", "sum by (driver) (parley_holdings)", "{{driver}}"),
             Panel(
                 "Releases that nodes have to confirm",
-                'max(parley_cached_objects{resource="claimreleases.parley.dev"})',
+                "max(parley_receipts_awaited)",
                 "open",
             ),
         ),

@@ -10,6 +10,7 @@ from tests.cluster.containers import execute, touch
 from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import offered, workspace_plugins
+from tests.cluster.watching import until
 
 from parley.api import reasons
 from parley.api.models import ResourceClaim
@@ -215,7 +216,7 @@ async def test_a_task_waits_for_a_cordoned_node_and_then_finds_the_same_director
     assert left(roots) == []
 
 
-async def test_a_workspace_begins_anew_only_where_its_node_is_out_of_service(
+async def test_a_workspace_begins_anew_only_where_its_node_is_out_of_service_which_cleans_up_when_it_is_back(
     cluster: Cluster, team: Namespace, roots: dict[str, Path]
 ) -> None:
     way = {"onNodeUnavailable": "Recreate", "unavailableSeconds": 2}
@@ -227,17 +228,24 @@ async def test_a_workspace_begins_anew_only_where_its_node_is_out_of_service(
         assert (await team.client.get(PODS, "next", team.name)).spec.node_name == ""
         assert len(left(roots)) == 1
 
-        await taint(team.client, node, OUT_OF_SERVICE_TAINT)
-
-        running = await team.runs("next")
-        assert running.spec.node_name != node
-        assert execute(cluster, team, "next", "ls $WORKSPACE_BUILD_PATH") == ""
-        assert await team.told("build", reasons.CLAIM_RECREATED, "ResourceClaim") == (
-            f"node {node} is out of service: what the claim had there is given up, and it is allocated anew"
-        )
+        plugin = cluster.component(f"shelf-{node}")
+        plugin.kill()
+        try:
+            await taint(team.client, node, OUT_OF_SERVICE_TAINT)
+            running = await team.runs("next")
+            assert running.spec.node_name != node
+            assert execute(cluster, team, "next", "ls $WORKSPACE_BUILD_PATH") == ""
+            assert await team.told("build", reasons.CLAIM_RECREATED, "ResourceClaim") == (
+                f"node {node} is out of service: what the claim had there is given up, and it is allocated anew"
+            )
+            assert len(left({node: roots[node]})) == 1
+        finally:
+            plugin.start()
+        await until(team.client, CLAIM_RELEASES, lambda found: not found, "the node that is back has answered")
+        assert left({node: roots[node]}) == []
+        assert len(left(roots)) == 1
     await end(team, "next")
-    assert len(left({node: roots[node]})) == 1, "nobody asked the lost node"
-    assert len(left(roots)) == 1
+    assert left(roots) == []
 
 
 async def test_a_workspace_fails_for_good_when_its_node_was_cordoned_for_long(

@@ -610,6 +610,13 @@ class ClaimReleaseSpec(Model):
             "on the node for the claim."
         ),
     ] = False
+    node_lost: Annotated[
+        bool,
+        Field(
+            description="The node was deleted or out of service when the claim ended there, or began anew "
+            "elsewhere. Nothing waits for it: if it comes back, its node plugin removes the data."
+        ),
+    ] = False
 
 
 class ClaimReleaseStatus(Model):

@@ -96,6 +96,8 @@ def in_use(claims: Iterable[Json], releases: Iterable[Json]) -> list[Use]:
         if users or status.get("allocation"):
             pods.setdefault(_place(claim), set()).update(users)
     for release in releases:
+        if release["spec"].get("nodeLost"):
+            continue  # nothing waits for it
         claim = release["spec"]["claim"]
         nodes.setdefault((claim["namespace"], claim["name"]), set()).add(str(release["spec"]["nodeName"]))
     return [

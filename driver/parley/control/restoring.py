@@ -60,7 +60,8 @@ def restore(state: State, newer: Mapping[str, BuiltinClaim] = MappingProxyType({
         if state.ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name) is None:
             adopt(state, mirror)
     for release in state.cluster.releases():
-        _adopt_release(state, release)
+        if not release.spec.node_lost:
+            _adopt_release(state, release)
     users = {user for holding in state.ledger for user in holding.pods.values()}
     return {user.uid for user in users if not _cached(state.cluster, user)}
 

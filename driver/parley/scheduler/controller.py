@@ -162,6 +162,9 @@ class Controller:
                 self._base.queues.claims.add((holding.namespace, holding.claim))
             if holding.phase is not Phase.HELD or any(self.cluster.releases_of(holding.uid)):
                 self._base.queues.releases.add(holding.uid)
+        for release in self.cluster.releases():
+            if release.spec.node_lost:
+                self._base.queues.releases.add(release.spec.holding_uid)
         for pod in sorted(self.cluster.pods(), key=_arrival):
             self._parts.changes.enqueue(pod)
         for claim in self.cluster.claims():

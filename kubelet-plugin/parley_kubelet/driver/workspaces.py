@@ -1,6 +1,6 @@
 """The node part of the workspace driver: a directory for each claim, which stays when its pods are gone.
 
-    ROOT/data/ID     the workspace; ID is the UID that the controller's part knows the claim by
+    ROOT/data/ID     the workspace; ID is another one for each allocation, and begins with the claim's UID
     ROOT/new/ID      one that is being made
     ROOT/trash/ID.N  one that is being removed; N is drawn
     ROOT/retained    what claims with `reclaim: Retain` left; `retained` has it

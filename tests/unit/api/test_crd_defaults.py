@@ -25,7 +25,12 @@ FILLED_IN = {
     "ResourceClaim": {".spec.allocationMode": "WaitForFirstConsumer"},
     "ResourceClaimTemplate": {".spec.spec.allocationMode": "WaitForFirstConsumer"},
     "PodScheduling": {},
-    "ClaimRelease": {".spec.units": 1, ".spec.allocation.shareable": False, ".spec.removeData": False},
+    "ClaimRelease": {
+        ".spec.units": 1,
+        ".spec.allocation.shareable": False,
+        ".spec.removeData": False,
+        ".spec.nodeLost": False,
+    },
 }
 """All defaults that the API server writes. One that is new here is new in everybody's objects."""
 

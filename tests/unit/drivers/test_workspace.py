@@ -95,6 +95,15 @@ async def test_a_restored_workspace_counts_and_a_damaged_record_does_not() -> No
         assert one.viable(asks("q", {"size": "1Gi"}), ("a",))["claim-0"].viable == ("a",)
 
 
+async def test_what_is_allocated_again_is_another_directory() -> None:
+    """What is removed of the first one on a node that was away must not be the second one's."""
+    driver, seen = stocked(), set()
+    for _ in range(3):
+        seen.add((await driver.allocate(asks("p", {}), "a"))["claim-0"].data["workspace"])
+        await driver.deallocate("p-claim-0")
+    assert len(seen) == 3
+
+
 async def test_the_handle_has_what_the_node_needs() -> None:
     named = ClaimRequest("data", "u-1", "build-42.x", "tested", WorkspaceParameters(), WorkspaceClass())
     parameters = WorkspaceParameters(size="1500Mi", mount_path="/work/space")

@@ -1,6 +1,7 @@
 """The controller is killed at every write while claims fail or begin anew, before and after the server did it.
 
-In the end each has failed, or is on another node, with its pod; no device is held twice at any moment.
+In the end each has failed, or is on another node, with its pod, and what it had on the lost one is removed when
+that is back; no device is held twice at any moment.
 """
 
 import asyncio
@@ -9,9 +10,11 @@ import pytest
 from tests.unit.kills import Death, Executioner, at_every_write
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.killed import Play, Watch
-from tests.unit.scheduler.test_stranded import condition, cordon
+from tests.unit.scheduler.test_removing_data import Removals
+from tests.unit.scheduler.test_stranded import condition, cordon, uncordon, untaint
 from tests.unit.scheduler.test_stranded_ways import AFTER, FAIL, KEEP, RECREATE, Settling, out_of_service
 
+from parley.api.resources import CLAIM_RELEASES
 from parley.kube.client import Client
 from parley.sdk import Stranded
 
@@ -33,11 +36,23 @@ async def story(world: World, lose: str) -> str:
     first = await world.node_of("first")
     await world.delete_pod("first")
     await world.settle()
-    await (cordon if lose == "cordoned" else out_of_service)(world, first)
+    await (cordon if lose == "cordoned" else out_of_service_and_down)(world, first)
     await world.add_pod("next", claims=["disk"])
     await asyncio.sleep(2 * AFTER)
     await world.settle()
+    await (uncordon if lose == "cordoned" else come_back)(world, first)
+    await world.settle()
     return first
+
+
+async def out_of_service_and_down(world: World, node: str) -> None:
+    await out_of_service(world, node)
+    world.kubelets.stop(node)
+
+
+async def come_back(world: World, node: str) -> None:
+    await untaint(world, node)
+    world.kubelets.start(node)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -51,6 +66,7 @@ def test_a_kill_at_any_write_changes_nothing(
     async def life(world: World, death: Death) -> int:
         watching = watcher(world)
         async with Executioner(world, lambda client: start(world, client), death) as executioner:
+            removals = Removals(world)
             first = await story(world, lose)
         watching.stop()
         assert watching.faults == []
@@ -60,6 +76,8 @@ def test_a_kill_at_any_write_changes_nothing(
         held = {where for where, _ in await world.devices()}
         assert held == (set() if way == FAIL else {node}), "what is kept without users shows in the claim alone"
         assert claim.status.allocation is not None
+        assert removals.done == ([] if way == FAIL else [("disk", first)]), "once, when the node is back"
+        assert (await world.client.list(CLAIM_RELEASES)).items == ()
         return executioner.writes
 
     at_every_write(play, life, after=after, at_least=10)

@@ -121,7 +121,10 @@ class GivingBack:
         """The holding ends. What pods left on its nodes is removed first; when that has begun nobody can come to
         use it any more, whatever fails."""
         driver = self._drivers.get(holding.driver)
-        if driver is None or not driver.leaves_data or not self._releases.owes_removal(holding):
+        leaves_data = driver is not None and driver.leaves_data
+        if leaves_data:
+            await self._releases.leave_behind(holding)
+        if not leaves_data or not self._releases.owes_removal(holding):
             await self._end(holding, departed=departed)
             return
         with holding.entering(Phase.LEAVING):
@@ -148,10 +151,11 @@ class GivingBack:
 
     async def follow(self, uid: str) -> None:
         """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
+        await self._releases.leftovers.follow(uid)
         holding = self._ledger.get(uid)
         if holding is None:
             for release in self._cluster.releases_of(uid):
-                if release.spec.driver_name in self._drivers:
+                if release.spec.driver_name in self._drivers and not release.spec.node_lost:
                     await self._releases.waive(release)  # it keeps nothing
             return
         async with holding.lock:
@@ -224,6 +228,7 @@ class GivingBack:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
+        self._releases.leftovers.ended(holding.uid)
         name = holding.path
         log.info("given back", claim=name, driver=holding.driver, node=holding.node)
 

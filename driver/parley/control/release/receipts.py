@@ -1,12 +1,15 @@
 """ClaimReleases and the condition that users see, while a node may still have a claim prepared. Pure.
 
-There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. It
+There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. Those
+for lost nodes (`leftovers`) have names of their own. It
 belongs to no namespace and has no owner: whatever becomes of claim, pod and namespace, the device counts as taken
 while it exists.
 """
 
 import hashlib
 from collections.abc import Collection
+
+import orjson
 
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ClaimRelease
@@ -27,8 +30,22 @@ def record_name(prepared: Prepared) -> str:
 
 def record(holding: Holding, prepared: Prepared) -> Body:
     """The record that the node owes a receipt for one of the holding's claims."""
+    return _release(record_name(prepared), _spec(holding, prepared, removing=holding.removing))
+
+
+def left_behind(holding: Holding, node: str) -> Body:
+    """The record that a lost node has data of the holding, to be removed when it is back. Its name is of that
+    allocation alone: the same claim may be lost on the same node again."""
+    prepared = Prepared(next(iter(holding.claim_uids), holding.uid), node)
+    spec = _spec(holding, prepared, removing=True)
+    told = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
+    name = f"{prepared.claim_uid}-lost-{hashlib.sha256(told).hexdigest()[:_HASHED]}"
+    return _release(name, {**spec, "nodeLost": True})
+
+
+def _spec(holding: Holding, prepared: Prepared, *, removing: bool) -> Body:
     uid = prepared.claim_uid
-    spec: Body = {
+    return {
         "claim": {"namespace": holding.namespace, "name": holding.shown_by.get(uid, holding.claim), "uid": uid},
         "nodeName": prepared.node,
         "driverName": holding.driver,
@@ -38,14 +55,12 @@ def record(holding: Holding, prepared: Prepared) -> Body:
         "allocation": allocation_record(
             holding.driver, holding.allocation, holding.node, shareable=holding.shareable
         ),
-        **({"removeData": True} if holding.removing else {}),
+        **({"removeData": True} if removing else {}),
     }
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ClaimRelease",
-        "metadata": {"name": record_name(prepared)},
-        "spec": spec,
-    }
+
+
+def _release(name: str, spec: Body) -> Body:
+    return {"apiVersion": API_VERSION, "kind": "ClaimRelease", "metadata": {"name": name}, "spec": spec}
 
 
 def prepared_by(record: ClaimRelease) -> Prepared:

@@ -19,9 +19,9 @@ said of a claim that others still use, and that the node may prepare again.
 The same is done at the end of a named claim whose driver leaves data on nodes (`Driver.leaves_data`): the plugins
 of the nodes where it could be used remove that before they answer, because `spec.removeData` says so.
 
-A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself.
-What is free when all have answered is for `giving_back` to do; standalone drivers decide for
-themselves when they hand something on.
+A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself. The
+data that it has is for `leftovers` to remember. What is free when all have answered is for `giving_back` to do;
+standalone drivers decide for themselves when they hand something on.
 """
 
 from collections.abc import Iterable
@@ -35,6 +35,7 @@ from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Holding, Ledger, Prepared, Written
 from parley.control.records import Records
+from parley.control.release.leftovers import Leftovers, let_answer
 from parley.control.release.receipts import prepared_by, record, record_name
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
@@ -50,13 +51,25 @@ def out_of_service(node: Node | None) -> bool:
     return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
 
 
+def _has_data(holding: Holding) -> bool:
+    """Whether nodes may have any, and others than the kubelet's calls are to remove it."""
+    return holding.named and holding.used and holding.node_part and not holding.standalone
+
+
 class Releases:
     """The ClaimReleases of holdings, whose UIDs are in `queue` when they are to be looked at again. Whoever calls
     with a holding has its lock."""
 
     def __init__(
-        self, client: Client, cluster: Cluster, ledger: Ledger, records: Records, queue: WorkQueue[str]
+        self,
+        client: Client,
+        cluster: Cluster,
+        ledger: Ledger,
+        records: Records,
+        queue: WorkQueue[str],
+        leftovers: Leftovers,
     ) -> None:
+        self.leftovers = leftovers
         self._client = client
         self._cluster = cluster
         self._ledger = ledger
@@ -73,9 +86,13 @@ class Releases:
     def owes_removal(self, holding: Holding) -> bool:
         """Whether nodes may have data of the holding, and were not asked yet to remove it. They remove that of a
         generated claim without being asked, when they unprepare it."""
-        has_data = holding.named and holding.used and holding.node_part
-        asked = holding.standalone or holding.removing
-        return has_data and not asked and not all(map(self._lost, holding.nodes or ()))
+        return _has_data(holding) and not holding.removing and not all(map(self._lost, holding.nodes or ()))
+
+    async def leave_behind(self, holding: Holding) -> None:
+        """The holding ends: what its lost nodes have of it they remove when they are back."""
+        for node in holding.nodes or () if _has_data(holding) else ():
+            if self._lost(node):
+                await self.leftovers.record(holding, node)
 
     def owe_removal(self, holding: Holding) -> None:
         """The holding ends: its nodes are to remove their data of it."""
@@ -108,15 +125,7 @@ class Releases:
         for release in map(self._known, sorted(holding.owed)):
             if release is not None and not release.status.allocation_cleared:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
-                await self._let_answer(release)
-
-    async def _let_answer(self, release: ClaimRelease) -> None:
-        meta = release.metadata
-        body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}
-        try:
-            await self._client.patch(CLAIM_RELEASES, meta.name, body)
-        except NotFound:
-            pass  # somebody deleted it: that comes as a change
+                await let_answer(self._client, release)
 
     def look_again(self, holding: Holding) -> None:
         """Go on with records that were there before; those that are new come as a change."""
@@ -154,11 +163,13 @@ class Releases:
     def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
         """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            if (holding := self._ledger.get(old.spec.holding_uid)) is not None:
+            holding = self._ledger.get(old.spec.holding_uid)
+            if holding is not None and not old.spec.node_lost:
                 holding.owed.discard(prepared_by(old))
             self._queue.add(old.spec.holding_uid)
         if new is not None:
-            if (holding := self._ledger.get(new.spec.holding_uid)) is not None and not holding.standalone:
+            holding = self._ledger.get(new.spec.holding_uid)
+            if holding is not None and not holding.standalone and not new.spec.node_lost:
                 holding.owed.add(prepared_by(new))
             self._queue.add(new.spec.holding_uid)
 

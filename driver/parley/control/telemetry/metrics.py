@@ -168,6 +168,7 @@ class Metrics:
         self.events_grouped = self._counter(
             "parley_events_grouped", "Events not written: a like one was written a moment ago.", ["reason"]
         )
+        self.receipts_awaited = self._gauge("parley_receipts_awaited", "Receipts of nodes that claims wait for.")
         self.holdings = self._gauge("parley_holdings", "Claims for which a driver holds something.", ["driver"])
         self.queue_keys = self._gauge("parley_queue_keys", "Keys in a work queue.", ["queue", "state"])
         self.queue_retries = self._reading(
@@ -225,8 +226,9 @@ class Metrics:
         self.loop_blocked.observe(blocked)
 
     def read_ledger(self, ledger: Ledger) -> None:
-        """Take the holdings from there."""
+        """Take the holdings from there, and what nodes owe for them."""
         self.holdings.of(lambda: Tally((holding.driver,) for holding in ledger))
+        self.receipts_awaited.of(lambda: {(): sum(len(holding.owed) for holding in ledger)})
 
     def read_queues(self, queues: Mapping[str, WorkQueue[Any]]) -> None:
         """Take the keys and retries of these queues, by name."""

@@ -66,6 +66,7 @@ def releases(facts: Facts) -> Iterator[Finding]:
     waiting = [
         (release, since)
         for release in facts.all(CLAIM_RELEASES)
+        if not release.spec.node_lost
         if (since := _since(facts, release.metadata.creation_timestamp)) is not None and since >= LONG
     ]
     nodes = {node["metadata"]["name"]: node for node in facts.all(RAW_NODES)} if waiting else {}

@@ -1,0 +1,98 @@
+"""Data that claims leave on nodes that are lost when they end: recorded, and removed when such a node is back.
+
+Nothing waits for it. So it is not owed (`Releases`): the claim ends, or is allocated anew elsewhere, at once.
+Before its record loses the allocation, there is a ClaimRelease with `spec.nodeLost` for each lost node. When the
+claim is not allocated any more as it was, `status.allocationCleared` is set, and from then on the node's plugin
+removes the data, whenever it comes to that, by the handle in the ClaimRelease: a later allocation has another.
+
+The ClaimRelease of a node that does not exist goes after a day: a node that was deleted mostly never comes back.
+"""
+
+from typing import Final
+
+import structlog
+
+from parley.api.models import ClaimRelease
+from parley.api.resources import CLAIM_RELEASES
+from parley.control.caches.cluster import Cluster
+from parley.control.ledger import Holding, Ledger
+from parley.control.release.receipts import left_behind
+from parley.kube.client import AlreadyExists, Client, NotFound
+from parley.kube.clock import Clock, moment
+from parley.kube.queue import WorkQueue
+
+FORGOTTEN: Final = 86_400.0
+"""Seconds after which the ClaimRelease of a node that does not exist is deleted."""
+
+log = structlog.get_logger(__name__)
+
+
+class Leftovers:
+    """The ClaimReleases for lost nodes. `queue` has the UIDs of holdings that are to be looked at again."""
+
+    def __init__(
+        self, client: Client, cluster: Cluster, ledger: Ledger, queue: WorkQueue[str], clock: Clock
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._ledger = ledger
+        self._queue = queue
+        self._clock = clock
+
+    async def record(self, holding: Holding, node: str) -> None:
+        """The holding is about to end, and the node is lost. Safe to repeat."""
+        try:
+            await self._client.create(CLAIM_RELEASES, left_behind(holding, node))
+        except AlreadyExists:
+            return
+        log.info("left behind on a lost node", claim=holding.path, driver=holding.driver, node=node)
+
+    def ended(self, uid: str) -> None:
+        """The holding is gone: its nodes may remove the data from now on."""
+        if any(release.spec.node_lost for release in self._cluster.releases_of(uid)):
+            self._queue.add(uid)
+
+    async def follow(self, uid: str) -> None:
+        """See what is to be done about what was left behind by that UID."""
+        for release in self._cluster.releases_of(uid):
+            if release.spec.node_lost:
+                await self._follow(release)
+
+    async def _follow(self, release: ClaimRelease) -> None:
+        if self._cluster.node(release.spec.node_name) is None:
+            left = self._seconds_left(release)
+            if left <= 0:
+                await self._forget(release)
+                return
+            self._queue.add_after(release.spec.holding_uid, left)
+        holding = self._ledger.get(release.spec.holding_uid)
+        if not release.status.allocation_cleared and (holding is None or not _is_of(release, holding)):
+            await let_answer(self._client, release)
+
+    def _seconds_left(self, release: ClaimRelease) -> float:
+        made = moment(release.metadata.creation_timestamp) or self._clock()
+        return FORGOTTEN - (self._clock() - made).total_seconds()
+
+    async def _forget(self, release: ClaimRelease) -> None:
+        log.info("the node never came back", release=release.metadata.name, node=release.spec.node_name)
+        try:
+            await self._client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
+        except NotFound:
+            pass  # its plugin answered after all
+
+
+async def let_answer(client: Client, release: ClaimRelease) -> None:
+    """Nothing is allocated any more as it was: from now on the node may answer."""
+    meta = release.metadata
+    body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}
+    try:
+        await client.patch(CLAIM_RELEASES, meta.name, body)
+    except NotFound:
+        pass  # somebody deleted it: that comes as a change
+
+
+def _is_of(release: ClaimRelease, holding: Holding) -> bool:
+    """Whether the holding still is what was to end there: an attempt to end it failed."""
+    handles = release.spec.allocation.handles
+    data = (handles[0].data if handles else None) or {}
+    return release.spec.node_name in (holding.nodes or ()) and data == (holding.allocation.data or {})

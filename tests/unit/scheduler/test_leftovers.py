@@ -1,0 +1,161 @@
+"""What claims leave on nodes that are lost is removed when these come back, and nothing waits for it."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.killed import Play
+from tests.unit.scheduler.test_removing_data import Removals
+from tests.unit.scheduler.test_stranded import come_back, delete, untaint
+from tests.unit.scheduler.test_stranded_ways import AFTER, KEEP, RECREATE, Settling, out_of_service
+
+from parley.api.models import ClaimRelease
+from parley.api.resources import CLAIM_RELEASES, CLAIMS
+from parley.control.release.leftovers import FORGOTTEN
+
+
+class Leaving(Settling):
+    """Leaves something on nodes, as workspaces do."""
+
+    leaves_data = True
+
+
+async def begin(world: World) -> tuple[Removals, str]:
+    """A claim is kept; returns its node."""
+    for node in ("a", "b"):
+        await world.add_node(node, devices=1)
+    await world.add_class(whenUnused={"keepSeconds": KEEP})
+    world.start_parley(drivers=[Leaving(RECREATE)])
+    await world.add_claim("disk")
+    await world.add_pod("first", claims=["disk"])
+    await world.settle(10)
+    await world.delete_pod("first")
+    await world.settle(10)
+    held = await releases(world)
+    assert held == []
+    claim = await world.claim("disk")
+    assert claim.status.allocation is not None
+    said = next(c for c in claim.status.conditions if c.type == "Allocated")
+    return Removals(world), said.message.removeprefix("allocated on node ")
+
+
+async def lose(world: World, node: str) -> None:
+    await out_of_service(world, node)
+    world.kubelets.stop(node)
+    await asyncio.sleep(AFTER)
+    await world.settle(30)
+
+
+async def releases(world: World) -> Sequence[ClaimRelease]:
+    return list((await world.client.list(CLAIM_RELEASES)).items)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_began_anew_elsewhere_is_removed_when_its_node_is_back(play: Play, restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        removals, first = await begin(world)
+        await lose(world, first)
+        await world.add_pod("next", claims=["disk"])
+        await world.settle(30)
+        second = await world.node_of("next")
+        assert second not in ("", first)
+        (release,) = await releases(world)
+        assert (release.spec.node_name, release.spec.node_lost, release.spec.remove_data) == (first, True, True)
+        assert release.status.allocation_cleared
+        (handle,) = release.spec.allocation.handles
+        assert [device.pool for device in handle.devices] == [first]
+        if restarted:
+            await world.crash()
+            world.start_parley(drivers=[Leaving(RECREATE)])
+            await world.settle(30)
+            assert len(world.ledger) == 1
+        assert removals.done == []
+
+        await untaint(world, first)
+        world.kubelets.start(first)
+        await world.settle(30)
+
+        assert removals.done == [("disk", first)]
+        assert await releases(world) == []
+        assert await world.node_of("next") == second
+        await world.delete_pod("next")
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(30)
+        assert removals.done == [("disk", first), ("disk", second)]
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_so_is_what_a_claim_had_that_was_deleted_meanwhile_and_it_is_not_waited_for(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        removals, first = await begin(world)
+        await out_of_service(world, first)
+        world.kubelets.stop(first)
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(30)
+        assert (await world.client.list(CLAIMS)).items == ()
+        assert len(world.ledger) == 0
+        (release,) = await releases(world)
+        assert release.status.allocation_cleared
+        await untaint(world, first)
+        world.kubelets.start(first)
+        await world.settle(30)
+        assert removals.done == [("disk", first)]
+        assert await releases(world) == []
+
+    play(scenario)
+
+
+def test_a_node_that_is_lost_while_it_is_waited_for_removes_it_later(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        removals, first = await begin(world)
+        world.kubelets.stop(first)
+        await world.client.delete(CLAIMS, "disk", "default")
+        await world.settle(30)
+        assert [release.spec.node_lost for release in await releases(world)] == [False]
+        await out_of_service(world, first)
+        await world.settle(30)
+        assert len(world.ledger) == 0
+        assert [release.spec.node_lost for release in await releases(world)] == [True]
+        await untaint(world, first)
+        world.kubelets.start(first)
+        await world.settle(30)
+        assert removals.done[-1] == ("disk", first)
+        assert await releases(world) == []
+
+    play(scenario)
+
+
+def test_a_node_that_was_deleted_has_a_day_to_come_back(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        _, first = await begin(world)
+        world.kubelets.stop(first)
+        await delete(world, first)
+        await asyncio.sleep(AFTER + 60)
+        (release,) = await releases(world)
+        assert release.spec.node_name == first
+        await asyncio.sleep(FORGOTTEN / 2)
+        assert len(await releases(world)) == 1
+        await asyncio.sleep(FORGOTTEN)
+        assert await releases(world) == []
+
+    play(scenario)
+
+
+def test_one_that_is_back_within_the_day_removes_it_whenever_its_plugin_comes_to_that(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        removals, first = await begin(world)
+        world.kubelets.stop(first)
+        await delete(world, first)
+        await asyncio.sleep(AFTER + 60)
+        await come_back(world, first)
+        await asyncio.sleep(2 * FORGOTTEN)
+        assert len(await releases(world)) == 1
+        world.kubelets.start(first)
+        await world.settle(30)
+        assert removals.done == [("disk", first)]
+        assert await releases(world) == []
+
+    play(scenario)
