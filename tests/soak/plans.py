@@ -171,7 +171,17 @@ class Plans:
         devices = frozenset(set(self._devices(plan.node)) - staying)
         self._kept[plan.pod.uid, plan.node] = Kept(devices, plan.leaving, _now())
         if memory.knows_all(self._server):
-            self._judge(memory, plan, Judge(self._server, self._invariants, taken, memory.assumed()))
+            own = self._named_by(plan.pod.uid)
+            others = [one for one in taken if one[1].identity[1] not in own]
+            self._judge(memory, plan, Judge(self._server, self._invariants, others, memory.assumed()))
+
+    def _named_by(self, uid: str) -> frozenset[str]:
+        """UIDs of the claims that the pod names: it may have what the controller has just allocated for them."""
+        pod = self._living(uid)
+        entries = pod["spec"].get("resourceClaims") or () if pod is not None else ()
+        names = {entry.get("resourceClaimName") for entry in entries}
+        metas = [body["metadata"] for body in bodies(self._server, CLAIMS)]
+        return frozenset(meta["uid"] for meta in metas if meta["name"] in names)
 
     def _of_one_budget(self, plan: Nomination) -> int:
         """How many of those that leave one disruption budget counts: it may spare the second of them."""
@@ -282,6 +292,8 @@ class Plans:
         if step.who in ("meddler", "tenant", "user"):
             self._excuse(lambda one: one.plan.pod.uid == now.identity[0] or now.name[1] in one.claims)
         before = read(change.old.body) if change.old is not None else None
+        if before is not None and before.definite and not now.definite:  # its last user has left a shared one
+            self._excuse(lambda one: now.name[1] in one.claims)
         allocated = change.new is not None and now.definite and (before is None or before.devices != now.devices)
         if allocated and step.who.startswith("controller") and (self._kept or self._awaited):
             for pod in [self._living(user) for user in now.users]:

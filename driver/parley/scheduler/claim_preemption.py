@@ -115,19 +115,23 @@ class ClaimPreemption:
             if plan.victims and (postponed := self._postponed(pod, plan)):
                 self._nominations.end(pod.metadata.uid)
                 return postponed
+            topics = _topics(claims, demand)
+            before = self._pods.revision(topics)
             self._nominate(pod, demand, plan)
             try:
                 await self._evict(pod, plan)
             except _Spared as error:
                 message = f"{_one(pod, error.victim)} could not be evicted: {error}"
                 self._spared[error.victim.metadata.uid] = _Respite(now() + SPARED_SECONDS, message)
+                continue
             except Forbidden as error:
                 log.warning("eviction forbidden", pod=_name(pod), error=error.message)
                 self._forbidden = _Respite(now() + FORBIDDEN_SECONDS, _forbidden(claims))
                 self._nominations.end(pod.metadata.uid)
                 return self._postponed(pod, plan)
-            else:
-                return self._waits(pod, claims, demand, plan)
+            if self._pods.revision(topics) != before:
+                raise Busy  # they may have left before the pod waits for it
+            return self._waits(pod, topics, plan)
         self._nominations.end(pod.metadata.uid)
         later = [
             self._respited(pod, claims, demand, drivers),
@@ -225,17 +229,28 @@ class ClaimPreemption:
         if len(plan.victims) > 1:
             for victim in plan.victims:
                 await self._post(victim, dry_run=True)
-        for victim in plan.victims:
+        evicted = False
+        try:
+            for victim in plan.victims:
+                self._check_nominated(pod, plan)
+                if not await self._post(victim, dry_run=False):
+                    continue
+                evicted = True
+                self._recent.append(now())
+                self._nominations.evicted([victim.metadata.uid])
+                log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
+                await self._pods.reporter.preempted(victim, pod, plan.node)
             self._check_waits(pod)
-            if not await self._post(victim, dry_run=False):
-                continue
-            self._recent.append(now())
-            self._nominations.evicted([victim.metadata.uid])
-            log.info("evicted", pod=_name(victim), node=plan.node, preemptor=_name(pod))
-            await self._pods.reporter.preempted(victim, pod, plan.node)
+        finally:
+            if evicted:
+                self._pods.attempt(pod).evictions.begin(now())
+
+    def _check_nominated(self, pod: Pod, plan: Plan) -> None:
+        """Raises Busy also if the pod has lost its nomination to one of higher priority: it needs another plan."""
         self._check_waits(pod)
-        if plan.victims:
-            self._pods.attempt(pod).evictions.begin(now())
+        nomination = self._nominations.of(pod.metadata.uid)
+        if nomination is None or nomination.node != plan.node:
+            raise Busy
 
     def _check_waits(self, pod: Pod) -> None:
         """Raises Busy if the pod is gone or bound: nothing is kept for it any more, and nobody has to go."""
@@ -263,12 +278,16 @@ class ClaimPreemption:
             raise _Spared(victim, error.message) from None
         return True
 
-    def _waits(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, plan: Plan) -> Wait:
-        topics: list[Topic] = [("driver", name) for name in demand.requests]
+    def _waits(self, pod: Pod, topics: tuple[Topic, ...], plan: Plan) -> Wait:
         message = f"node {plan.node}: {_who(pod, plan)}; what they hold there is kept for this pod"
-        problem = Problem(reasons.PREEMPTING, message, (*topics, *class_topics(claims), NODES, ROOM))
+        problem = Problem(reasons.PREEMPTING, message, topics)
         until = self._pods.attempt(pod).kept[plan.node]
         return Wait((reasons.PREEMPTING, pod.metadata.uid), problem.topics, problem, after=max(until - now(), 0.0))
+
+
+def _topics(claims: Sequence[PodClaim], demand: Demand) -> tuple[Topic, ...]:
+    """What shows that others have left, or that they need not."""
+    return (*(("driver", name) for name in demand.requests), *class_topics(claims), NODES, ROOM)
 
 
 def _one(pod: Pod, victim: Pod) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.control.builders import NAMESPACE, TOKENS, a_class, pending, user
 
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision.demand import Demand, ask, demand_of, have_preferences, scores, units
+from parley.control.decision.demand import Demand, Reserving, ask, demand_of, have_preferences, scores, units
 from parley.drivers.device import DeviceDriver
 from parley.drivers.tokens import Pool, TokensDriver, Wanted
 from parley.negotiation.answers import Answer
@@ -71,6 +71,17 @@ def test_demands_are_alike_whatever_the_claims_are_called() -> None:
     assert demanded(pending("a", count=2)).wanted == demanded(pending("b", count=2)).wanted
     assert demanded(pending("a", count=2)).wanted != demanded(pending("a", count=1)).wanted
     assert demanded(pending("a")).wanted != demanded(pending("a", a_class("other"))).wanted
+
+
+def test_demands_that_reserve_as_much_are_alike_too() -> None:
+    """What a claim reserves may follow from more than its parameters."""
+
+    def reserving(uid: str, cpu: int) -> Demand:
+        return replace(demanded(pending("a")), reserving=(Reserving(uid, f"team/{uid}", {"cpu": cpu}),))
+
+    assert reserving("a", 2000).wanted == reserving("b", 2000).wanted
+    assert reserving("a", 2000).wanted != reserving("a", 1000).wanted
+    assert reserving("a", 2000).wanted != demanded(pending("a")).wanted
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,36 @@ def test_a_pod_that_found_nobody_below_it_looks_again_though_one_before_it_preem
     play(scenario)
 
 
+def test_who_loses_its_node_to_a_higher_one_evicts_no_more_pods_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 2)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        await world.add_template("two", count=2)
+        world.start_parley(SlowEvictions(world.server.client()))
+        await hold(world, lowest=0, lower=1)
+        await world.add_pod("needs-both", "two", priority=5)
+        await asyncio.sleep(SlowEvictions.seconds * 2.5)  # asked what both evictions would do, and begun with one
+        await world.add_pod("urgent", "one", priority=10)
+        await world.settle(60)
+        assert await world.node_of("urgent") == "a"
+        assert (await world.pod("lower")).metadata.deletion_timestamp is None
+        assert await world.node_of("needs-both") == ""
+
+    play(scenario)
+
+
+class SlowEvictions(Client):
+    """Each takes so long."""
+
+    seconds = 2.0
+
+    async def request(self, call: Call) -> bytes:
+        if call.subresource == "eviction":
+            await asyncio.sleep(self.seconds)
+        return await super().request(call)
+
+
 def test_nobody_is_evicted_where_the_pod_would_not_fit_all_the_same(play: Play) -> None:
     async def scenario(world: World) -> None:
         evicted = await begin(world, a=1, b=1)

@@ -49,10 +49,12 @@ class Demand:
 
     @property
     def wanted(self) -> Hashable:
-        """Equal for demands that drivers answer alike, whoever claims. Raises DriverFault."""
+        """Equal for demands that drivers answer alike, and that reserve as much, whoever claims. Raises
+        DriverFault."""
         inside = (_wanted(self.embedded[name], request) for name, request in self.requests.items())
         outside = ((claim.refers and self.pod.namespace, repr(claim.asked)) for claim in self.standalone)
-        return (*inside, *outside)
+        reserved = sorted(sorted(one.amounts.items()) for one in self.reserving)
+        return (*inside, *outside, repr(reserved))
 
     @property
     def wanted_standalone(self) -> frozenset[Hashable]:
