@@ -358,7 +358,9 @@ class World:
         return next((process for process in self.processes if process.leads), None)
 
     def _leaders_memory(self) -> Memory | None:
-        return self.leader.memory if self.leader is not None else None
+        """Of two that lead for all they know, one has been stopped and has yet to learn that it does not."""
+        leading = [process for process in self.processes if process.leads]
+        return leading[0].memory if len(leading) == 1 else None
 
     async def check(self) -> None:
         """Raises Broken if a rule was broken meanwhile."""
