@@ -5,15 +5,17 @@ old one, flushed, and renamed over it; the folder is flushed too, because the na
 again after a power cut need not be flushed. Everything here blocks: call it in a thread if the disk may be slow.
 
 A folder may keep a spare file, whose blocks are used when the disk has none left: to give up what fills a disk,
-that has to be recorded first.
+that has to be recorded first. Its files have as many blocks themselves. On a full disk the spare file is written
+to, and changes places with the file that it replaces: so there is as much for the next write, whoever takes each
+block that comes free.
 """
 
 import asyncio
+import ctypes
 import errno
 import fcntl
 import hashlib
 import os
-import secrets
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -26,6 +28,22 @@ _LOCK = "lock"
 _NAMES_LOCK = "lock-names"
 _SPARE = "spare"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PADDING: Final = b" "
+"""What a spare file has behind its data: JSON may end with any number of them."""
+
+_KEEP_SIZE: Final = 1
+"""FALLOC_FL_KEEP_SIZE of fallocate(2)."""
+
+_BLOCK: Final = 512
+"""Bytes of what stat(2) counts."""
+
+_EXCHANGE: Final = 2
+"""RENAME_EXCHANGE of renameat2(2)."""
+
+_HERE: Final = -100
+"""AT_FDCWD."""
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 SPARE: Final = 1024 * 1024
 """Bytes of a spare file for a checkpoint: some thousand claims."""
 
@@ -61,12 +79,20 @@ class Disk:
         finally:
             os.close(descriptor)
 
+    def reserve(self, path: Path, size: int) -> None:
+        """Give a file so many bytes of the disk, beyond what is in it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if _LIBC.fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size)):
+                raise OSError(number := ctypes.get_errno(), os.strerror(number), str(path))
+        finally:
+            os.close(descriptor)
+
     def overwrite(self, path: Path, data: bytes, mode: int) -> None:
-        """Replace the content of a file that is there, in the blocks that it has."""
+        """Replace the content of a file that is there, in the blocks that it has: it becomes no shorter."""
         with path.open("r+b") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.truncate(len(data))
+            file.write(data.ljust(os.fstat(file.fileno()).st_size, _PADDING))
 
     def flush(self, path: Path) -> None:
         """Bring a file's content, or the names in a folder, to where no power cut takes them."""
@@ -79,6 +105,11 @@ class Disk:
     def rename(self, path: Path, target: Path) -> None:
         """Give a file another name, in place of what had that name."""
         path.rename(target)
+
+    def exchange(self, path: Path, target: Path) -> None:
+        """Two files that are there get each other's name; where the file system can't do that, as `rename`."""
+        if _LIBC.renameat2(_HERE, os.fsencode(path), _HERE, os.fsencode(target), _EXCHANGE):
+            self.rename(path, target)
 
     def remove(self, path: Path) -> None:
         """Remove a file; it is no error if it is gone."""
@@ -101,47 +132,54 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         """The file's content, None if there is no such file. Raises OSError."""
         try:
-            return (self.path / name).read_bytes()
+            found = (self.path / name).read_bytes()
         except FileNotFoundError:
             return None
+        return found.rstrip(_PADDING) if self._spare else found
 
     def write(self, name: str, data: bytes, mode: int = 0o600, *, flush: bool = True) -> None:
         """Replace the file; when this returns, it is on the disk, unless `flush` is false: then it is whole or
         absent for all who look, but not after a power cut. Raises OSError, and the old file stands, or the new
         one if only the last flush failed."""
-        with self._in_use(fcntl.LOCK_SH):
-            temporary = self._new_file(data, mode)
-            try:
-                if flush:
-                    self._disk.flush(temporary)
-                self._disk.rename(temporary, self.path / name)
-            except BaseException:
-                self._disk.remove(temporary)
+        try:
+            with self._in_use(fcntl.LOCK_SH):
+                self._write_new(name, data, mode, flush=flush)
+        except OSError as error:
+            if error.errno not in _FULL or not self._has_spare(len(data)):
                 raise
+            with self._in_use(fcntl.LOCK_EX):
+                self._write_spare(name, data, mode)
         if flush:
             self._disk.flush(self.path)
         self._keep_spare()
 
-    def _new_file(self, data: bytes, mode: int) -> Path:
-        """One under a temporary name; on a full disk, that is the spare file."""
+    def _write_new(self, name: str, data: bytes, mode: int, *, flush: bool) -> None:
+        temporary = self._disk.create(self.path, data, mode)
         try:
-            return self._disk.create(self.path, data, mode)
-        except OSError as error:
-            if error.errno not in _FULL or not self._has_spare(len(data)):
-                raise
-        mine = self.path / f"{_TEMPORARY}{secrets.token_hex(4)}"
-        self._disk.rename(self.path / _SPARE, mine)  # another process may be about to use or enlarge it
-        try:
-            self._disk.overwrite(mine, data, mode)
+            if self._spare:
+                with suppress(OSError):
+                    self._disk.reserve(temporary, self._spare)
+            if flush:
+                self._disk.flush(temporary)
+            self._disk.rename(temporary, self.path / name)
         except BaseException:
-            self._disk.remove(mine)
+            self._disk.remove(temporary)
             raise
-        return mine
+
+    def _write_spare(self, name: str, data: bytes, mode: int) -> None:
+        spare, file = self.path / _SPARE, self.path / name
+        self._disk.flush(self.path)  # by the names on the disk, the spare file may be the other one still
+        self._disk.overwrite(spare, data, mode)
+        self._disk.flush(spare)
+        if file.exists():
+            self._disk.exchange(spare, file)
+        else:
+            self._disk.rename(spare, file)
 
     def _has_spare(self, size: int) -> bool:
-        """Whether there is a spare file of that size, if one is wanted."""
+        """Whether there is a spare file with that many bytes of the disk, if one is wanted."""
         spare = self.path / _SPARE
-        return bool(self._spare) and spare.exists() and spare.stat().st_size >= size
+        return bool(self._spare) and spare.exists() and spare.stat().st_blocks * _BLOCK >= size
 
     def _keep_spare(self) -> None:
         """Make the spare file, if there is none; what a full disk refuses, the next write tries again."""

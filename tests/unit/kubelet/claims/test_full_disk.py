@@ -14,7 +14,8 @@ from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.driver.workspaces import DISK, WorkspaceNode, WorkspaceSettings
 from parley_kubelet.hooks import Refused
 from parley_kubelet.state.checkpoint import HeldDevice
-from parley_kubelet.state.durable import SPARE, Folder
+from parley_kubelet.state.durable import DISK as SYSTEM
+from parley_kubelet.state.durable import SPARE, Disk, Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
@@ -32,12 +33,12 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def plugin(client: Client, disk: Path) -> Preparation:
+def plugin(client: Client, disk: Path, system: Disk = SYSTEM) -> Preparation:
     """The plugin as it starts."""
     preparation = Preparation(
         WorkspaceNode("n1", WorkspaceSettings(root=disk / "root")),
         client,
-        state=Folder(disk / "state", spare=SPARE),
+        state=Folder(disk / "state", disk=system, spare=SPARE),
         cdi=Folder(disk / "cdi"),
         boot="boot",
     )
@@ -58,10 +59,51 @@ async def allocated(client: Client, name: str) -> ClaimName:
 def fill(folder: Path) -> None:
     """Write until there is no block left."""
     written, count = bytes(4096), 4096
-    with (folder / "hoard").open("wb", buffering=0) as hoard, suppress(OSError):
+    with (folder / "hoard").open("ab", buffering=0) as hoard, suppress(OSError):
         while count == len(written):
             count = hoard.write(written)
     assert os.statvfs(folder).f_bfree == 0
+
+
+class Hogged(Disk):
+    """Somebody takes each block that comes free before Parley does, once `hog` is set."""
+
+    hog: Path | None = None
+
+    def create(self, folder: Path, data: bytes, mode: int) -> Path:
+        self._take()
+        return super().create(folder, data, mode)
+
+    def reserve(self, path: Path, size: int) -> None:
+        self._take()
+        super().reserve(path, size)
+
+    def allocate(self, path: Path, size: int) -> None:
+        self._take()
+        super().allocate(path, size)
+
+    def _take(self) -> None:
+        if self.hog is not None:
+            fill(self.hog)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_claims_end_one_by_one_while_somebody_takes_each_block_that_comes_free(
+    client: Client, disk: Path, restarted: bool
+) -> None:
+    claims = [await allocated(client, f"claim-{i}") for i in range(20)]
+    hogged = Hogged()
+    preparation = plugin(client, disk, hogged)
+    for claim in claims:
+        await preparation.prepare(claim)
+    hogged.hog = disk / "root" / "data" / "id-of-claim-0"
+    for claim in claims:
+        if restarted:
+            preparation = plugin(client, disk, hogged)
+        with pytest.raises((OSError, Refused), match="No space left"):
+            await preparation.prepare(await allocated(client, f"late-{claim.name}"))
+        await preparation.unprepare(claim)
+        assert not await preparation.holds(claim.uid)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -84,4 +126,4 @@ async def test_a_disk_that_a_workspace_filled_is_free_again_when_its_claim_ends(
     assert list((disk / "cdi").glob("*.json")) == []
     await preparation.prepare(late)
     assert [entry.phase for entry in plugin(client, disk).restore().values()] == ["prepared"]
-    assert (disk / "state" / "spare").stat().st_size == SPARE
+    assert (disk / "state" / "spare").stat().st_blocks * 512 == SPARE
