@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -12,7 +12,8 @@ from parley.api.resources import NODES
 from parley.cli import logs
 from parley.cli.extender import PARLEY
 from parley.cli.logs import LogFormat
-from parley.cli.output import Data, DataFormat, printed
+from parley.cli.outcomes import show_outcome
+from parley.cli.output import Format, NoHeaders, Output
 from parley.cli.timeline import story, summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
@@ -20,8 +21,6 @@ from parley.simulate.manifests import BadManifests, read
 from parley.simulate.objects import Manifest
 from parley.simulate.recording import PodRecord
 from parley.simulate.workloads import expanded
-
-OUTCOME = "PodOutcomeList"
 
 FailOnWaiting = Annotated[bool, typer.Option("--fail-on-waiting", help="End with 10 if a pod waits.")]
 SchedulerNames = Annotated[
@@ -36,7 +35,8 @@ def demo(
     ],
     scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
     fail_on_waiting: FailOnWaiting = False,
-    output: DataFormat = Data.TEXT,
+    no_headers: NoHeaders = False,
+    output: Format = Output.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the controller's log, too.")] = False,
 ) -> None:
     """Negotiate the pods in FILE... in a simulated cluster, no Kubernetes needed.
@@ -50,10 +50,10 @@ def demo(
     except BadManifests as error:
         refuse(error)
     records = virtual_time.run(negotiated(manifests, scheduler_name))
-    if output is Data.TEXT:
+    if output is Output.TEXT:
         _show(records, [manifest.name for manifest in manifests if manifest.resource == NODES])
     else:
-        printed(OUTCOME, outcome(records), output)
+        show_outcome(records, output, headings=not no_headers)
     finish(records, fail_on_waiting=fail_on_waiting)
 
 
@@ -85,21 +85,3 @@ async def negotiated(
         await cluster.apply(manifests)
         await cluster.settle()
         return cluster.recording.pods
-
-
-def outcome(records: Sequence[PodRecord]) -> dict[str, Any]:
-    """As data, of kind OUTCOME."""
-    return {"items": [_pod(record) for record in records]}
-
-
-def _pod(record: PodRecord) -> dict[str, Any]:
-    return {
-        "namespace": record.namespace,
-        "name": record.name,
-        "node": record.node or None,
-        "reason": record.reason,
-        "claims": [
-            {"name": claim.entry, "claim": claim.claim, "driver": claim.driver, "devices": list(claim.devices)}
-            for claim in record.claims.values()
-        ],
-    }

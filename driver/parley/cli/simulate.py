@@ -12,9 +12,10 @@ import typer
 from rich.console import Console
 
 from parley.cli import logs
-from parley.cli.demo import OUTCOME, FailOnWaiting, SchedulerNames, finish, outcome, refuse
+from parley.cli.demo import FailOnWaiting, SchedulerNames, finish, refuse
 from parley.cli.extender import PARLEY
-from parley.cli.output import Data, DataFormat, printed
+from parley.cli.outcomes import show_outcome
+from parley.cli.output import Format, NoHeaders, Output
 from parley.cli.timeline import summary
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster, second_schedulers
@@ -56,7 +57,8 @@ def simulate(
     ] = None,
     scheduler_name: SchedulerNames = [PARLEY],  # noqa: B006 - typer copies it
     fail_on_waiting: FailOnWaiting = False,
-    output: DataFormat = Data.TEXT,
+    no_headers: NoHeaders = False,
+    output: Format = Output.TEXT,
 ) -> None:
     """Show what would become of the pods in FILE..., in a simulated cluster; no Kubernetes is asked.
 
@@ -73,10 +75,10 @@ def simulate(
         refuse(error)
     with _rare_collections():
         records = virtual_time.run(_simulated(manifests, scheduler_name))
-    if output is Data.TEXT:
+    if output is Output.TEXT:
         _show(records)
     else:
-        printed(OUTCOME, outcome(records), output)
+        show_outcome(records, output, headings=not no_headers)
     finish(records, fail_on_waiting=fail_on_waiting)
 
 

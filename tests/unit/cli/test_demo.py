@@ -176,3 +176,23 @@ def test_a_deployment_on_standard_input_becomes_its_pods(examples: list[Path]) -
 def test_a_script_can_tell_that_a_pod_waits(examples: list[Path]) -> None:
     assert demo("--fail-on-waiting", *examples).exit_code == 10
     assert demo("--fail-on-waiting", "examples/nodes.yaml", "examples/gpu.yaml").exit_code == 0
+
+
+def test_a_row_for_each_pod_and_names_as_kubectl_prints_them(tmp_path: Path) -> None:
+    wanting = tmp_path / "wanting.yaml"
+    wanting.write_text(
+        (ROOT / "examples/gpu.yaml").read_text()
+        + "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: plain, namespace: other}\n"
+        "spec: {nodeSelector: {no: such}, containers: [{name: main, image: busybox}]}\n"
+    )
+    files = (ROOT / "examples/nodes.yaml", wanting)
+
+    data = {pod["name"]: pod for pod in orjson.loads(demo("-o", "json", *files).stdout)["items"]}
+    wide, bare = demo("-o", "wide", *files), demo("-o", "wide", "--no-headers", *files)
+    rows = [re.split(r" {2,}", line) for line in wide.stdout.splitlines()]
+
+    assert rows[0] == ["NAMESPACE", "POD", "NODE", "HOLDS", "REASON"]
+    assert ["default", "gpu", data["gpu"]["node"], data["gpu"]["claims"][0]["devices"][0], "-"] in rows
+    assert ["other", "plain", "-", "-", data["plain"]["reason"]] in rows
+    assert [re.split(r" {2,}", line) for line in bare.stdout.splitlines()] == rows[1:]
+    assert demo("-o", "name", *files).stdout.split() == [f"pod/{name}" for name in data]

@@ -275,3 +275,14 @@ def test_what_a_node_still_has_prepared_is_not_handed_out(dump: Path, objects: O
 def test_a_script_can_tell_that_a_pod_waits(dump: Path) -> None:
     assert simulate(dump, "--fail-on-waiting").exit_code == 10
     assert simulate(dump).exit_code == 0
+
+
+def test_rows_and_names_of_what_was_simulated(dump: Path) -> None:
+    names = [f"pod/{pod['name']}" for pod in orjson.loads(simulate("-o", "json", dump).stdout)["items"]]
+    bare = simulate("-o", "wide", "--no-headers", dump).stdout.splitlines()
+
+    assert simulate("-o", "name", dump).stdout.split() == names
+    assert simulate("-o", "wide", dump).stdout.splitlines()[0].split() == [
+        "NAMESPACE", "POD", "NODE", "HOLDS", "REASON",
+    ]  # fmt: skip
+    assert [f"pod/{line.split()[1]}" for line in bare] == names
