@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 PYTEST := $(BIN)/pytest --durations=10 --durations-min=5
 STEPS ?= 1000000
-JOBS ?= 2
+JOBS ?= 3
 # programs that tests start are compiled once, not at each start
 unexport PYTHONDONTWRITEBYTECODE
 APART := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -75,7 +75,7 @@ kind: machine ## the image and the chart on nodes in containers, made by kind
 	$(PYTEST) tests/kind
 
 # Tests on a real cluster mostly wait, the others mostly compute.
-test: machine ## everything, JOBS=2 parts at once
+test: machine ## everything, JOBS=3 parts at once
 	@echo "Lint, types, unit, integration and e2e tests, $(JOBS) at once. What one said is shown when it has ended."
 	@$(MAKE) --no-print-directory --jobs=$(JOBS) $(APART) check unit integration e2e
 
