@@ -144,6 +144,7 @@ class GivingBack:
             await self._releases.note(holding)
             await self._records.clear_mirror(holding)
             holding.written = Written.NO
+            self._keeping.shut(holding)
             await self._records.tell_releasing(holding)
         self._ledger.release(holding)
         holding.phase = Phase.RELEASING

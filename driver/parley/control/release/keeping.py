@@ -5,7 +5,7 @@ takes the pod out of `reservedFor`. So whoever leads next goes by it. A pod that
 what was allocated for it alone is given back with it.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Holding
@@ -21,15 +21,23 @@ class Keeping:
 
     def left(self, holding: Holding, *, bound: bool) -> None:
         """A pod leaves the holding, which was `bound` or may have been."""
-        if not bound:
+        if bound:
+            holding.used = True
+            holding.kept_until = self._deadline(holding)
+
+    def shut(self, holding: Holding) -> None:
+        """No scheduler can let in anybody any more. Until now it may have, unseen: the time begins again."""
+        if holding.removing or holding.kept_until is None:
             return
-        holding.used = True
+        if (deadline := self._deadline(holding)) is not None:
+            holding.kept_until = max(holding.kept_until, deadline)
+
+    def _deadline(self, holding: Holding) -> datetime | None:
         class_ = self._cluster.class_(holding.class_name)
         keeps = class_.when_unused if class_ is not None else None
         if keeps is None or not holding.named or holding.immediate or holding.standalone:
-            holding.kept_until = None
-        else:
-            holding.kept_until = self._clock() + timedelta(seconds=keeps.keep_seconds)
+            return None
+        return self._clock() + timedelta(seconds=keeps.keep_seconds)
 
     def seconds_left(self, holding: Holding) -> float:
         """For how long the holding stays without users; 0 if it does not."""
