@@ -296,12 +296,12 @@ class Plans:
             self._excuse(lambda one: now.name[1] in one.claims)
         allocated = change.new is not None and now.definite and (before is None or before.devices != now.devices)
         if allocated and step.who.startswith("controller") and (self._kept or self._awaited):
-            for pod in [self._living(user) for user in now.users]:
-                if pod is not None:
-                    self._allocated(pod, now.name[1], frozenset(now.devices))
+            users = [pod for pod in map(self._living, now.users) if pod is not None]
+            if users:  # of several, the highest got it, and let the others share
+                self._allocated(max(users, key=_level), now.name[1], frozenset(now.devices))
 
     def _allocated(self, pod: Json, claim: str, devices: frozenset[Device]) -> None:
-        uid, level, pools = pod["metadata"]["uid"], pod["spec"].get("priority", 0), {pool for pool, _ in devices}
+        uid, level, pools = pod["metadata"]["uid"], _level(pod), {pool for pool, _ in devices}
 
         def is_above(one: Awaited) -> bool:
             return level > one.plan.priority and (one.plan.node in pools or claim in one.claims)
@@ -336,6 +336,11 @@ class Plans:
     def _living(self, uid: str) -> Json | None:
         """What is written for a pod that is gone is taken back."""
         return next((body for body in bodies(self._server, PODS) if body["metadata"]["uid"] == uid), None)
+
+
+def _level(pod: Json) -> int:
+    found: int = pod["spec"].get("priority", 0)
+    return found
 
 
 def _classes(pod: Pod) -> Iterator[str]:

@@ -75,6 +75,11 @@ class Client:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    def check_lease(self) -> None:
+        """Raises LeaseLost where a write would not leave this process any more: nor may others act on its word."""
+        if isinstance(self._transport, Client):
+            self._transport.check_lease()
+
     async def request(self, call: Call) -> bytes:
         """Send any request; what the typed verbs below go through, watches apart."""
         return await self._transport.request(call)

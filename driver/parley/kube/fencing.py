@@ -30,11 +30,15 @@ class LeasedClient(Client):
         super().__init__(transport)
         self._elector = elector
 
+    def check_lease(self) -> None:
+        """Raises LeaseLost."""
+        self._elector.check()
+
     async def request(self, call: Call) -> bytes:
         """Pass on what reads, and what writes only while that is allowed."""
         if not call.writes:
             return await super().request(call)
-        self._elector.check()
+        self.check_lease()
         seconds = self._elector.times.write_seconds
         try:
             async with asyncio.timeout(seconds):

@@ -243,6 +243,20 @@ async def test_a_process_that_was_stopped_does_not_write_when_it_wakes(server: M
         await leader
 
 
+async def test_who_may_not_write_learns_so_without_writing(server: MemoryServer, start: Start) -> None:
+    """Also through other clients around the one with the lease."""
+    a = Process(server, "a")
+    leader, outer = start(a), Client(a.writer)
+    await asyncio.sleep(1)
+    outer.check_lease()
+    a.asleep = 11
+    with pytest.raises(LeaseLost):
+        outer.check_lease()
+    Client(server.client()).check_lease()
+    with pytest.raises(LeaseLost):
+        await leader
+
+
 async def test_that_nothing_is_written_any_more_is_told_once(server: MemoryServer, start: Start) -> None:
     a = Process(server, "a")
     leader = start(a)

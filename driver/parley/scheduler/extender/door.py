@@ -91,7 +91,9 @@ class ExtenderDoor:
         """Its scheduler asks no more."""
 
     async def answer(self, verb: str, body: bytes) -> bytes:
-        """The response to a scheduler's call with that body. Raises wire.BadCall."""
+        """The response to a scheduler's call with that body. Raises wire.BadCall, and LeaseLost: a process that
+        was stopped does not know what has happened since, and whoever leads would not hear what it answered."""
+        self._posting.check_lease()
         started = self._monotonic()
         try:
             return await self._verbs[verb](body)

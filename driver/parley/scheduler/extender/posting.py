@@ -35,6 +35,10 @@ class Posting:
         self._settled: set[str] = set()
         self._touched = 0
 
+    def check_lease(self) -> None:
+        """Raises LeaseLost where this process may not lead any more."""
+        self._client.check_lease()
+
     async def bind(self, pod: Pod, node: str, *, exactly: bool) -> None:
         """Bind the pod. `exactly`: only as given, since something is allocated for it. Raises NotBound.
 
