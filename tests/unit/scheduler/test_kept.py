@@ -273,3 +273,26 @@ def test_it_stays_exclusive_though_its_class_becomes_shareable(play: Play) -> No
         assert sorted([await world.node_of("second"), await world.node_of("third")])[0] == ""
 
     play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_it_is_kept_too_if_it_was_used_while_nobody_led_and_its_last_known_user_was_never_bound(
+    play: Play,
+) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", shareable=True)
+        await world.add_pod("waits", claims=["disk"], schedulerName="away")
+        await world.settle(10)
+        assert await is_allocated(world)
+        await world.crash()
+        assert await run_pod(world, "unseen") == "a"
+        await world.delete_pod("unseen")
+        world.start_parley()
+        await world.settle(10)
+        await world.delete_pod("waits")
+        await world.settle(10)
+        assert await is_allocated(world)
+        await world.settle(KEEP)
+        assert not await is_allocated(world)
+
+    play(scenario)

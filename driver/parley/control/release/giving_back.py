@@ -105,7 +105,7 @@ class GivingBack:
             unseen = await self._unseen_users.check(holding) if ends else ()
             doubtful = {*unseen, *self._unseen_users.join_known(holding), *self._unseen_users.missed(holding)}
             self._releases.owe(holding, [*departure.prepared_on, *(doubtful if len(holding.pods) == 1 else ())])
-            self._keeping.left(holding, bound=departure.bound)
+            self._keeping.left(holding, bound=departure.bound or bool(doubtful))
             if len(holding.pods) > 1 or (self._stays(holding) and not holding.owed):
                 await self._releases.note(holding)
                 await self._records.unreserve(holding, pod)
