@@ -1,5 +1,7 @@
 """The API lets go of what a pod held first, then the driver, then the ledger; nobody gets it any sooner."""
 
+import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -278,5 +280,33 @@ def test_a_built_in_claim_that_is_being_deleted_is_cleared_like_any() -> None:
         mirror = await world.the_mirror()
         assert mirror.status.allocation is None
         assert not mirror.status.reserved_for
+
+    played(story)
+
+
+@pytest.mark.parametrize("way", ["give up", "follow"])
+def test_what_waits_for_a_holding_that_ends_leaves_what_is_allocated_anew(way: str) -> None:
+    """Both are of one claim, and have its UID. Nobody uses it now: it is kept."""
+
+    async def story(world: World) -> None:
+        pod, acting = await world.pod(claims=["c"]), Acting(world)
+        former = await named(world, pod)
+        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
+        await world.seen()
+        world.ledger.release(former)
+        former.phase = Phase.RELEASING if way == "follow" else Phase.HELD
+        async with former.lock:
+            waiting = asyncio.create_task(
+                acting.giving_back.follow(former.uid) if way == "follow" else acting.giving_back.give_up(former)
+            )
+            await asyncio.sleep(0)
+            world.ledger.drop(former)
+            holding = a_holding("c", uid=former.uid, pods={})
+            world.ledger.add(holding)
+        with nullcontext() if way == "follow" else pytest.raises(Busy):
+            await waiting
+        assert world.ledger.get(holding.uid) is holding
+        assert (await world.the_mirror()).status.allocation is not None
+        assert (await world.the_claim()).status.allocation is not None
 
     played(story)

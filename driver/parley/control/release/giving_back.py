@@ -117,6 +117,10 @@ class GivingBack:
                 await self._finish(holding, departed=departure.departed)
             return True
 
+    def _is_there(self, holding: Holding) -> bool:
+        """Whether it has not ended while somebody waited for its lock: the claim may be allocated anew by now."""
+        return self._ledger.get(holding.uid) is holding
+
     async def _finish(self, holding: Holding, *, departed: bool) -> None:
         """The holding ends. What pods left on its nodes is removed first; when that has begun nobody can come to
         use it any more, whatever fails."""
@@ -153,13 +157,18 @@ class GivingBack:
     async def follow(self, uid: str) -> None:
         """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
         await self._releases.leftovers.follow(uid)
-        holding = self._ledger.get(uid)
-        if holding is None:
-            for release in self._cluster.releases_of(uid):
-                if release.spec.driver_name in self._drivers and not release.spec.node_lost:
-                    await self._releases.waive(release)  # it keeps nothing
-            return
+        while (holding := self._ledger.get(uid)) is not None:
+            if await self._follow(holding):
+                return
+        for release in self._cluster.releases_of(uid):
+            if release.spec.driver_name in self._drivers and not release.spec.node_lost:
+                await self._releases.waive(release)  # it keeps nothing
+
+    async def _follow(self, holding: Holding) -> bool:
+        """Whether it was there still."""
         async with holding.lock:
+            if not self._is_there(holding):
+                return False
             if holding.phase is Phase.LEAVING and not holding.standalone:
                 await self._hold_back(holding)  # an earlier leader did not get that far, or an attempt failed
             else:
@@ -170,6 +179,7 @@ class GivingBack:
             ended = await self._conclude(holding)
         if ended:
             self._left(holding)
+        return True
 
     async def _conclude(self, holding: Holding) -> bool:
         """Whether the holding is free now, because no node owes anything for it any more."""
@@ -189,7 +199,7 @@ class GivingBack:
         `still` to be given up."""
         async with holding.lock:
             unseen = await self._unseen_users.check(holding)
-            if holding.pods or not holding.joinable or not still():
+            if holding.pods or not holding.joinable or not still() or not self._is_there(holding):
                 raise Busy
             self._releases.owe(holding, unseen)
             if holding.owed:
