@@ -64,7 +64,8 @@ class Rejection:
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
 
-        `clear`: nothing is in the pod's way any more, which ends a transient problem without topics.
+        `clear`: nothing is just changing any more, which ends a transient problem without topics. What else is in
+        the pod's way has topics, and is another answer.
         """
         revision = pods.revision(self.problem.topics)
         passes = self.problem.transient or bool(self.until)
@@ -133,7 +134,7 @@ class Rejections:
         if rejection.problem.topics:  # an event of an earlier pod of that name may have taken it out of its line
             self._pods.stay(key, rejection.line, rejection.problem.topics)
         await self._report(pod, rejection)
-        clear = not rejection.undo and all(claim.problem is None for claim in claims)
+        clear = not rejection.undo and not any(claim.problem and claim.problem.transient for claim in claims)
         return await self._nudge(pod, rejection, clear=clear)
 
     async def _remind(self, pod: Pod) -> Requeue | None:

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tests.support.faults import FaultClient, NumberedCall
+from tests.unit.scheduler.conftest import AWAY
+from tests.unit.scheduler.extender.test_unknown_pods import door_of
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
+from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS, Resource
+from parley.control.claims.podclaims import Problem
 from parley.kube.client import Call, Client, RawEvent
+from parley.scheduler.extender.rejections import Rejection
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -222,5 +227,23 @@ def test_a_pod_gets_in_where_the_first_that_wants_the_same_may_not(play: Any) ->
         await world.settle()
         assert await world.node_of("alike") == "n0"
         assert await world.node_of("apart") == ""
+
+    play(scenario)
+
+
+def test_a_pod_that_was_put_off_for_a_moment_is_tried_again_though_something_else_is_in_its_way_by_then(
+    play: Any,
+) -> None:
+    """Else it would not hear when that is mended: what is just changing has no topics."""
+
+    async def scenario(world: World) -> None:
+        await begin(world)
+        await world.add_pod("p", claims=["none"], schedulerName=AWAY)
+        await world.settle()
+        pod, door = await world.pod("p"), door_of(world)
+        problem = Problem(reasons.ALLOCATION_FAILED, "what the pod held is being given back", (), True)
+        door._rejections.add(pod, Rejection(door._sets.of(["n0"]), b"{}", problem, ()))
+        await world.settle(10)
+        assert (await world.pod("p")).metadata.resource_version != pod.metadata.resource_version
 
     play(scenario)
