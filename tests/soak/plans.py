@@ -261,7 +261,7 @@ class Plans:
         if new is None or node or ended or meta.get("deletionTimestamp"):
             self._awaited.pop(meta["uid"], None)
         if new is not None and bound:
-            level = change.last.body["spec"].get("priority", 0)
+            level = _level(change.last.body)
             self._excuse(lambda one: one.plan.node == node and (old is None or level > one.plan.priority))
 
     def _node(self, step: Step) -> None:

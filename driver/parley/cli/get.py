@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from parley.cli.asking import (
     AllNamespaces,
@@ -22,12 +21,12 @@ from parley.cli.asking import (
     selecting,
 )
 from parley.cli.following import follow
-from parley.cli.output import Format, NoHeaders, Output, printed
+from parley.cli.output import Format, NoHeaders, Output, print_names, printed
 from parley.cli.views import NAMES, View
 from parley.explain import overview
 from parley.explain.model import wire
 from parley.explain.snapshot import Snapshot, read
-from parley.explain.text import console, print_plain, table
+from parley.explain.text import print_rows
 from parley.kube.client import Client
 from parley.kube.clock import utc
 
@@ -126,13 +125,10 @@ class _Printer:
     def _print(self, rows: Sequence[Any], world: Snapshot) -> None:
         view, now = self._chosen.view, overview.now(world)
         if self._output is Output.NAME:
-            for name in dict.fromkeys(view.name(row) for row in rows):
-                typer.echo(name)
+            print_names(view.name(row) for row in rows)
         elif self._output in (Output.TEXT, Output.WIDE):
             wide = self._output is Output.WIDE
-            cells = [[Text(cell) for cell in view.columns.cells(row, now, wide)] for row in rows]
-            shown = table(view.columns.headings(wide=wide), cells)
-            shown.show_header = self._headings
-            print_plain(console(), shown)
+            cells = (view.columns.cells(row, now, wide) for row in rows)
+            print_rows(view.columns.headings(wide=wide), cells, headed=self._headings)
         else:
             printed(view.kind, wire({"items": rows, "unread": world.unread, "now": now}), self._output)

@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import typer
-from rich.text import Text
-
-from parley.cli.output import Output, printed
-from parley.explain.text import console, print_plain, table
+from parley.cli.output import Output, print_names, printed
+from parley.explain.text import print_rows
 from parley.simulate.recording import PodRecord
 
 OUTCOME = "PodOutcomeList"
@@ -18,12 +15,9 @@ _COLUMNS = ("NAMESPACE", "POD", "NODE", "HOLDS", "REASON")
 def show_outcome(records: Sequence[PodRecord], output: Output, *, headings: bool) -> None:
     """A row for each pod (`wide`), their names, or all of it as data of kind OUTCOME."""
     if output is Output.NAME:
-        for name in dict.fromkeys(f"pod/{record.name}" for record in records):
-            typer.echo(name)
+        print_names(f"pod/{record.name}" for record in records)
     elif output is Output.WIDE:
-        shown = table(_COLUMNS, [[Text(cell) for cell in _cells(record)] for record in records])
-        shown.show_header = headings
-        print_plain(console(), shown)
+        print_rows(_COLUMNS, map(_cells, records), headed=headings)
     else:
         printed(OUTCOME, {"items": [_pod(record) for record in records]}, output)
 

@@ -1,5 +1,6 @@
 """As what commands print their answers: text, or data with a kind and a version of its own."""
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated, Any
 
@@ -30,6 +31,12 @@ class Data(Enum):
 Format = Annotated[Output, typer.Option("--output", "-o", help="As what to print the answer.")]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print no headings of columns.")]
 DataFormat = Annotated[Data, typer.Option("--output", "-o", help="As what to print the answer.")]
+
+
+def print_names(names: Iterable[str]) -> None:
+    """One a line, each once."""
+    for name in dict.fromkeys(names):
+        typer.echo(name)
 
 
 def printed(kind: str, content: dict[str, Any], output: Output | Data) -> None:

@@ -3,7 +3,7 @@
 Without a terminal nothing is wrapped and nothing is coloured, so that `grep` and `awk` find whole lines.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -39,6 +39,13 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> 
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], *, headed: bool) -> None:
+    """On stdout; without the headings, where it is not to be `headed`."""
+    made = table(headings, [[Text(cell) for cell in row] for row in rows])
+    made.show_header = headed
+    print_plain(console(), made)
 
 
 def show(out: Console, explanation: Explanation, *, every_node: bool = False) -> None:

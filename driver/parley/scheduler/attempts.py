@@ -78,13 +78,13 @@ class Attempt:
     `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
     driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided. `offered`
     are the nodes that the scheduler may choose from now, `made_room` the one that it was offered again because it
-    evicted pods there for this one; since `reserved_since` it has reserved them and names
-    none. Once it refused a node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has
-    all its claims; `unplaced` is how often they were taken back because it was not bound, `gave_way` how often it
-    gave way to others in a row. What others gave up for
-    it on a node is kept for it until `kept`. It pauses after `refusals` of everything that was offered, `failures`
-    to allocate, `evictions` of others for it, and `creations` of claims for it; without a pause after failures two
-    pods could wake each other for ever by what each gives back. Times are on the event loop's clock.
+    evicted pods there for this one; since `reserved_since` it has reserved them and names none. Once it refused a
+    node it gets to choose wherever it can (`exact`). Since `complete_since` the pod has all its claims; `unplaced`
+    is how often they were taken back because it was not bound, `gave_way` how often it gave way to others in a
+    row. What others gave up for it on a node is kept for it until `kept`. It pauses after `refusals` of everything
+    that was offered, `failures` to allocate, `evictions` of others for it, and `creations` of claims for it;
+    without a pause after failures two pods could wake each other for ever by what each gives back. Times are on
+    the event loop's clock.
     """
 
     place: Place

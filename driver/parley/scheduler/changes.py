@@ -107,9 +107,11 @@ class Changes:
     def enqueue(self, pod: Pod) -> None:
         """The pod is looked at, if it has claims."""
         if pod.spec.resource_claims:
-            key = (pod.metadata.namespace, pod.metadata.name)
-            self._reconciler.pod_came(key)
-            self._queues.pods.add(key)
+            self._enqueue_new((pod.metadata.namespace, pod.metadata.name))
+
+    def _enqueue_new(self, key: Key) -> None:
+        self._reconciler.pod_came(key)
+        self._queues.pods.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
@@ -177,8 +179,9 @@ class Changes:
             self._wakeups.wake(("claim", *key))
         elif (owner := owner_pod(claim)) is not None:
             if old is None:
-                self._reconciler.pod_came((owner.namespace, owner.name))
-            self._queues.pods.add((owner.namespace, owner.name))
+                self._enqueue_new((owner.namespace, owner.name))
+            else:
+                self._queues.pods.add((owner.namespace, owner.name))
         else:
             self._giving_back.mirror_changed(old, new)
             self._look_at_users(key)

@@ -24,7 +24,7 @@ from parley.control.publishing.podscheduling import Publisher
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
-from parley.control.release.leftovers import Leftovers
+from parley.control.release.leftovers import LostNodesData
 from parley.control.release.releasing import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
@@ -163,7 +163,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     client, state = base.client, base.state
     records = Records(client, state.cluster, state.ledger, base.clock)
     queue = base.queues.releases
-    leftovers = Leftovers(client, state.cluster, state.ledger, queue, base.clock)
+    leftovers = LostNodesData(client, state.cluster, state.ledger, queue, base.clock)
     releases = Releases(client, state.cluster, state.ledger, records, queue, leftovers)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)

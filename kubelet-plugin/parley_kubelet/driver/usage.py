@@ -34,7 +34,7 @@ class _Followed:
     measured: Measured | None = None
 
 
-class Usage:
+class DiskUsage:
     """What directories use that are in the one that `opened` opens, by their names."""
 
     def __init__(

@@ -36,7 +36,7 @@ from parley.api.wording import bytes_text
 from parley_kubelet.driver import trees
 from parley_kubelet.driver.measuring import Measured
 from parley_kubelet.driver.retained import Ended, Retained
-from parley_kubelet.driver.usage import Usage
+from parley_kubelet.driver.usage import DiskUsage
 from parley_kubelet.edits import Edits, Mount
 from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused, Settings
 
@@ -126,7 +126,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         self._sweeper = threading.Thread()
         self._removals = asyncio.Semaphore(_REMOVALS)
         self._retained = Retained(settings.root)
-        self._usage = Usage(partial(self._folder, DATA))
+        self._usage = DiskUsage(partial(self._folder, DATA))
         self._measured: dict[str, WorkspaceClaim] = {}
         """By workspace: those in use, and those that were and are there still."""
 

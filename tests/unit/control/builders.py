@@ -29,7 +29,7 @@ from parley.control.publishing.events import Recorder
 from parley.control.records import Records
 from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
-from parley.control.release.leftovers import Leftovers
+from parley.control.release.leftovers import LostNodesData
 from parley.control.release.releasing import Releases
 from parley.control.release.unseen_users import UnseenUsers
 from parley.control.state import State
@@ -322,7 +322,7 @@ class Acting:
         self.queue: WorkQueue[Key] = WorkQueue()
         state, records = world.state, world.records
         releases: WorkQueue[str] = WorkQueue()
-        leftovers = Leftovers(world.client, state.cluster, state.ledger, releases, world.clock)
+        leftovers = LostNodesData(world.client, state.cluster, state.ledger, releases, world.clock)
         self.releases = Releases(world.client, state.cluster, state.ledger, records, releases, leftovers)
         self.keeping = Keeping(state.cluster, world.clock)
         self.unseen_users = UnseenUsers(world.client, state.cluster, state.ledger)

@@ -40,6 +40,15 @@ async def generated(world: World, pod: Pod) -> Holding:
     return await recorded(world, *await allocated.generated(world, pod))
 
 
+async def unused(world: World, phase: Phase) -> Holding:
+    """Claim c, which its pod has left: it is reserved for nobody."""
+    holding = await named(world, await world.pod(claims=["c"]))
+    await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
+    world.ledger.release(holding)
+    holding.phase = phase
+    return holding
+
+
 async def recorded(world: World, claim: PodClaim, holding: Holding) -> Holding:
     if not holding.standalone:
         held = Held(holding.uid, "node-1", (), {"pool": "licence", "node": "node-1", "count": 4})
@@ -224,11 +233,7 @@ def test_what_an_earlier_leader_left_halfway_is_free_though_its_node_needed_no_r
     """The answer to the deletion of the ClaimRelease was lost: only the change shows that nothing is owed."""
 
     async def story(world: World) -> None:
-        pod, acting = await world.pod(claims=["c"]), Acting(world)
-        holding = await named(world, pod)
-        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
-        world.ledger.release(holding)
-        holding.phase = Phase.LEAVING
+        acting, holding = Acting(world), await unused(world, Phase.LEAVING)
         with pytest.raises(Conflict):  # what was just written is not in the cache yet: it is tried again
             await acting.giving_back.follow(holding.uid)
         await world.seen()
@@ -247,12 +252,8 @@ def test_who_waits_is_woken_though_a_late_record_comes_while_the_claim_is_cleare
     """An earlier request to make a ClaimRelease arrives when the node has answered already. It is waived later."""
 
     async def story(world: World) -> None:
-        pod, acting = await world.pod(claims=["c"]), Acting(world)
-        holding = await named(world, pod)
-        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
+        acting, holding = Acting(world), await unused(world, Phase.RELEASING)
         await world.seen()
-        world.ledger.release(holding)
-        holding.phase = Phase.RELEASING
         clear = Records.clear_claim
 
         async def slow(records: Records, cleared: Holding) -> None:
@@ -289,12 +290,9 @@ def test_what_waits_for_a_holding_that_ends_leaves_what_is_allocated_anew(way: s
     """Both are of one claim, and have its UID. Nobody uses it now: it is kept."""
 
     async def story(world: World) -> None:
-        pod, acting = await world.pod(claims=["c"]), Acting(world)
-        former = await named(world, pod)
-        await world.patch_status(BUILTIN_CLAIMS, "c", {"reservedFor": None})
+        acting = Acting(world)
+        former = await unused(world, Phase.RELEASING if way == "follow" else Phase.HELD)
         await world.seen()
-        world.ledger.release(former)
-        former.phase = Phase.RELEASING if way == "follow" else Phase.HELD
         async with former.lock:
             waiting = asyncio.create_task(
                 acting.giving_back.follow(former.uid) if way == "follow" else acting.giving_back.give_up(former)

@@ -27,7 +27,7 @@ FORGOTTEN: Final = 86_400.0
 log = structlog.get_logger(__name__)
 
 
-class Leftovers:
+class LostNodesData:
     """The ClaimReleases for lost nodes. `queue` has the UIDs of holdings that are to be looked at again."""
 
     def __init__(
@@ -75,10 +75,7 @@ class Leftovers:
 
     async def _forget(self, release: ClaimRelease) -> None:
         log.info("the node never came back", release=release.metadata.name, node=release.spec.node_name)
-        try:
-            await self._client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
-        except NotFound:
-            pass  # its plugin answered after all
+        await delete_release(self._client, release)
 
 
 async def let_answer(client: Client, release: ClaimRelease) -> None:
@@ -89,6 +86,14 @@ async def let_answer(client: Client, release: ClaimRelease) -> None:
         await client.patch(CLAIM_RELEASES, meta.name, body)
     except NotFound:
         pass  # somebody deleted it: that comes as a change
+
+
+async def delete_release(client: Client, release: ClaimRelease) -> None:
+    """Nobody needs the node's answer any more; that the record is gone comes as a change."""
+    try:
+        await client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
+    except NotFound:
+        pass  # the node answered after all
 
 
 def _is_of(release: ClaimRelease, holding: Holding) -> bool:

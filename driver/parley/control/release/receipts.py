@@ -1,9 +1,8 @@
 """ClaimReleases and the condition that users see, while a node may still have a claim prepared. Pure.
 
-There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. Those
-for lost nodes (`leftovers`) have names of their own. It
+There is one for each built-in claim and node, with a name that follows from the two: it can't be made twice. It
 belongs to no namespace and has no owner: whatever becomes of claim, pod and namespace, the device counts as taken
-while it exists.
+while it exists. Those for lost nodes (`leftovers`) have names of their own, and keep nothing.
 """
 
 import hashlib

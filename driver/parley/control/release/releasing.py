@@ -35,7 +35,7 @@ from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import Cluster
 from parley.control.ledger import Holding, Ledger, Prepared, Written
 from parley.control.records import Records
-from parley.control.release.leftovers import Leftovers, let_answer
+from parley.control.release.leftovers import LostNodesData, delete_release, let_answer
 from parley.control.release.receipts import prepared_by, record, record_name
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.queue import WorkQueue
@@ -67,7 +67,7 @@ class Releases:
         ledger: Ledger,
         records: Records,
         queue: WorkQueue[str],
-        leftovers: Leftovers,
+        leftovers: LostNodesData,
     ) -> None:
         self.leftovers = leftovers
         self._client = client
@@ -153,12 +153,9 @@ class Releases:
             return None
 
     async def waive(self, release: ClaimRelease) -> None:
-        """Delete a record that nobody needs to answer; that it is gone comes as a change."""
+        """Delete a record that nobody needs to answer."""
         log.info("no receipt is needed", release=release.metadata.name, node=release.spec.node_name)
-        try:
-            await self._client.delete(CLAIM_RELEASES, release.metadata.name, uid=release.metadata.uid)
-        except NotFound:
-            pass  # the node answered after all
+        await delete_release(self._client, release)
 
     def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
         """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""

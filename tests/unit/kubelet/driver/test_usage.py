@@ -9,7 +9,7 @@ from tests.unit.kubelet.driver.test_measuring import unhurried
 
 from parley_kubelet.driver import measuring, trees, usage
 from parley_kubelet.driver.measuring import Measured
-from parley_kubelet.driver.usage import Usage
+from parley_kubelet.driver.usage import DiskUsage
 
 
 class Watch:
@@ -18,7 +18,7 @@ class Watch:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.takes, self.looked = 0.0, 0.0, list[str]()
         self.folder = folder
-        self.usage = Usage(partial(trees.opened, folder), unhurried, lambda: self.now)
+        self.usage = DiskUsage(partial(trees.opened, folder), unhurried, lambda: self.now)
         self._measure = measuring.measure
         monkeypatch.setattr(measuring, "measure", self.measure)
 
