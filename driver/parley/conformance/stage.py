@@ -60,11 +60,12 @@ class Allocated:
 
 
 class Stage:
-    """`name` is that of the check's namespace and class."""
+    """`name` is that of the check's namespace and first class; `class_name` is the class of new claims."""
 
     def __init__(self, scene: Scene, name: str) -> None:
         self.scene = scene
-        self.name = name
+        self.name = self.class_name = name
+        self._classes: list[str] = []
         self.subject, self.traffic, self._client = scene.subject, scene.traffic, scene.client
         self.finalizer = driver_finalizer(scene.subject.driver)
         self.nodes = scene.subject.nodes
@@ -74,13 +75,18 @@ class Stage:
         """Make the namespace and the class, with these fields besides those of the subject."""
         with suppress(AlreadyExists):
             await self._client.create(NAMESPACES, {"metadata": {"name": self.name}})
-        body = {**self.subject.class_body, **of_class, "metadata": {"name": self.name}}
-        await self._client.create(CLASSES, body)
+        await self._create_class(of_class)
 
-    async def replace_class(self, **of_class: Any) -> None:
-        """The class with these fields besides; no claim of it is there yet."""
-        await self._client.delete(CLASSES, self.name)
-        await self.open(**of_class)
+    async def use_class(self, **of_class: Any) -> None:
+        """Claims are of another class from now on, which has these fields besides those of the subject. It has a
+        name of its own: a driver that has not seen it yet can't take it for the former one."""
+        self.class_name = f"{self.name}-{len(self._classes) + 1}"
+        await self._create_class(of_class)
+
+    async def _create_class(self, of_class: Mapping[str, Any]) -> None:
+        body = {**self.subject.class_body, **of_class, "metadata": {"name": self.class_name}}
+        self._classes.append(self.class_name)
+        await self._client.create(CLASSES, body)
 
     # Claims
 
@@ -89,7 +95,7 @@ class Stage:
         self._made += 1
         name = f"claim-{self._made}"
         chosen = self.subject.parameters if parameters is None else parameters
-        spec = {"resourceClassName": self.name, **({} if chosen is None else {"parameters": chosen}), **more}
+        spec = {"resourceClassName": self.class_name, **({} if chosen is None else {"parameters": chosen}), **more}
         await self._client.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}, self.name)
         return name
 
@@ -301,9 +307,10 @@ class Stage:
             except Unmet:
                 with suppress(NotFound):
                     await self.write_claim(name, {"metadata": {"finalizers": None}})
-        for resource in (CLASSES.untyped(), NAMESPACES):
+        made = [(CLASSES.untyped(), name) for name in self._classes]
+        for resource, name in (*made, (NAMESPACES, self.name)):
             with suppress(NotFound):
-                await self._client.delete(resource, self.name)
+                await self._client.delete(resource, name)
 
 
 def has_allocation(claim: Mapping[str, Any]) -> bool:

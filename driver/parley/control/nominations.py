@@ -3,7 +3,8 @@ memory.
 
 A nomination is made before anybody is evicted for it, and lasts until its pod is bound or gone, wants another
 node, or has had `KEPT_SECONDS`. While it lasts, no pod of lower or equal priority is allocated anything on the
-node by the same drivers, unless it was nominated for the node beside it; nor a named claim that the pod asks for.
+node by the same drivers, unless it was nominated for the node beside it, and enough is left there for both
+(`decision.kept`); nor a named claim that the pod asks for.
 After a restart of the controller there are none: who is leaving by then is found by its deletion timestamp.
 """
 

@@ -14,13 +14,13 @@ from parley.api.builtin import Pod
 from parley.control.caches.cluster import done, priority, reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Demand
+from parley.control.decision.kept import beside, is_enough
 from parley.control.ledger import Holding
 from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.negotiation.answers import viable_for_all
 from parley.negotiation.victims import Choice, Holder, choose
 from parley.scheduler.candidates import CandidateNodes, common_nodes
-from parley.sdk.together import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class ClaimVictims:
 
     def _does(self, node: str, victims: Sequence[Holder]) -> bool:
         """Whether pod and claims would find enough on the node, beside what is kept there for others."""
-        others = self._others(node)
+        others = beside(self._state, self._pod.metadata.uid, priority(self._pod), node)
         gone = {uid for uid, _ in self._gone(node, victims)}.union(*(one.leaving for one in others))
         used, pods = self._state.cluster.usage.without(node, gone)
         amounts = Counter(used)
@@ -175,22 +175,15 @@ class ClaimVictims:
             return False
         return all(self._served(name, node, victims, others) for name in self._demand.requests)
 
-    def _others(self, node: str) -> list[Nomination]:
-        """What is kept on the node for others, and not allocated for them yet."""
-        uid, ledger = self._pod.metadata.uid, self._state.ledger
-        beside = self._state.nominations.beside(uid, priority(self._pod), node)
-        return [one for one in beside if not ledger.of_pod(one.pod)]
-
-    def _served(self, name: str, node: str, victims: Sequence[Holder], others: Sequence[Nomination]) -> bool:
-        driver, request = self._state.drivers[name], self._demand.requests[name]
+    def _served(self, name: str, node: str, victims: Sequence[Holder], others: list[Nomination]) -> bool:
         if name not in self._drivers:
             if (name, node) not in self._viable:
-                self._viable[name, node] = bool(viable_for_all((node,), driver.viable(request, (node,))))
+                answers = self._state.drivers[name].viable(self._demand.requests[name], (node,))
+                self._viable[name, node] = bool(viable_for_all((node,), answers))
             return self._viable[name, node]
         freed = {uid for _, one in self._gone(node, victims) for uid in one.held[name]}
         freed.update(*(one.freed.get(name, frozenset()) for one in others))
-        theirs = (one.requests[name] for one in others if name in one.requests)
-        return driver.viable_without(together(request, theirs), node, freed)
+        return is_enough(self._state, name, self._demand, node, others, freed)
 
     def _planned(self, choice: Choice) -> Plan:
         gone = dict(self._gone(choice.node, choice.victims))

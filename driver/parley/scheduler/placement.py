@@ -12,6 +12,7 @@ from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
 from parley.control.decision.demand import Demand
+from parley.control.decision.kept import kept_nodes
 from parley.control.ledger import Holding
 from parley.control.live import live_pod
 from parley.control.objects.mirror import is_offer
@@ -189,7 +190,7 @@ class Placement:
         if any(claim.standalone or claim.offered_by != demand.drivers[claim.entry] for claim in offered):
             await self._withdraw(pod, offered, "the driver of the class is another one now")
             return None
-        kept = self._state.nominations.closed(pod.metadata.uid, priority(pod), frozenset(demand.drivers.values()))
+        kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
         if chosen in kept:
             self._pods.attempt(pod).offered = (chosen,)
             await self._records.decline(offered, f"node {chosen}: {kept[chosen]}")

@@ -168,6 +168,41 @@ def test_who_loses_its_node_to_a_higher_one_evicts_no_more_pods_there(play: Play
     play(scenario)
 
 
+def test_who_gets_a_node_beside_a_higher_one_does_not_take_what_that_waits_for(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 3)
+        await world.add_class(preemption="LowerPriority")
+        await world.add_template("one")
+        await world.add_template("two", count=2)
+        world.start_parley(SlowEvents(world.server.client()))
+        await hold(world, lowest=0)
+        await world.add_pod("lower", "two", priority=3)
+        await world.settle(5)
+        world.kubelets.stop("a")
+        await world.add_pod("second", "one", priority=2)
+        await world.settle(60)  # "lowest" is on its way out for it
+        await world.add_pod("first", "two", priority=10)
+        await asyncio.sleep(1)  # "lower" is evicted, and the Event about it under way
+        assert (await world.pod("lower")).metadata.deletion_timestamp
+        await world.finish_pod("lower")
+        await world.settle(60)
+        assert [await world.node_of(name) for name in ("first", "second")] == ["a", ""]
+        await world.finish_pod("lowest")
+        await world.settle(60)
+        assert await world.node_of("second") == "a"
+
+    play(scenario)
+
+
+class SlowEvents(Client):
+    """Events are written late."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.resource.plural == "events":
+            await asyncio.sleep(5)
+        return await super().request(call)
+
+
 class SlowEvictions(Client):
     """Each takes so long."""
 

@@ -75,7 +75,7 @@ def available(allocation: Mapping[str, Any], node: str) -> bool:
 
 async def _shareable(stage: Stage) -> None:
     """The allocation is shareable as its class is."""
-    await stage.replace_class(shareable=True)
+    await stage.use_class(shareable=True)
     held = await stage.allocate()
     allocation = (await stage.get_claim(held.claim))["status"]["allocation"]
     if not allocation.get("shareable"):

@@ -18,7 +18,7 @@ async def _allocates_at_once(stage: Stage) -> None:
 async def _on_suitable_nodes(stage: Stage) -> None:
     """An immediate claim is allocated on a suitable node."""
     node = await stage.usable_node()
-    await stage.replace_class(suitableNodes=node_selector([node]))
+    await stage.use_class(suitableNodes=node_selector([node]))
     claim = await stage.claim(allocationMode="Immediate")
     allocation = (await stage.allocated(claim))["status"]["allocation"]
     if not available(allocation, node):
@@ -30,7 +30,7 @@ async def _not_on_tainted_nodes(stage: Stage) -> None:
     if not stage.scene.in_memory:
         raise NotApplicable("the nodes of this cluster are not the kit's to taint")
     node = await stage.usable_node()
-    await stage.replace_class(suitableNodes=node_selector([node]))
+    await stage.use_class(suitableNodes=node_selector([node]))
     taint = {"key": "conformance.parley.dev/taint", "effect": "NoSchedule"}
     await stage.scene.client.patch(NODES, node, {"spec": {"taints": [taint]}})
     try:

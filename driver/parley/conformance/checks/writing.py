@@ -68,7 +68,7 @@ async def _keeps_conditions(stage: Stage) -> None:
 
 async def _leaves_others_claims(stage: Stage) -> None:
     """Other drivers' claims are left alone."""
-    await stage.replace_class(driverName=FOREIGN)
+    await stage.use_class(driverName=FOREIGN)
     deleted = await stage.claim()
     names = [deleted, await stage.claim(allocationMode="Immediate"), await stage.claim()]
     await stage.write_claim(deleted, {"metadata": {"finalizers": [f"{FOREIGN}/deletion-protection"]}})

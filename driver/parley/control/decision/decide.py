@@ -13,6 +13,7 @@ from parley.api import reasons
 from parley.control.claims.podclaims import NODES, ROOM, PodClaim, Problem, Topic
 from parley.control.decision.demand import Demand, ask, demand_of, fullest, in_no_order, scores, units
 from parley.control.decision.eligible import EligibleNodes, FullestFirst
+from parley.control.decision.kept import kept_nodes
 from parley.control.decision.sight import seen_pod
 from parley.control.decision.stranded import stranded
 from parley.control.ledger import Holding
@@ -109,7 +110,7 @@ def survey(state: State, demand: Demand, search: Search, around: Callable[[Ask],
 
 def question(state: State, demand: Demand, search: Search) -> Ask:
     """Asks the drivers in this process about nodes, but for those that are excluded, or kept for other pods."""
-    kept = state.nominations.closed(search.nodes.uid, search.nodes.priority, frozenset(demand.drivers.values()))
+    kept = kept_nodes(state, search.nodes.uid, search.nodes.priority, demand)
     plain = ask(state.drivers, demand, {**search.excluded, **kept} if kept else search.excluded)
     return with_room(plain, search.nodes, demand)
 

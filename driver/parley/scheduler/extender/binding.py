@@ -16,6 +16,7 @@ from parley.control.caches.indexes import Key
 from parley.control.claims.gathering import gather
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.decide import Blocked, admit
+from parley.control.decision.kept import kept_nodes
 from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.kube.client import ApiError, Conflict, OutcomeUnknown
@@ -188,7 +189,7 @@ class Binder:
             raise BindRefused(demand.problem.message)
         if demand.standalone:
             raise BindRefused("the driver of a class is a standalone one")
-        kept = self._state.nominations.closed(pod.metadata.uid, priority(pod), frozenset(demand.drivers.values()))
+        kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
         if node in kept:  # others were evicted for another pod since the scheduler asked
             raise BindRefused(f"node {node}: {kept[node]}")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
