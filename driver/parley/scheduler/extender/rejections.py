@@ -143,8 +143,8 @@ class Rejections:
             return None
         if (left := due - now()) > 0:
             return Requeue(left)
-        del self._unasked[pod.metadata.uid]
         await self._posting.touch(reference(pod))
+        self._unasked.pop(pod.metadata.uid, None)
         return None
 
     async def _ask_standalone(
@@ -156,8 +156,7 @@ class Rejections:
         if not problems and any(c.standalone and c.state(pod) is ClaimState.PENDING for c in claims):
             return await self._negotiate(key, pod, claims, rejection.nodes)
         if rejection.nudged is None:
-            rejection.nudged = rejection.revision
-            await self._posting.touch(reference(pod))
+            await self._make_ask(pod, rejection, rejection.revision)
         return None
 
     async def _report(self, pod: Pod, rejection: Rejection) -> None:
@@ -173,6 +172,14 @@ class Rejections:
             return None
         if seconds > 0:
             return Requeue(seconds)
-        rejection.nudged = self._pods.revision(rejection.problem.topics)
-        await self._posting.touch(reference(pod))
+        await self._make_ask(pod, rejection, self._pods.revision(rejection.problem.topics))
         return None
+
+    async def _make_ask(self, pod: Pod, rejection: Rejection, revision: tuple[int, ...]) -> None:
+        """The scheduler asks again, and gets another answer. Tried again if the API server does not take it."""
+        before, rejection.nudged = rejection.nudged, revision
+        try:
+            await self._posting.touch(reference(pod))
+        except BaseException:
+            rejection.nudged = before
+            raise

@@ -13,7 +13,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api import reasons
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, PODS, Resource
 from parley.control.claims.podclaims import Problem
-from parley.kube.client import Call, Client, RawEvent
+from parley.kube.client import Call, Client, RawEvent, ServerError
 from parley.scheduler.extender.rejections import Rejection
 
 if TYPE_CHECKING:
@@ -148,6 +148,46 @@ def test_a_pod_gets_in_when_only_its_driver_knows_that_something_changed(play: A
         await world.client.delete(CLAIMS, "disk", "default")
         await asyncio.sleep(2)
         assert await world.node_of("p") == "n0"
+
+    play(scenario)
+
+
+def refusing_touches(world: World, times: int) -> FaultClient:
+    """The first so many changes of pods fail."""
+    left = [times]
+
+    def refuse(call: NumberedCall) -> None:
+        if call.resource == PODS and call.verb == "patch" and left[0] > 0:
+            left[0] -= 1
+            raise ServerError(500, "InternalError", "out of order")
+
+    return FaultClient(world.server.client(), before=refuse)
+
+
+def test_a_scheduler_is_made_to_look_again_though_the_first_try_fails(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, nodes=1, client=refusing_touches(world, 2))
+        await world.add_claim("disk", "shelf", "Immediate")
+        await world.settle()
+        await world.add_pod("p", "shelf")
+        await world.settle()
+        await world.client.delete(CLAIMS, "disk", "default")
+        await asyncio.sleep(2)
+        assert await world.node_of("p") == "n0"
+
+    play(scenario)
+
+
+def test_a_new_leader_makes_schedulers_look_again_though_the_first_try_fails(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        shelf = await begin(world)
+        await world.add_pod("p", "shelf", schedulerName=AWAY)
+        await world.settle()
+        before = (await world.pod("p")).metadata.resource_version
+        await world.crash()
+        world.start_parley(refusing_touches(world, 2), [ShelfDriver(shelf)])
+        await world.settle()
+        assert (await world.pod("p")).metadata.resource_version != before
 
     play(scenario)
 
