@@ -1,6 +1,8 @@
 """Workspaces on real nodes: tasks that follow each other find each other's files; they go with the claim."""
 
 import asyncio
+import random
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,6 +136,47 @@ async def test_who_writes_more_than_its_size_is_told(
         )
     await team.delete(PODS, "writer")
     await team.delete(CLAIMS, "small")
+
+
+def attached() -> str:
+    """The files of this machine that are loop devices."""
+    return subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
+
+
+async def test_who_writes_more_than_an_enforced_size_finds_the_workspace_full(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    size = random.randint(20, 60)
+    await begin(
+        cluster,
+        team,
+        whenUnused={"keepSeconds": KEPT},
+        parameters={"enforce": "Image", "owner": {"gid": 2000, "mode": "2770"}},
+    )
+    kind = f"shelf-{team.name}"
+    limited = claim("limited", kind, size=f"{size}Mi")
+    await team.create(limited, *(pod(n, claims={"work": "limited"}, script=UNTIL_FINISHED) for n in ("a", "b")))
+    running = await team.runs("a")
+    assert (await team.runs("b")).spec.node_name == running.spec.node_name
+    look = "cd /workspace && ls -a && stat -c '%u %g %a' ."
+    assert execute(cluster, team, "a", look).splitlines() == [".", "..", "0 2000 2770"]
+    fill = f"dd if=/dev/zero of=/workspace/file bs=1M count={2 * size} 2>&1 || true"
+    assert "No space left on device" in execute(cluster, team, "a", fill)
+    written = int(execute(cluster, team, "b", "stat -c %s /workspace/file"))
+    assert 0.8 * size < written / 1024**2 < size
+    (name,) = left(roots)
+    assert attached().count(name) == 1, "all pods have the same device"
+
+    for one in ("a", "b"):
+        await team.delete(PODS, one)
+    assert name not in attached()
+    await team.create(pod("late", claims={"work": "limited"}, script=UNTIL_FINISHED))
+    await team.runs("late")
+    assert int(execute(cluster, team, "late", "stat -c %s /workspace/file")) == written
+    await team.delete(PODS, "late")
+    await team.delete(CLAIMS, "limited")
+    assert left(roots) == []
+    assert name not in attached()
 
 
 async def test_a_directory_is_its_owners_and_stays_where_its_claim_says_so(

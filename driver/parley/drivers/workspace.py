@@ -44,6 +44,9 @@ from parley.sdk.checks import MAX_ALTERNATIVES
 DISK = "workspaces"
 """The one device of a node: the disk that its workspaces are on, with the capacity `size`."""
 
+IMAGES = "images"
+"""Its attribute: whether the node can keep a workspace to its size."""
+
 _TAKEN: Final = (
     *("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/usr/bin"),
     *("/usr/lib", "/usr/lib64", "/usr/sbin", "/var", "/var/run"),
@@ -134,6 +137,13 @@ class WorkspaceClass(Parameters):
     ] = 300
     default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
     max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None
+    enforce: Annotated[
+        Literal["Watch", "Image"],
+        Field(
+            description="Watch: who lets a workspace grow beyond its size is told. Image: it can't, since it is a "
+            "file system of that size, in a file of the node."
+        ),
+    ] = "Watch"
     max_reserve: Annotated[
         WorkspaceReserve | None,
         Field(description="What a claim may reserve at most; what is left out, not at all."),
@@ -153,6 +163,10 @@ class WorkspaceClass(Parameters):
     ] = 0
 
 
+SMALLEST_IMAGE: Final = 16 * _MI
+"""Bytes: of a smaller file system much would be its own."""
+
+
 class NoRoom(Exception):
     """Raised when the room that was there at the question is promised to others since."""
 
@@ -162,7 +176,7 @@ WorkspaceClaim = ClaimRequest[WorkspaceParameters, WorkspaceClass]
 
 
 class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
-    """Counts the bytes promised on each node. They are not enforced: a workspace may grow beyond its size."""
+    """Counts the bytes promised on each node. Whether a workspace may grow beyond its size, its class says."""
 
     name: ClassVar[str] = "workspace.parley.dev"
     parameters = WorkspaceParameters
@@ -179,6 +193,8 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def __init__(self) -> None:
         self._disks = Disks()
+        self._enforcing: set[str] = set()
+        """Nodes that can keep a workspace to its size."""
         self._held: dict[str, tuple[str, int]] = {}
         self._groups = Groups()
 
@@ -192,14 +208,20 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
 
     def _observe_disk(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
         """A node may speak for itself only."""
-        before = {node: self._disks.size(node) for node in map(_node, (old, new)) if node}
+        before = {node: self._known(node) for node in map(_node, (old, new)) if node}
         for node in before:
             self._disks.resize(node, None)
+            self._enforcing.discard(node)
         if new is not None and (node := _node(new)) and new.spec.pool.name == node:
             for device in new.spec.devices:
                 if device.name == DISK and "size" in device.capacity:
                     self._disks.resize(node, int(parse(device.capacity["size"].value)))
-        return before != {node: self._disks.size(node) for node in before}
+                    if IMAGES in device.attributes and device.attributes[IMAGES].bool_:
+                        self._enforcing.add(node)
+        return before != {node: self._known(node) for node in before}
+
+    def _known(self, node: str) -> tuple[int, bool]:
+        return self._disks.size(node), node in self._enforcing
 
     def restore(self, held: Held) -> None:
         """Count a workspace that exists."""
@@ -309,18 +331,22 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         freed: defaultdict[str, int] = defaultdict(int)
         for node, size in (self._held[uid] for uid in without if uid in self._held):
             freed[node] += size
-        return _Search(self._disks, _fault(request), _wanted(request), rules, freed)
+        enforced = any(claim.class_parameters.enforce == "Image" for claim in request.claims)
+        only = self._enforcing if enforced else None
+        return _Search(self._disks, _fault(request), _wanted(request), rules, freed, only)
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Where a request finds so much room, near its groups. `fault` is why it never will; `freed` is free, too."""
+    """Where a request finds so much room, near its groups. `fault` is why it never will; `freed` is free, too. If
+    `enforcing` are given, no other nodes will do."""
 
     disks: Disks
     fault: str
     wanted: int
     rules: Sequence[Rule]
     freed: Mapping[str, int]
+    enforcing: Collection[str] | None
 
     def lacking(self, node: str) -> str:
         """What the node lacks, "" if nothing."""
@@ -336,6 +362,8 @@ class _Search:
     def _lacking_room(self, node: str) -> str:
         if node not in self.disks:
             return "has no disk for workspaces: its node plugin publishes none"
+        if self.enforcing is not None and node not in self.enforcing:
+            return "can't keep workspaces to their sizes (enforce=Image): its node plugin has no loop devices"
         free = self.disks.free(node) + self.freed.get(node, 0)
         if self.wanted <= free:
             return ""
@@ -362,6 +390,9 @@ def _fault(request: WorkspaceRequest) -> str:
         if most is not None and _bytes(claim) > parse(most):
             asked = claim.parameters.size or claim.class_parameters.default_size
             return f"size={asked} of claim {claim.claim} is more than maxSize={most} of class {claim.class_name}"
+        if claim.class_parameters.enforce == "Image" and _bytes(claim) < SMALLEST_IMAGE:
+            asked = claim.parameters.size or claim.class_parameters.default_size
+            return f"size={asked} of claim {claim.claim} is too small for a file system: ask for 16Mi or more"
         if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
             return fault
         if claim.parameters.reclaim == "Retain" and not claim.class_parameters.retain_at_most:
@@ -385,6 +416,7 @@ def _asked_of_the_node(claim: WorkspaceClaim) -> Mapping[str, Any]:
         **({"owner": class_.owner.model_dump()} if class_.owner is not None else {}),
         **({"readOnly": True} if wanted.read_only else {}),
         **({"retain": class_.retain_at_most} if wanted.reclaim == "Retain" else {}),
+        **({"enforce": class_.enforce} if class_.enforce != "Watch" else {}),
     }
 
 

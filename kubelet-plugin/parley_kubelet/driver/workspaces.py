@@ -13,7 +13,8 @@ place, and removing begins with a rename into the trash: so it is there as a who
 `devices` starts, once a minute; two plugins of a rolling update may empty it together.
 
 What a workspace uses is measured while a pod uses it, and once after that (`usage`). One that uses more than its
-size, or can't be measured, is told by `notices`; nothing keeps it from that.
+size, or can't be measured, is told by `notices`; nothing keeps it from that. Where the class says `enforce: Image`
+the directory has a file system of the claim's size in it, which is what containers get (`images`).
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import structlog
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -33,7 +34,7 @@ from pydantic.alias_generators import to_camel
 from parley.api import reasons
 from parley.api.quantity import parse
 from parley.api.wording import bytes_text
-from parley_kubelet.driver import trees
+from parley_kubelet.driver import images, trees
 from parley_kubelet.driver.measuring import Measured
 from parley_kubelet.driver.retained import Ended, Retained
 from parley_kubelet.driver.usage import DiskUsage
@@ -43,6 +44,9 @@ from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Notice, Offer, Pre
 NAME: Final = "workspace.parley.dev"
 DISK: Final = "workspaces"
 """The one device of a node: the disk that all workspaces are on."""
+
+IMAGES: Final = "images"
+"""Its attribute: whether sizes can be enforced."""
 
 DATA, NEW, TRASH = "data", "new", "trash"
 _REMOVALS: Final = 2
@@ -71,7 +75,8 @@ class DirectoryOwner(BaseModel):
 
 class WorkspaceHandle(BaseModel):
     """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
-    settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace."""
+    settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace.
+    `enforce`: what keeps it to its bytes."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -83,6 +88,7 @@ class WorkspaceHandle(BaseModel):
     owner: DirectoryOwner | None = None
     read_only: bool = False
     retain: Annotated[int, Field(ge=0)] = 0
+    enforce: Literal["Watch", "Image"] = "Watch"
 
 
 def _root(path: Path) -> Path:
@@ -133,7 +139,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     def devices(self) -> Sequence[Offer]:
         """One disk. What is retained is nobody's any more, but takes room."""
         self._sweep()
-        return (Offer(DISK, capacity={"size": str(max(self._size() - self._retained.bytes(), 0))}),)
+        capacity = {"size": str(max(self._size() - self._retained.bytes(), 0))}
+        return (Offer(DISK, {IMAGES: not images.lacking()}, capacity),)
 
     def _size(self) -> int:
         if self.configured.size is not None:
@@ -148,6 +155,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
     async def prepare(self, claim: WorkspaceClaim) -> Prepared:
         """Make the directory, unless a pod before this one did."""
         handle = claim.handle
+        if handle.enforce == "Image":
+            return await self._prepare_image(claim)
         try:
             self._make(handle)  # not in a thread: that would go on if this is cancelled
         except OSError as error:
@@ -155,14 +164,25 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 f"claim {claim}: its directory {self._path(handle.workspace)} cannot be made: {error.strerror}: "
                 "see whether the disk is full or read-only"
             ) from error
-        options = ("rbind", "ro" if handle.read_only else "rw", "nosuid", "nodev")
-        mount = Mount(
-            host_path=str(self._path(handle.workspace)), container_path=handle.mount_path, options=options
-        )
-        return Prepared(Edits(env={handle.variable: handle.mount_path}, mounts=(mount,)))
+        return _mounted(handle, self._path(handle.workspace), "rbind")
+
+    async def _prepare_image(self, claim: WorkspaceClaim) -> Prepared:
+        handle = claim.handle
+        if why := images.lacking():
+            raise Refused(f"claim {claim}: node {self.node} can't enforce its size (enforce=Image): {why}")
+        try:
+            await self._make_image(handle)
+            device = images.attach(self._path(handle.workspace), handle.workspace)
+        except (OSError, images.NotMade) as error:
+            raise Refused(
+                f"claim {claim}: its file system {self._path(handle.workspace)} cannot be made: {error}: see "
+                "whether the disk is full or read-only"
+            ) from error
+        return _mounted(handle, device, type_=images.FILE_SYSTEM)
 
     async def unprepare(self, held: Held[WorkspaceHandle]) -> None:
         """The directory stays, unless the claim goes with its pod."""
+        _detach(held.claim)
         if held.claim.handle.generated:
             self._end(held.claim)
             self._sweep()
@@ -179,7 +199,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
 
     async def notices(self, held: Sequence[Held[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
         """Who uses more than its size, or can't be measured."""
-        in_use = {one.claim.handle.workspace: one.claim for one in held}
+        watched = (one.claim for one in held if one.claim.handle.enforce == "Watch")
+        in_use = {claim.handle.workspace: claim for claim in watched}
         self._usage.follow(in_use.keys())
         self._measured = {name: claim for name, claim in self._measured.items() if name in self._usage.names()}
         self._measured.update(in_use)
@@ -208,9 +229,19 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 trees.make(new, workspace, int(owner.mode, 8), (owner.uid, owner.gid))
                 trees.move(new, workspace, data, workspace)
 
+    async def _make_image(self, handle: WorkspaceHandle) -> None:
+        workspace, owner = handle.workspace, handle.owner or self.configured
+        with self._folder(TRASH), self._folder(DATA) as data, self._folder(NEW) as new:
+            if not trees.is_directory(data, workspace):
+                trees.make(new, workspace, 0o700, (os.getuid(), os.getgid()))
+                folder = self.configured.root / NEW / workspace
+                await images.make(folder, handle.bytes, (owner.uid, owner.gid), int(owner.mode, 8))
+                trees.move(new, workspace, data, workspace)
+
     def _end(self, claim: WorkspaceClaim) -> None:
         """The claim has no directory any more: it is retained, or in the trash, and so are others in its place."""
         handle = claim.handle
+        _detach(claim)  # again, where the checkpoint was lost: else the file keeps its room
         if handle.retain:
             with self._folder(DATA) as data, self._folder(TRASH) as trash:
                 self._retained.put_by(data, handle.workspace, Ended(claim.namespace, claim.name, handle.bytes))
@@ -256,6 +287,22 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 self._remove((name,))
             except OSError as error:
                 log.warning("not removed yet", path=str(self.configured.root / TRASH / name), reason=str(error))
+
+
+def _detach(claim: WorkspaceClaim) -> None:
+    """No container has the claim's file system any more. Raises OSError."""
+    if claim.handle.enforce != "Image":
+        return
+    if images.lacking_devices():
+        log.warning("loop device not looked for", claim=str(claim), reason="the plugin is not privileged any more")
+        return
+    images.detach(claim.handle.workspace)
+
+
+def _mounted(handle: WorkspaceHandle, source: Path, *options: str, type_: str | None = None) -> Prepared:
+    chosen = (*options, "ro" if handle.read_only else "rw", "nosuid", "nodev")
+    mount = Mount(host_path=str(source), container_path=handle.mount_path, options=chosen, type=type_)
+    return Prepared(Edits(env={handle.variable: handle.mount_path}, mounts=(mount,)))
 
 
 async def _in_a_thread(work: Callable[[], None]) -> None:

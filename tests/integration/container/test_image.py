@@ -40,6 +40,29 @@ def test_the_node_plugin_runs_as_root_without_capabilities(container_engine: Eng
     assert "usage: parley-kubelet" in run(container_engine, image, "parley-kubelet", "--help", user="0:0")
 
 
+LIMITED = """
+import asyncio, os
+from pathlib import Path
+from parley_kubelet.driver import images, loops
+assert images.lacking() == "", images.lacking()
+folder = Path("/root/limited")
+folder.mkdir()
+asyncio.run(images.make(folder, 32 * 1024**2, (1000, 2000), 0o2770))
+device = images.attach(folder, "of-a-test")
+assert images.attach(folder, "of-a-test") == device
+assert os.read(os.open(device, os.O_RDONLY), 2048)[1080:1082] == bytes([0x53, 0xEF])  # ext4's magic number
+images.detach("of-a-test")
+"""
+
+
+def test_sizes_can_be_enforced_by_a_plugin_that_is_privileged(container_engine: Engine, image: str) -> None:
+    ask = "from parley_kubelet.driver import images; print(images.lacking())"
+    as_root = ("run", "--rm", "--user=0:0")
+    alone = container_engine.run(*as_root, image, "python3", "-c", ask)
+    assert alone.strip() == "loop devices can't be used: the plugin has to be privileged"
+    container_engine.run(*as_root, "--privileged", "--volume=/dev:/dev:ro", image, "python3", "-c", LIMITED)
+
+
 def test_user_and_command_are_what_the_chart_asks_for(container_engine: Engine, image: str) -> None:
     names = (CHECKOUT / "deploy/chart/parley/templates/_names.tpl").read_text()
     user, group = (re.findall(rf"runAs{kind}: (\d+)", names)[0] for kind in ("User", "Group"))

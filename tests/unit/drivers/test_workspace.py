@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
 from parley.api.builtin import (
+    DeviceAttribute,
     DeviceCapacity,
     Node,
     ObjectMeta,
@@ -27,6 +29,13 @@ def disk(node: str, size: str = "10Gi", pool: str = "", name: str = DISK, driver
     device = SliceDevice(name=name, capacity={"size": DeviceCapacity(size)})
     spec = ResourceSliceSpec(driver=driver, pool=Pool(pool or node), node_name=node, devices=[device])
     return ResourceSlice(metadata=ObjectMeta(name=f"{node}-disk"), spec=spec)
+
+
+def enforcing(slice_: ResourceSlice, able: bool = True) -> ResourceSlice:
+    """The same from a node that can keep workspaces to their sizes, or says that it can't."""
+    (device,) = slice_.spec.devices
+    devices = [msgspec.structs.replace(device, attributes={"images": DeviceAttribute(bool_=able)})]
+    return msgspec.structs.replace(slice_, spec=msgspec.structs.replace(slice_.spec, devices=devices))
 
 
 def stocked() -> WorkspaceDriver:
@@ -372,3 +381,29 @@ def test_the_class_says_what_becomes_of_claims_on_nodes_that_take_no_pods(
 def test_a_class_that_says_something_else_is_refused(says: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         asks("p", {}, **says)
+
+
+async def test_enforced_sizes_are_for_nodes_that_can() -> None:
+    driver = stocked()
+    able = enforcing(disk("b", "4Gi"))
+    assert driver.observe(disk("b", "4Gi"), able)
+    wanted = asks("p", {"size": "1Gi"}, enforce="Image")
+    answer = driver.viable(wanted, ("a", "b"))["claim-0"]
+    assert answer.viable == ("b",)
+    assert answer.reasons["a"] == (
+        "can't keep workspaces to their sizes (enforce=Image): its node plugin has no loop devices"
+    )
+    allocation = (await driver.allocate(wanted, "b"))["claim-0"]
+    assert allocation.data["enforce"] == "Image"
+    watched = await driver.allocate(asks("q", {"size": "1Gi"}), "b")
+    assert "enforce" not in watched["claim-0"].data
+    assert driver.observe(able, enforcing(disk("b", "4Gi"), able=False))
+    assert driver.viable(asks("r", {"size": "1Gi"}, enforce="Image"), ("a", "b"))["claim-0"].viable == ()
+
+
+def test_what_is_too_small_for_a_file_system_is_refused() -> None:
+    driver = WorkspaceDriver()
+    driver.observe(None, enforcing(disk("a")))
+    answer = driver.viable(asks("p", {"size": "15Mi"}, enforce="Image"), ("a",))["claim-0"]
+    assert answer.reasons["a"].startswith("size=15Mi of claim ")
+    assert "is too small for a file system: ask for 16Mi or more" in answer.reasons["a"]

@@ -1,0 +1,110 @@
+"""File systems of a fixed size, each in a file: whoever fills one takes nothing from others.
+
+    FOLDER/disk   an ext4 file system; its blocks are allocated when it is made, so that none is lacking later
+
+The file becomes a loop device of the node while containers use it, and their runtime mounts that. So nothing is
+mounted on the node itself, and nothing is left mounted there, whenever this process is killed.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from parley.api.wording import bytes_text
+from parley_kubelet.driver import loops
+
+FILE: Final = "disk"
+FILE_SYSTEM: Final = "ext4"
+SMALLEST: Final = 16 * 1024**2
+"""Bytes. Of less, much would be the file system's own."""
+
+_PROGRAMS: Final = ("fallocate", "mkfs.ext4", "debugfs")
+_BYTES_PER_INODE: Final = 8192
+"""Half of ext4's own figure: builds and packages are many small files."""
+
+
+class NotMade(Exception):
+    """Raised when a program failed; the message is what it said."""
+
+
+def lacking() -> str:
+    """What this node lacks for it, "" if nothing."""
+    missing = [name for name in _PROGRAMS if not _program(name)]
+    if missing:
+        return f"{' and '.join(missing)} are not in PATH: use an image with util-linux and e2fsprogs"
+    return lacking_devices()
+
+
+def lacking_devices() -> str:
+    """The same of its devices."""
+    return "" if loops.available() else "loop devices can't be used: the plugin has to be privileged"
+
+
+async def make(folder: Path, size: int, owner: tuple[int, int], mode: int) -> None:
+    """Make the file in the folder, of so many bytes, with an empty file system; `owner` (UID and GID) and `mode`
+    are those of its root. One that was being made before is begun anew. Raises NotMade or OSError."""
+    file = folder / FILE
+    file.unlink(missing_ok=True)
+    disk = os.statvfs(folder)
+    if size > (free := disk.f_bavail * disk.f_frsize):  # fallocate would take all of it before it fails
+        raise NotMade(f"{bytes_text(free)} of the disk are free, {bytes_text(size)} wanted")
+    uid, gid = owner
+    options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={uid}:{gid}"
+    try:
+        await _run("fallocate", "--length", str(size), str(file))
+        file.chmod(0o600)
+        await _run("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(_BYTES_PER_INODE), "-E", options, str(file))
+        await _edit(file, ("rmdir lost+found", f"set_inode_field / mode 0{0o40000 | mode:o}"))
+    except BaseException:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)  # else it takes its room from others
+        raise
+
+
+def attach(folder: Path, label: str) -> Path:
+    """The device of the file in the folder; the same one until `detach`. Raises OSError."""
+    return loops.attach(folder / FILE, label)
+
+
+def detach(label: str) -> None:
+    """No container uses it any more. Idempotent. Raises OSError."""
+    loops.detach(label)
+
+
+async def _edit(file: Path, commands: Sequence[str]) -> None:
+    """Change the file system while it is mounted nowhere. Raises NotMade."""
+    for command in commands:
+        said = await _run("debugfs", "-w", "-R", command, str(file))
+        if len(said.splitlines()) > 1:  # the first line is its version; it never fails
+            raise NotMade(f"debugfs: {said.splitlines()[-1]}")
+
+
+def _program(name: str) -> str:
+    """Its path, "" if there is none. Services often have no PATH with the system's programs."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or ""
+
+
+async def _run(name: str, *arguments: str) -> str:
+    """What the program says on its error output. Raises NotMade. Cancelled, it is killed."""
+    process = await asyncio.create_subprocess_exec(
+        _program(name) or name,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, said = await process.communicate()
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    text = said.decode(errors="replace").strip()
+    if process.returncode:
+        raise NotMade(text.splitlines()[-1] if text else f"{name} failed with code {process.returncode}")
+    return text

@@ -1,0 +1,173 @@
+"""Workspaces whose size is a limit: made with the file system's own tools, on loop devices that a test plays."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.kubelet.driver.test_workspaces import claim, data, driver
+
+from parley_kubelet.driver import images, loops
+from parley_kubelet.hooks import Held, NodeClaim, Refused
+from parley_kubelet.testing import Scenario, check_node_driver
+
+MI = 1024**2
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None, reason="e2fsprogs is not installed"
+)
+
+
+class Loops:
+    """The node's loop devices, by label."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Path] = {}
+
+    def attach(self, file: Path, label: str) -> Path:
+        assert file.is_file()
+        self.files.setdefault(label, file)
+        return Path(f"/dev/loop{sorted(self.files).index(label)}")
+
+    def detach(self, label: str) -> None:
+        self.files.pop(label, None)
+
+
+@pytest.fixture(autouse=True)
+def attached(monkeypatch: pytest.MonkeyPatch) -> Loops:
+    found = Loops()
+    monkeypatch.setattr(loops, "available", lambda: True)
+    monkeypatch.setattr(loops, "attach", found.attach)
+    monkeypatch.setattr(loops, "detach", found.detach)
+    return found
+
+
+def limited(name: str, size: int = 16 * MI, **more: Any) -> NodeClaim[Any]:
+    return claim(name, bytes=size, enforce="Image", **more)
+
+
+def disk(root: Path, name: str) -> Path:
+    return root / "data" / f"id-of-{name}" / "disk"
+
+
+def disks(root: Path) -> list[Path]:
+    return list(root.rglob("disk"))
+
+
+def change(file: Path, command: str) -> None:
+    subprocess.run(["debugfs", "-w", "-R", command, str(file)], capture_output=True, check=True)
+
+
+def said(file: Path, command: str) -> str:
+    done = subprocess.run(["debugfs", "-R", command, str(file)], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+async def test_it_keeps_the_promises_of_a_node_driver(tmp_path: Path, attached: Loops) -> None:
+    await check_node_driver(
+        Scenario(
+            make=lambda: driver(tmp_path),
+            claims=(limited("a"), claim("b"), limited("c", generated=True)),
+            left=lambda: data(tmp_path) + sorted(attached.files),
+        )
+    )
+
+
+async def test_containers_get_a_file_system_of_just_that_size(tmp_path: Path) -> None:
+    owner = {"uid": 1000, "gid": 2000, "mode": "2770"}
+    prepared = await driver(tmp_path).prepare(limited("a", 20 * MI, owner=owner))
+    assert prepared.edits.cdi()["mounts"] == [
+        {
+            "hostPath": "/dev/loop0",
+            "containerPath": "/workspace",
+            "options": ["rw", "nosuid", "nodev"],
+            "type": "ext4",
+        }
+    ]
+    file = disk(tmp_path, "a")
+    found = file.stat()
+    assert found.st_size == 20 * MI
+    assert found.st_blocks * 512 >= 20 * MI, "the room is taken from the disk at once"
+    assert found.st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    root = said(file, "stat /")
+    assert "Mode:  02770" in root
+    assert "User:  1000   Group:  2000" in root
+    assert "lost+found" not in said(file, "ls /")
+
+
+async def test_read_only(tmp_path: Path) -> None:
+    prepared = await driver(tmp_path).prepare(limited("a", readOnly=True))
+    assert prepared.edits.mounts[0].options == ("ro", "nosuid", "nodev")
+
+
+async def test_its_content_stays_for_the_next_pod(tmp_path: Path, attached: Loops) -> None:
+    node, mine = driver(tmp_path), limited("a")
+    await node.prepare(mine)
+    change(disk(tmp_path, "a"), "mkdir kept")
+    await node.unprepare(Held(mine, {}))
+    assert attached.files == {}, "nobody uses it"
+    await node.prepare(mine)
+    assert "kept" in said(disk(tmp_path, "a"), "ls /")
+    assert attached.files == {"id-of-a": disk(tmp_path, "a")}
+
+
+async def test_one_that_was_being_made_is_begun_anew(tmp_path: Path) -> None:
+    half = tmp_path / "new" / "id-of-a"
+    half.mkdir(parents=True)
+    (half / "disk").write_bytes(b"half")
+    await driver(tmp_path).prepare(limited("a"))
+    assert disk(tmp_path, "a").stat().st_size == 16 * MI
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+async def test_what_a_program_says_is_told_and_nothing_takes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "mkfs.ext4").write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    (tools / "mkfs.ext4").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    with pytest.raises(Refused, match="no such luck: see whether the disk is full"):
+        await driver(tmp_path).prepare(limited("a"))
+    assert disks(tmp_path) == []
+
+
+async def test_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path)
+    with pytest.raises(Refused, match=r"cannot be made: .* of the disk are free, .* wanted"):
+        await driver(tmp_path).prepare(limited("a", 2 * free.f_blocks * free.f_frsize))
+    assert disks(tmp_path) == []
+
+
+@pytest.mark.parametrize("lacks", ["devices", "programs"])
+async def test_a_node_that_cannot_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    if lacks == "devices":
+        monkeypatch.setattr(loops, "available", lambda: False)
+    else:
+        monkeypatch.setattr(images, "_program", lambda _: "")
+    words = "has to be privileged" if lacks == "devices" else "are not in PATH"
+    (offer,) = driver(tmp_path).devices()
+    assert offer.attributes == {"images": False}
+    with pytest.raises(Refused, match=f"node n1 can't enforce its size .*{words}"):
+        await driver(tmp_path).prepare(limited("a"))
+
+
+async def test_its_size_is_not_watched(tmp_path: Path) -> None:
+    node, mine = driver(tmp_path), limited("a")
+    await node.prepare(mine)
+    assert await node.notices([Held(mine, {})]) == []
+    assert node._usage.names() == ()
+
+
+async def test_it_is_retained_as_a_whole(tmp_path: Path, attached: Loops) -> None:
+    node, mine = driver(tmp_path), limited("a", retain=1)
+    await node.prepare(mine)
+    await node.unprepare(Held(mine, {}))
+    await node.remove_data(mine)
+    (kept,) = (tmp_path / "retained" / mine.namespace).iterdir()
+    assert (kept / "disk").stat().st_size == 16 * MI
+    assert attached.files == {}
