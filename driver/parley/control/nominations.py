@@ -39,6 +39,11 @@ class Nomination:
     freed: Mapping[str, frozenset[str]]
     until: float
 
+    def covers(self, other: "Nomination") -> bool:
+        """Whether the other one wants nothing else on the node, and needs nobody else to leave it."""
+        same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
+        return same and other.leaving <= self.leaving
+
 
 def _unheard(_: Nomination) -> None:
     """Nobody waits."""
@@ -58,11 +63,13 @@ class Nominations:
 
     def make(self, nomination: Nomination) -> list[PodReference]:
         """It replaces the pod's earlier one. Returns pods of lower priority that lose theirs by it: it was made as
-        if they had none."""
+        if they had none. They were made beside the earlier one, and stay if this one wants nothing more."""
         former = self._by_pod.get(nomination.pod.uid)
         self._by_pod[nomination.pod.uid] = nomination
         if former is not None and former.node != nomination.node:
             self._ended(former)
+        if former is not None and former.covers(nomination):
+            return []
         losers = [one for one in self._on(nomination) if one.priority < nomination.priority]
         for one in losers:
             self.end(one.pod.uid)

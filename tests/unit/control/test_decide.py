@@ -201,7 +201,13 @@ class TestNoneViable:
                 "node node-0: claim a: 4 of 4 tokens of class licence free, 9 wanted. "
                 "To help: free devices or add nodes that have what is asked for"
             )
-            assert problem.topics == (("driver", TOKENS), ("class", "licence"), NODES, ROOM)
+            assert problem.topics == (
+                ("driver", TOKENS),
+                ("claim", NAMESPACE, "a"),
+                ("class", "licence"),
+                NODES,
+                ROOM,
+            )
 
         played(story)
 
@@ -229,11 +235,18 @@ class TestNoneViable:
             other = OtherNodes(world.state, a_class(), "team", "uid")
             searches: dict[str, dict[str, Any]] = {"a": {}, "b": {}, "c": {"nodes": other}, "d": {"alone": True}}
             lines = [
-                blocked_at(world.state, [pending(name)], everywhere(world.state, **how)).line
+                blocked_at(world.state, [replace(pending(name), claim=None)], everywhere(world.state, **how)).line
                 for name, how in searches.items()
             ]
             assert lines[0] == lines[1]
             assert len(set(lines)) == 3
+
+        played(story)
+
+    def test_who_names_another_claim_waits_for_something_else(self) -> None:
+        async def story(world: World) -> None:
+            lines = [blocked_at(world.state, [pending(name)]).line for name in ("a", "a", "b")]
+            assert lines[0] == lines[1] != lines[2]
 
         played(story)
 

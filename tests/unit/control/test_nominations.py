@@ -1,5 +1,6 @@
 """What is kept on nodes for pods that others were evicted for: from whom, and until when."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,15 @@ def test_a_higher_one_takes_the_node_from_lower_ones() -> None:
     assert losers == ended == [user("low")]
     assert nominations.of(user("low").uid) is None
     assert nominations.of(user("equal").uid) is not None
+
+
+def test_one_that_is_made_again_takes_nothing_from_those_that_were_made_beside_it() -> None:
+    """Else the two would take it from each other in turns, without any time passing."""
+    first = nomination("high", leaving=frozenset({"a", "b"}))
+    nominations, ended = made(first, nomination("low", priority=1))
+    assert nominations.make(replace(first, leaving=frozenset({"b"}), until=200.0)) == ended == []
+    assert nominations.of(user("low").uid) is not None
+    assert nominations.make(replace(first, leaving=frozenset({"b", "c"}))) == ended == [user("low")]
 
 
 def test_another_node_ends_what_was_kept_on_the_first() -> None:

@@ -193,3 +193,32 @@ def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: A
         watch.cancel()
 
     play(scenario)
+
+
+def test_a_pod_that_waits_with_a_claim_hears_that_another_pod_has_got_the_claim(play: Any) -> None:
+    """It needs less then, and stood in line with pods that need more."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 3)
+        await world.add_class(shareable=True)
+        await world.add_template("one")
+        await world.add_claim("common")
+        world.start_parley()
+        for name in ("first", "second", "third"):
+            await world.add_pod(name, "one")
+            await world.settle()
+            assert await world.node_of(name) == "a"
+        await world.add_pod("also-two", "one", "one")
+        await world.settle()
+        await world.add_pod("waits", "one", claims=["common"])
+        await world.settle()
+        await world.add_pod("has-common", claims=["common"], priority=5)
+        await world.settle()
+        await world.finish_pod("first")
+        await world.settle()
+        assert await world.node_of("has-common") == "a"
+        await world.finish_pod("second")
+        await world.settle()
+        assert await world.node_of("waits") == "a"
+
+    play(scenario)

@@ -134,12 +134,24 @@ def none_viable(
     """Why none of the cluster's nodes will do. `claims` are all of the pod's, allocated ones included."""
     held = [claim.holding for claim in claims if claim.holding is not None]
     code, message = _why_nowhere(state, claims, held, search, outcome)
-    topics: list[Topic] = [("driver", driver) for driver in demand.requests]
-    topics += [("claim", one.namespace, one.claim) for one in held]
-    problem = Problem(code, message, (*topics, *class_topics(claims), NODES, ROOM))
+    of_claims = _claim_topics(demand, claims)
+    drivers = (("driver", driver) for driver in demand.requests)
+    problem = Problem(code, message, (*drivers, *of_claims, *class_topics(claims), NODES, ROOM))
     alone = search.alone or search.excluded
-    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike)
+    line: Hashable = search.nodes.uid if alone else (demand.wanted, search.nodes.alike, of_claims)
     return Blocked(problem, line, _helps(state, demand, search))
+
+
+def _claim_topics(demand: Demand, claims: Sequence[PodClaim]) -> tuple[Topic, ...]:
+    """What is held may be given back, or moved. And what the pod names may be allocated for another one first: then
+    less is left to allocate, and all of them are tied to that node."""
+    held = {(one.holding.namespace, one.holding.claim) for one in claims if one.holding is not None}
+    named = {
+        (demand.pod.namespace, one.name)
+        for one in claims
+        if one.claim is not None and one.claim.spec.allocation_mode != "Immediate"
+    }
+    return tuple(("claim", *key) for key in sorted(held | named))
 
 
 def _why_nowhere(
