@@ -11,7 +11,8 @@
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
 meddlers), a pod of higher priority that came to the node or was put there, and another controller, which keeps
 nothing. A preemptor that needs CPU, or must be kept apart from others, may meet what Parley does not keep, or does
-not know; and of several victims that one disruption budget counts it may spare the second (docs/limits.md).
+not know; and of several victims that one disruption budget counts it may spare the second, or one that it counts
+only since that has begun to run (docs/limits.md).
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from tests.soak.priorities import SPARED
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
 from parley.control.nominations import Nomination
 from parley.kube.memory import MemoryServer
+from parley.kube.memory.watch_cache import Change
 from parley.scheduler.controller import Controller
 from parley.sdk import Device as HeldDevice
 from parley.simulate.anti_affinity import Pod
@@ -133,6 +135,8 @@ class Plans:
         """By victim."""
         self._awaited: dict[str, Awaited] = {}
         """By preemptor."""
+        self._counted: dict[str, float] = {}
+        """Since when the disruption budget counts a pod: it runs."""
         self._look: dict[tuple[str, str], Callable[[Step], None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
@@ -233,6 +237,9 @@ class Plans:
         plan = self._plan_of.pop(uid, None)
         if plan is None or plan.pod.uid not in self._invariants.pods:
             return
+        kept = self._kept.get((plan.pod.uid, plan.node))
+        if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.leaving):
+            return
         kind = plan.pod.name.split("-", 1)[-1]
         if not ALL_POD_KINDS[kind][3].keys() & {"affinity", "containers"}:
             _, templates, claims, _ = ALL_POD_KINDS[kind]
@@ -260,6 +267,9 @@ class Plans:
         ended = change.last.body["status"].get("phase") in ("Succeeded", "Failed")
         if new is None or node or ended or meta.get("deletionTimestamp"):
             self._awaited.pop(meta["uid"], None)
+        if SPARED.items() <= (meta.get("labels") or {}).items() and _begins_to_run(change):
+            self._counted[meta["uid"]] = _now()
+            self._excuse(lambda one: meta["uid"] in one.plan.leaving)
         if new is not None and bound:
             level = _level(change.last.body)
             self._excuse(lambda one: one.plan.node == node and (old is None or level > one.plan.priority))
@@ -336,6 +346,11 @@ class Plans:
     def _living(self, uid: str) -> Json | None:
         """What is written for a pod that is gone is taken back."""
         return next((body for body in bodies(self._server, PODS) if body["metadata"]["uid"] == uid), None)
+
+
+def _begins_to_run(change: Change) -> bool:
+    before = change.old.body["status"].get("phase") if change.old is not None else ""
+    return bool(before != "Running" and change.last.body["status"].get("phase") == "Running")
 
 
 def _level(pod: Json) -> int:
