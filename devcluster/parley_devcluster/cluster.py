@@ -37,7 +37,7 @@ from parley_devcluster.gobuild import Report, say
 from parley_devcluster.layout import Layout, Node, NodeOptions
 from parley_devcluster.processes import ProcessIdentity
 from parley_devcluster.startup import ClusterError
-from parley_devcluster.state import State
+from parley_devcluster.state import ClusterState
 
 _DAY = 86400
 
@@ -45,7 +45,7 @@ _DAY = 86400
 class Cluster:
     """A control plane and nodes that run on this machine. Make one with `Cluster.start` or `Cluster.attach`."""
 
-    def __init__(self, recorded: State) -> None:
+    def __init__(self, recorded: ClusterState) -> None:
         self._state = recorded
         self._api = ApiServer(recorded.layout.admin_kubeconfig)
         self._components = {command.name: self._supervise(command) for command in _commands(recorded)}
@@ -90,7 +90,7 @@ class Cluster:
         startup.make_empty(directory)
         wanted = [*versions.CONTROL_PLANE, *(versions.NODE if nodes else ())]
         programs = binaries.obtain(wanted, chosen, report=report)
-        recorded = State(layout, processes.boot_id())
+        recorded = ClusterState(layout, processes.boot_id())
         state.write(recorded)
         try:
             binaries.link(programs, layout.binaries)
@@ -286,12 +286,12 @@ class Cluster:
     def _record(self, name: str, process: ProcessIdentity | None) -> None:
         self._change(lambda known: known.with_process(name, process) if process else known.without_process(name))
 
-    def _change(self, how: Callable[[State], State]) -> None:
+    def _change(self, how: Callable[[ClusterState], ClusterState]) -> None:
         """As on disk, where another process that attached to the cluster may have changed it."""
         self._state = state.change(self._state, how)
 
 
-def _commands(recorded: State) -> list[Command]:
+def _commands(recorded: ClusterState) -> list[Command]:
     layout = recorded.layout
     commands = list(control_plane.control_plane(layout))
     for node in layout.nodes:

@@ -34,7 +34,7 @@ _LIMIT = 900.0
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseImage:
     """A minimal Debian with some packages more."""
 
     purpose: str
@@ -47,11 +47,11 @@ class Base:
         return f"parley.dev/{self.purpose}:{digest[:12]}"
 
 
-PYTHON = Base("python", ("ca-certificates", "python3", "python3-venv"))
+PYTHON = BaseImage("python", ("ca-certificates", "python3", "python3-venv"))
 """In place of `python:3.11-slim`."""
 
 
-def ensure(engine: Engine, base: Base, report: Report = say) -> str:
+def ensure(engine: Engine, base: BaseImage, report: Report = say) -> str:
     """The name of the base's image, which is made if the engine has none: takes a minute.
 
     Raises `EngineError` where mmdebstrap is missing or fails.
@@ -65,7 +65,7 @@ def ensure(engine: Engine, base: Base, report: Report = say) -> str:
     return base.image
 
 
-def command(base: Base, archive: Path, authorities: Path) -> list[str]:
+def command(base: BaseImage, archive: Path, authorities: Path) -> list[str]:
     """The command line that makes the base's file system."""
     hook = f"--customize-hook=copy-in {authorities} {authorities.parent}"
     trusting = [hook] if authorities.is_file() and "ca-certificates" in base.packages else []

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from parley_devcluster import binaries, debian_image, gobuild, images, versions
 from parley_devcluster.debian import BUSYBOX
-from parley_devcluster.debian_image import Base
+from parley_devcluster.debian_image import BaseImage
 from parley_devcluster.engine import Engine
 from parley_devcluster.gobuild import Report, say
 from parley_devcluster.images import archive, busybox_images, program_image
@@ -29,7 +29,7 @@ _NODE = ("kubelet", "kubeadm", "kubectl", "containerd", "containerd-shim-runc-v2
 _CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _FILES = "kind_node"  # Dockerfile and what it copies, beside this file
 
-BASE = Base(
+BASE = BaseImage(
     "kind-base",
     (
         *(

@@ -28,7 +28,7 @@ _HEADER = "# Rendered from deploy/chart/parley/templates/{} by `make manifests`:
 
 
 @dataclass(frozen=True)
-class Folder:
+class ManifestFolder:
     """One folder: the values, and which templates become its files, by the beginnings of their paths."""
 
     path: str
@@ -41,11 +41,11 @@ _LOOPBACK = {"secondScheduler": {"enabled": True, "mode": "Sidecar"}}
 _SERVICE = {"secondScheduler": {"enabled": True, "mode": "Service"}}
 
 FOLDERS = (
-    Folder("base", ("base/",)),
-    Folder("workloads", ("workloads/",)),
-    Folder("extender", ("workloads/", "extender/configuration", "extender/permissions/"), _LOOPBACK),
-    Folder("extender/permissions", ("extender/permissions/",), _SERVICE),
-    Folder(
+    ManifestFolder("base", ("base/",)),
+    ManifestFolder("workloads", ("workloads/",)),
+    ManifestFolder("extender", ("workloads/", "extender/configuration", "extender/permissions/"), _LOOPBACK),
+    ManifestFolder("extender/permissions", ("extender/permissions/",), _SERVICE),
+    ManifestFolder(
         "extender-service",
         ("workloads/", "extender/configuration", "extender/deployment", "extender/extender"),
         _SERVICE,
@@ -79,7 +79,7 @@ def rendered(deploy: Path) -> dict[Path, str]:
     }
 
 
-def _files(output: str, folder: Folder) -> dict[str, str]:
+def _files(output: str, folder: ManifestFolder) -> dict[str, str]:
     files: dict[str, str] = {}
     for part in output.split(f"---\n{_SOURCE}")[1:]:
         source, _, document = part.partition("\n")
@@ -95,7 +95,7 @@ def _files(output: str, folder: Folder) -> dict[str, str]:
     return files
 
 
-def _file_name(source: str, folder: Folder) -> str:
+def _file_name(source: str, folder: ManifestFolder) -> str:
     """Permissions have the names of what they are for, as the workloads have: together they need more."""
     path = PurePosixPath(source)
     apart = path.parent.name == "permissions" and not folder.path.endswith("permissions")

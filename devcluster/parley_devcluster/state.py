@@ -28,7 +28,7 @@ class StateError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class State:
+class ClusterState:
     """A cluster as recorded: its layout, the processes by component name and the programs added to it."""
 
     layout: Layout
@@ -36,21 +36,21 @@ class State:
     processes: dict[str, ProcessIdentity] = field(default_factory=dict)
     programs: tuple[Command, ...] = ()
 
-    def with_process(self, name: str, process: ProcessIdentity) -> State:
+    def with_process(self, name: str, process: ProcessIdentity) -> ClusterState:
         """A copy where the component runs as that process."""
         return replace(self, processes={**self.processes, name: process})
 
-    def without_process(self, name: str) -> State:
+    def without_process(self, name: str) -> ClusterState:
         """A copy where the component does not run."""
         return replace(self, processes={key: value for key, value in self.processes.items() if key != name})
 
-    def with_program(self, program: Command) -> State:
+    def with_program(self, program: Command) -> ClusterState:
         """A copy with a further program, or another command for one of that name."""
         others = tuple(command for command in self.programs if command.name != program.name)
         return replace(self, programs=(*others, program))
 
 
-def read(directory: Path) -> State | None:
+def read(directory: Path) -> ClusterState | None:
     """The recorded state; None where the directory has none. Raises `StateError` where it cannot be
     understood.
 
@@ -72,7 +72,7 @@ def read(directory: Path) -> State | None:
     return state if state.boot == boot_id() else replace(state, processes={})
 
 
-def change(known: State, how: Callable[[State], State]) -> State:
+def change(known: ClusterState, how: Callable[[ClusterState], ClusterState]) -> ClusterState:
     """Change what is recorded, or `known` where nothing is; returns the new state. Other threads and processes
     that attached to the cluster wait meanwhile."""
     directory = known.layout.directory
@@ -86,7 +86,7 @@ def change(known: State, how: Callable[[State], State]) -> State:
     return changed
 
 
-def write(state: State) -> None:
+def write(state: ClusterState) -> None:
     """Record the state, renamed into place."""
     directory = state.layout.directory
     partial = directory / f".{FILE}.partial"
@@ -99,7 +99,7 @@ def forget(directory: Path) -> None:
     (directory / FILE).unlink(missing_ok=True)
 
 
-def _dump(state: State) -> dict[str, Any]:
+def _dump(state: ClusterState) -> dict[str, Any]:
     return {
         "layout": layouts.dump(state.layout),
         "boot": state.boot,
@@ -116,8 +116,8 @@ def _dump(state: State) -> dict[str, Any]:
     }
 
 
-def _load(plain: dict[str, Any]) -> State:
-    return State(
+def _load(plain: dict[str, Any]) -> ClusterState:
+    return ClusterState(
         layouts.load(plain["layout"]),
         plain["boot"],
         {name: ProcessIdentity(pid, started) for name, (pid, started) in plain["processes"].items()},

@@ -18,9 +18,9 @@ from pydantic.alias_generators import to_camel
 from parley_kubelet.edits import Edits, Mount
 from parley_kubelet.hooks import (
     Condition,
-    Device,
+    DeviceName,
     Health,
-    Held,
+    HeldClaim,
     NodeClaim,
     NodeDriver,
     Offer,
@@ -59,7 +59,7 @@ class ScratchNode(NodeDriver[Scratch, Place]):
         """One disk, of the size that the configuration file says."""
         return (Offer(DISK, capacity={"size": f"{self.configured.size_mib}Mi"}),)
 
-    def admit(self, claim: NodeClaim[Scratch], rivals: Sequence[Held[Scratch]]) -> None:
+    def admit(self, claim: NodeClaim[Scratch], rivals: Sequence[HeldClaim[Scratch]]) -> None:
         """Many claims share the disk, as long as there is room."""
         free = self.configured.size_mib - sum(rival.claim.handle.size_mib for rival in rivals)
         if claim.handle.size_mib > free:
@@ -79,15 +79,15 @@ class ScratchNode(NodeDriver[Scratch, Place]):
             )
         )
 
-    async def unprepare(self, held: Held[Scratch]) -> None:
+    async def unprepare(self, held: HeldClaim[Scratch]) -> None:
         """Remove the folder with all that is in it."""
         await asyncio.to_thread(_remove, self._folder(held.claim))
 
-    async def health(self, held: Sequence[Held[Scratch]]) -> Sequence[Health]:  # noqa: ARG002 - all have one disk
+    async def health(self, held: Sequence[HeldClaim[Scratch]]) -> Sequence[Health]:  # noqa: ARG002 - all have one disk
         """Whether files can be made."""
         fault = await asyncio.to_thread(_fault, self.configured.folder)
         condition = Condition.UNHEALTHY if fault else Condition.HEALTHY
-        return (Health(Device(self.node, DISK), condition, fault),)
+        return (Health(DeviceName(self.node, DISK), condition, fault),)
 
     def _folder(self, claim: NodeClaim[Scratch]) -> Path:
         return self.configured.folder / claim.uid

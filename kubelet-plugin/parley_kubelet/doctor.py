@@ -38,7 +38,7 @@ OLDEST_KUBELET = (1, 34)
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class NodeDiagnosis:
     """What was looked at, what was found, and how to mend it; "" if it is well."""
 
     subject: str
@@ -56,7 +56,7 @@ class Diagnosis:
         return f"mend  {self.subject}: {self.found}: {self.remedy}"
 
 
-def shown(findings: Sequence[Diagnosis], settings: PluginSettings) -> str:
+def shown(findings: Sequence[NodeDiagnosis], settings: PluginSettings) -> str:
     """As lines, or as JSON, as the settings say."""
     if settings.output != JSON:
         return "\n".join(map(str, findings))
@@ -70,7 +70,7 @@ def shown(findings: Sequence[Diagnosis], settings: PluginSettings) -> str:
 Connect = Callable[[PluginSettings], AbstractAsyncContextManager[Client]]
 
 
-async def diagnose(settings: PluginSettings, connect: Connect) -> list[Diagnosis]:
+async def diagnose(settings: PluginSettings, connect: Connect) -> list[NodeDiagnosis]:
     """All findings, in the order in which they matter."""
     findings = list(_folders(settings))
     try:
@@ -78,19 +78,23 @@ async def diagnose(settings: PluginSettings, connect: Connect) -> list[Diagnosis
         drivers = make_drivers(settings, configuration)
     except (ConfigurationError, LoadError, NameTaken) as error:
         findings.append(
-            Diagnosis("configuration", str(error), "correct it; the drivers cannot be looked at before")
+            NodeDiagnosis("configuration", str(error), "correct it; the drivers cannot be looked at before")
         )
         drivers, configuration = (), Configuration()
     findings += [
-        Diagnosis("device", fault, "bring it back, or take it out of the file") for fault in absent(configuration)
+        NodeDiagnosis("device", fault, "bring it back, or take it out of the file")
+        for fault in absent(configuration)
     ]
     for driver in drivers:
-        findings += [Diagnosis("driver", f"{driver.name} ({type(driver).__name__})"), *_driver(driver, settings)]
+        findings += [
+            NodeDiagnosis("driver", f"{driver.name} ({type(driver).__name__})"),
+            *_driver(driver, settings),
+        ]
     findings += [finding async for finding in _cluster(settings, connect)]
     return findings
 
 
-def _folders(settings: PluginSettings) -> Iterator[Diagnosis]:
+def _folders(settings: PluginSettings) -> Iterator[NodeDiagnosis]:
     """In a pod, only what each driver has in the plugins' folder is mounted: see `_own_folder`."""
     yield _present("plugins-dir", settings.plugins, "the kubelet's")
     for option, path, whose in (
@@ -100,78 +104,80 @@ def _folders(settings: PluginSettings) -> Iterator[Diagnosis]:
         yield _folder(option, path, whose)
 
 
-def _present(option: str, path: Path, whose: str) -> Diagnosis:
+def _present(option: str, path: Path, whose: str) -> NodeDiagnosis:
     if not path.is_dir():
-        return Diagnosis(option, f"{path} is not a folder", f"mount {whose} folder there, or correct --{option}")
-    return Diagnosis(option, str(path))
+        return NodeDiagnosis(
+            option, f"{path} is not a folder", f"mount {whose} folder there, or correct --{option}"
+        )
+    return NodeDiagnosis(option, str(path))
 
 
-def _own_folder(path: Path) -> Iterator[Diagnosis]:
+def _own_folder(path: Path) -> Iterator[NodeDiagnosis]:
     """Where the driver's socket is; it is made if it is not there."""
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK | os.X_OK):
         remedy = f"run as root, and mount the node's {path} there, writable"
-        yield Diagnosis("plugins-dir", f"{place} cannot be written", remedy)
+        yield NodeDiagnosis("plugins-dir", f"{place} cannot be written", remedy)
 
 
-def _folder(option: str, path: Path, whose: str) -> Diagnosis:
+def _folder(option: str, path: Path, whose: str) -> NodeDiagnosis:
     if not path.is_dir():
         return _present(option, path, whose)
     if not os.access(path, os.W_OK | os.X_OK):
-        return Diagnosis(option, f"{path} cannot be written", "run as root, and mount the folder writable")
-    return Diagnosis(option, str(path))
+        return NodeDiagnosis(option, f"{path} cannot be written", "run as root, and mount the folder writable")
+    return NodeDiagnosis(option, str(path))
 
 
-def _driver(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Iterator[Diagnosis]:
+def _driver(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Iterator[NodeDiagnosis]:
     yield from _own_folder(settings.plugins / driver.name)
     yield _sockets(driver, settings)
     own = isinstance(driver, DeviceNodeDriver)
     state = settings.state_of(driver.name, own=own)
     if not (state / FILE).exists():
-        yield Diagnosis("checkpoint", f"{state / FILE}: none yet, nothing is prepared")
+        yield NodeDiagnosis("checkpoint", f"{state / FILE}: none yet, nothing is prepared")
         entries: Entries = {}
     else:
         try:
             entries = Checkpoint(Folder(state), driver.node).read()
         except (CheckpointError, OSError) as error:
-            yield Diagnosis("checkpoint", str(error), "follow that message; until then nothing is prepared")
+            yield NodeDiagnosis("checkpoint", str(error), "follow that message; until then nothing is prepared")
             return
         yield from _entries(state / FILE, entries)
     yield from _specifications(driver, settings, entries)
 
 
-def _sockets(driver: NodeDriver[Any, Any], settings: PluginSettings) -> Diagnosis:
+def _sockets(driver: NodeDriver[Any, Any], settings: PluginSettings) -> NodeDiagnosis:
     try:
         paths = socket_paths(settings.plugins, settings.registry, driver.name, settings.instance)
     except SocketRefused as error:
-        return Diagnosis("socket", str(error), "the kubelet cannot connect otherwise")
+        return NodeDiagnosis("socket", str(error), "the kubelet cannot connect otherwise")
     found = sorted(paths.registration.parent.glob(f"{driver.name}*-reg.sock"))
     dead = [path for path in found if not is_served(path)]
     if dead:
-        return Diagnosis(
+        return NodeDiagnosis(
             "socket", f"{dead[0]} is left from a plugin that was killed", "start the plugin, or remove it"
         )
-    return Diagnosis("socket", f"{driver.name} is served at {', '.join(map(str, found)) or 'no socket now'}")
+    return NodeDiagnosis("socket", f"{driver.name} is served at {', '.join(map(str, found)) or 'no socket now'}")
 
 
-def _entries(path: Path, entries: Entries) -> Iterator[Diagnosis]:
+def _entries(path: Path, entries: Entries) -> Iterator[NodeDiagnosis]:
     half = [entry.full_name for entry in entries.values() if entry.phase != "prepared"]
     if half:
-        yield Diagnosis(
+        yield NodeDiagnosis(
             "checkpoint",
             f"{path}: {', '.join(half)} only half prepared or unprepared",
             "see the plugin's log for the driver's error; the kubelet tries again",
         )
-    yield Diagnosis("checkpoint", f"{path}: {counted(len(entries), 'claim')}")
+    yield NodeDiagnosis("checkpoint", f"{path}: {counted(len(entries), 'claim')}")
 
 
 def _specifications(
     driver: NodeDriver[Any, Any], settings: PluginSettings, entries: Entries
-) -> Iterator[Diagnosis]:
+) -> Iterator[NodeDiagnosis]:
     files = sorted(settings.cdi.glob(f"parley.dev-{driver.name}-claim-*.json"))
     for path in files:
         if not any(uid in path.name for uid in entries):
-            yield Diagnosis(
+            yield NodeDiagnosis(
                 "CDI", f"{path} belongs to no prepared claim", "start the plugin again: it removes the file"
             )
         try:
@@ -179,11 +185,11 @@ def _specifications(
         except (OSError, orjson.JSONDecodeError) as error:
             wrong = (str(error),)
         for fault in wrong:
-            yield Diagnosis("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
-    yield Diagnosis("CDI", f"{counted(len(files), 'file')} of {driver.name} in {settings.cdi}")
+            yield NodeDiagnosis("CDI", f"{path}: {fault}", "start the plugin again: it writes the file anew")
+    yield NodeDiagnosis("CDI", f"{counted(len(files), 'file')} of {driver.name} in {settings.cdi}")
 
 
-async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[Diagnosis]:
+async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[NodeDiagnosis]:
     try:
         async with connect(settings) as client:
             node = await client.get(NODES.untyped(), settings.node)
@@ -191,15 +197,15 @@ async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[
             await client.list(CLAIM_RELEASES, field_selector=f"spec.nodeName={settings.node}")
     except (ApiError, OutcomeUnknown, NoConfiguration, OSError) as error:
         remedy = "correct --kubeconfig and --node-name, or apply deploy/base again"
-        yield Diagnosis("API server", _no_answer(error), remedy)
+        yield NodeDiagnosis("API server", _no_answer(error), remedy)
         return
-    yield Diagnosis("API server", f"knows node {settings.node}, and may be asked for slices and releases")
+    yield NodeDiagnosis("API server", f"knows node {settings.node}, and may be asked for slices and releases")
     info = (node.get("status") or {}).get("nodeInfo") or {}
     yield _kubelet(str(info.get("kubeletVersion", "")))
     for found, remedy in containerd.look(
         str(info.get("containerRuntimeVersion", "")), settings.containerd, settings.cdi
     ):
-        yield Diagnosis("container runtime", found, remedy)
+        yield NodeDiagnosis("container runtime", found, remedy)
 
 
 def _no_answer(error: Exception) -> str:
@@ -208,10 +214,14 @@ def _no_answer(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else str(error)
 
 
-def _kubelet(version: str) -> Diagnosis:
+def _kubelet(version: str) -> NodeDiagnosis:
     numbers = version.removeprefix("v").split(".")[:2]
     if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
-        return Diagnosis("kubelet", f"version {version!r} is not known", "wait until the node has reported itself")
+        return NodeDiagnosis(
+            "kubelet", f"version {version!r} is not known", "wait until the node has reported itself"
+        )
     if (int(numbers[0]), int(numbers[1])) < OLDEST_KUBELET:
-        return Diagnosis("kubelet", f"version {version}", "update it to 1.34 or later: it does not know DRA v1")
-    return Diagnosis("kubelet", f"version {version}")
+        return NodeDiagnosis(
+            "kubelet", f"version {version}", "update it to 1.34 or later: it does not know DRA v1"
+        )
+    return NodeDiagnosis("kubelet", f"version {version}")

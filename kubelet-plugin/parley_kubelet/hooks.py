@@ -6,7 +6,7 @@
         settings = ScratchSettings
 
         async def prepare(self, claim: NodeClaim[ScratchHandle]) -> Prepared: ...
-        async def unprepare(self, held: Held[ScratchHandle]) -> None: ...
+        async def unprepare(self, held: HeldClaim[ScratchHandle]) -> None: ...
 
 Everything else is the plugin's: the kubelet's protocols, the checkpoint, CDI files, ResourceSlices, deadlines, and
 refusing what is not meant for the driver. What the plugin promises:
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Device:
+class DeviceName:
     """A device by the names of its pool and itself, as in ResourceSlices."""
 
     pool: str
@@ -66,7 +66,7 @@ class NodeClaim(Generic[H]):
     namespace: str
     name: str
     uid: str
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceName, ...]
     handle: H
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Generic[H]):
+class HeldClaim(Generic[H]):
     """A claim that the driver holds something for. `state` is what `prepare` returned last, None if it never did:
     it was interrupted, and may have done a part of it."""
 
@@ -102,7 +102,7 @@ class Condition(Enum):
 class Health:
     """How a device is, and why, as of `checked` (Unix time)."""
 
-    device: Device
+    device: DeviceName
     condition: Condition
     message: str = ""
     checked: float = field(default_factory=time.time, compare=False)
@@ -150,7 +150,7 @@ class NodeDriver(Generic[H, S]):
         """The devices that the node publishes now, asked again every minute; may be none. May read files."""
         return ()
 
-    def admit(self, claim: NodeClaim[H], rivals: Sequence[Held[H]]) -> None:
+    def admit(self, claim: NodeClaim[H], rivals: Sequence[HeldClaim[H]]) -> None:
         """Raise Refused if the claim cannot be prepared beside `rivals`, the claims that hold one of its devices.
 
         Nothing is recorded or admitted in between. As written here, a device is for one claim only.
@@ -167,7 +167,7 @@ class NodeDriver(Generic[H, S]):
         follows."""
         raise NotImplementedError
 
-    async def unprepare(self, held: Held[H]) -> None:
+    async def unprepare(self, held: HeldClaim[H]) -> None:
         """Undo it; the claim itself may be gone from the API. An error is tried again for ever."""
         raise NotImplementedError
 
@@ -179,12 +179,12 @@ class NodeDriver(Generic[H, S]):
         Data of a generated claim is for `unprepare` to remove.
         """
 
-    async def health(self, held: Sequence[Held[H]]) -> Sequence[Health]:
+    async def health(self, held: Sequence[HeldClaim[H]]) -> Sequence[Health]:
         """How all devices of this node are, those of `held` among them. Left out, nothing is reported to the
         kubelet."""
         raise NotImplementedError
 
-    async def notices(self, held: Sequence[Held[H]]) -> Sequence[Notice[H]]:
+    async def notices(self, held: Sequence[HeldClaim[H]]) -> Sequence[Notice[H]]:
         """What users of claims should know now, of `held` and others: an event on the claim and on the pods that
         may use it, when it begins, and while it lasts once an hour. Left out, there is nothing."""
         raise NotImplementedError

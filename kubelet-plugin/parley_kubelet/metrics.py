@@ -20,7 +20,7 @@ from parley.kube.loop_lag import BUCKETS
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.serving.driver_server import DriverServer
 from parley_kubelet.telemetry.endpoint import Reply, endpoint
-from parley_kubelet.telemetry.exposition import CONTENT_TYPE, Histogram, Metric, Reading, exposition
+from parley_kubelet.telemetry.exposition import CONTENT_TYPE, Histogram, Metric, NodeReading, exposition
 
 GOOD_FOR: Final = 1.0
 """Seconds for which an answer is given again: whoever can connect can ask for it."""
@@ -32,7 +32,7 @@ def loop_lag() -> Histogram:
     return Histogram("parley_node_event_loop_lag_seconds", text, (), BUCKETS)
 
 
-class Metrics:
+class NodeMetrics:
     """Of one process with these drivers. `calls` and `lag` count elsewhere, the rest is read here."""
 
     def __init__(
@@ -52,14 +52,14 @@ class Metrics:
             for name, server in self._drivers.items()
             for phase, count in Counter(entry.phase for entry in server.preparation.known.values()).items()
         }
-        yield Reading("parley_node_claims", "gauge", "Claims in the checkpoint.", ("driver", "phase"), held)
+        yield NodeReading("parley_node_claims", "gauge", "Claims in the checkpoint.", ("driver", "phase"), held)
         told: dict[tuple[str, ...], float] = {
             (name, reason): count
             for name, server in self._drivers.items()
             for reason, count in server.notices.counts().items()
         }
         text = "Claims about which there is something to say now."
-        yield Reading("parley_node_notices", "gauge", text, ("driver", "reason"), told)
+        yield NodeReading("parley_node_notices", "gauge", text, ("driver", "reason"), told)
         yield self._by_driver(
             "counter",
             "parley_node_checkpoint_errors_total",
@@ -75,7 +75,7 @@ class Metrics:
             lambda name: waiting[name],
         )
         outage: dict[tuple[str, ...], float] = {("claimreleases.parley.dev",): self._receipts.outage_seconds()}
-        yield Reading(
+        yield NodeReading(
             "parley_node_watch_outage_seconds",
             "gauge",
             "For how long objects were neither listed nor watched; 0 while they are.",
@@ -111,9 +111,9 @@ class Metrics:
 
     def _by_driver(
         self, kind: Literal["counter", "gauge"], name: str, text: str, value: Callable[[str], float]
-    ) -> Reading:
+    ) -> NodeReading:
         samples: dict[tuple[str, ...], float] = {(driver,): value(driver) for driver in self._drivers}
-        return Reading(name, kind, text, ("driver",), samples)
+        return NodeReading(name, kind, text, ("driver",), samples)
 
 
 def _of_process() -> Iterator[Metric]:
@@ -122,9 +122,11 @@ def _of_process() -> Iterator[Metric]:
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     (boot,) = (line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
     started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    yield Reading("process_cpu_seconds_total", "counter", "CPU time.", (), {(): usage.ru_utime + usage.ru_stime})
-    yield Reading("process_resident_memory_bytes", "gauge", "Resident memory.", (), {(): resident})
-    yield Reading(
+    yield NodeReading(
+        "process_cpu_seconds_total", "counter", "CPU time.", (), {(): usage.ru_utime + usage.ru_stime}
+    )
+    yield NodeReading("process_resident_memory_bytes", "gauge", "Resident memory.", (), {(): resident})
+    yield NodeReading(
         "process_start_time_seconds", "gauge", "Unix time of the start.", (), {(): int(boot.split()[1]) + started}
     )
 
@@ -151,7 +153,7 @@ class Liveness:
 
 
 def served(
-    metrics: Metrics, liveness: Liveness, port: int, host: str | None = None
+    metrics: NodeMetrics, liveness: Liveness, port: int, host: str | None = None
 ) -> AbstractAsyncContextManager[int]:
     """`/metrics` and `/healthz` within the block; gives the port, a free one if 0 was asked for."""
 

@@ -21,7 +21,7 @@ from parley_kubelet.driver.devices import absent
 from parley_kubelet.driver.workspaces import WorkspaceNode
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import load_driver
-from parley_kubelet.metrics import Liveness, Metrics, loop_lag, served
+from parley_kubelet.metrics import Liveness, NodeMetrics, loop_lag, served
 from parley_kubelet.serving.driver_server import DriverServer
 from parley_kubelet.serving.service import call_seconds
 from parley_kubelet.settings import DEVICES, WORKSPACES, PluginSettings
@@ -80,7 +80,7 @@ async def run_plugin(
     for one in servers:
         one.restore()
     receipts = Receipts(client, settings.node, {one.preparation.driver.name: one.preparation for one in servers})
-    metrics = Metrics({one.preparation.driver.name: one for one in servers}, receipts, calls, lag)
+    metrics = NodeMetrics({one.preparation.driver.name: one for one in servers}, receipts, calls, lag)
     open_sockets: list[AsyncExitStack] = []
     try:
         for one in servers:
@@ -95,7 +95,9 @@ async def run_plugin(
         await asyncio.gather(*(stack.aclose() for stack in open_sockets))
 
 
-def _observed(metrics: Metrics, liveness: Liveness, port: int | None) -> AbstractAsyncContextManager[int | None]:
+def _observed(
+    metrics: NodeMetrics, liveness: Liveness, port: int | None
+) -> AbstractAsyncContextManager[int | None]:
     return nullcontext() if port is None else served(metrics, liveness, port)
 
 

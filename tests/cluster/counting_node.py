@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from parley_kubelet.edits import Edits
-from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Offer, Prepared, Settings
+from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Offer, Prepared, Settings
 
 
 class Nothing(BaseModel):
@@ -35,7 +35,7 @@ class CountingNode(NodeDriver[Nothing, Book]):
         self._note("prepare", claim.uid)
         return Prepared(Edits(env={"COUNTED": claim.name}))
 
-    async def unprepare(self, held: Held[Nothing]) -> None:
+    async def unprepare(self, held: HeldClaim[Nothing]) -> None:
         """Note it."""
         self._note("unprepare", held.claim.uid)
 

@@ -18,7 +18,7 @@ from tests.packing.exact import most_in_use
 
 from parley.api.resources import CLASSES, NODES, PODS, RESOURCE_SLICES, TEMPLATES, Resource
 from parley.drivers.device import DeviceDriver
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 from parley.simulate.cluster import SimulatedCluster
 from parley.simulate.objects import Manifest
 from parley.simulate.virtual_time import run
@@ -92,7 +92,7 @@ def play(played: Mix, scheduler: str = "default-scheduler", **class_: str) -> Pl
     """What becomes of the mix, placed by the cluster's own scheduler or by the second one."""
 
     async def main() -> int:
-        settings = Settings(scheduler_names=(SECOND_SCHEDULER,) if scheduler == SECOND_SCHEDULER else ())
+        settings = ControllerSettings(scheduler_names=(SECOND_SCHEDULER,) if scheduler == SECOND_SCHEDULER else ())
         async with SimulatedCluster([DeviceDriver()], settings) as cluster:
             await cluster.apply(manifests(played, scheduler, **class_))
             assert await cluster.settle()

@@ -29,7 +29,7 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Allocation, Device, Reserve
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
@@ -169,7 +169,7 @@ class Process:
     async def _lead(self) -> None:
         watched = WatchedEvictions(self.client, self._evicts)
         client = watched if self._elector is None else LeasedClient(watched, self._elector)
-        settings = Settings(scheduler_names=(SECOND_SCHEDULER,))
+        settings = ControllerSettings(scheduler_names=(SECOND_SCHEDULER,))
         self.controller = Controller(client, [self.driver], settings, clock=self._world.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:

@@ -33,7 +33,7 @@ from parley.negotiation.rounds import DEFAULT_CANDIDATES, MAX_CANDIDATES
 from parley.scheduler.controller import Controller
 from parley.scheduler.extender.door import ExtenderDoor
 from parley.scheduler.reporting import PodSchedulings
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 
 EmbeddedDrivers = Annotated[
     list[str] | None,
@@ -81,7 +81,7 @@ def controller(
     page = web.place(web_address, web_host) if web_address else None
     options = Options(unique(identity), namespace, lease_name, metrics_port, lease_duration, follow_lease)
 
-    settings = Settings(
+    settings = ControllerSettings(
         candidates=candidates,
         instance=options.identity,
         scheduler_names=tuple(scheduler_name or (extender.PARLEY,)) if entry is not None else (),

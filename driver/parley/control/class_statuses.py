@@ -13,7 +13,7 @@ from parley.api.conditions import ConditionUpdate, updated_conditions
 from parley.api.models import ResourceClass
 from parley.api.resources import CLASSES
 from parley.api.selectors import suitable_nodes
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import NODES, Topic
 from parley.control.presence import DriverPresence
 from parley.kube.client import Client, NotFound
@@ -38,7 +38,7 @@ class ClassStatuses:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
+        cluster: ClusterCache,
         drivers: Mapping[str, EmbeddedDriver],
         presence: DriverPresence,
         queue: WorkQueue[str],

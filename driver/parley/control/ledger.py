@@ -74,7 +74,7 @@ class Written(Enum):
         return Written.NO if self in (Written.NO, Written.MAYBE) else Written.YES
 
 
-class Prepared(NamedTuple):
+class PreparedOn(NamedTuple):
     """A built-in claim, by its UID, that the kubelet of a node may have prepared."""
 
     claim_uid: str
@@ -126,7 +126,7 @@ class Holding:
     lists: int = 0
     unseen: dict[str, PodReference] = field(default_factory=dict)
     phase: Phase = Phase.HELD
-    owed: set[Prepared] = field(default_factory=set)
+    owed: set[PreparedOn] = field(default_factory=set)
     removing: bool = False
     shown_by: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)

@@ -14,7 +14,7 @@ from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Holding, Ledger, Written
 from parley.control.objects import mirror as mirrors
@@ -36,7 +36,7 @@ _NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None, "keptUn
 class Records:
     """Writes what is in the ledger, and clears what leaves it."""
 
-    def __init__(self, client: Client, cluster: Cluster, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, client: Client, cluster: ClusterCache, ledger: Ledger, clock: Clock) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import ClaimRelease, ResourceClaim, ResourceClass
 from parley.api.names import CONDITION_RELEASING, GENERATED_LABEL, POD_CLAIM_NAME_ANNOTATION
-from parley.control.caches.cluster import Cluster, done, over, reference
-from parley.control.ledger import Holding, Phase, Prepared, Written
+from parley.control.caches.cluster import ClusterCache, done, over, reference
+from parley.control.ledger import Holding, Phase, PreparedOn, Written
 from parley.control.objects.mirror import (
     asked,
     counted,
@@ -76,7 +76,7 @@ def count_unbound(state: State) -> None:
                 state.cluster.assume(pod, holding.node)
 
 
-def _cached(cluster: Cluster, user: PodReference) -> bool:
+def _cached(cluster: ClusterCache, user: PodReference) -> bool:
     pod = cluster.pod((user.namespace, user.name))
     return pod is not None and pod.metadata.uid == user.uid
 
@@ -120,18 +120,18 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
     )
     if not users and holding.node_part and not holding.standalone:
         # Neither the pod that it was for nor that pod's end is known.
-        holding.owed = {Prepared(mirror.metadata.uid, node) for node in holding.nodes or ()}
+        holding.owed = {PreparedOn(mirror.metadata.uid, node) for node in holding.nodes or ()}
         holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(state, holding)
 
 
-def _named_by(cluster: Cluster, mirror: BuiltinClaim) -> ResourceClaim | None:
+def _named_by(cluster: ClusterCache, mirror: BuiltinClaim) -> ResourceClaim | None:
     """The Parley claim that the mirror stands for."""
     claim = cluster.claim((mirror.metadata.namespace, mirror.metadata.name))
     return claim if claim is not None and owned_by(mirror, claim.metadata.uid) else None
 
 
-def _users(cluster: Cluster, mirror: BuiltinClaim) -> list[PodReference]:
+def _users(cluster: ClusterCache, mirror: BuiltinClaim) -> list[PodReference]:
     """For whom the mirror is reserved, and the pod that it was generated for, which may be about to be bound."""
     namespace, owner = mirror.metadata.namespace, owner_pod(mirror)
     users = [PodReference(namespace, user.name, user.uid) for user in mirror.status.reserved_for]
@@ -148,7 +148,7 @@ def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> boo
     return any(e.name == entry and e.resource_claim_template_name for e in pod.spec.resource_claims)
 
 
-def _node_of(cluster: Cluster, users: Sequence[PodReference], mirror: BuiltinClaim) -> str:
+def _node_of(cluster: ClusterCache, users: Sequence[PodReference], mirror: BuiltinClaim) -> str:
     """The allocation's one node; of an offer, or of what can be used everywhere, a pod's."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
@@ -262,7 +262,7 @@ def _ends(claim: ResourceClaim, drivers: Drivers) -> bool:
     return driver_of_record(claim) not in drivers and must_be_deallocated(claim)
 
 
-def _owner(cluster: Cluster, claim: ResourceClaim) -> list[PodReference]:
+def _owner(cluster: ClusterCache, claim: ResourceClaim) -> list[PodReference]:
     """The stand-in's pod, if it is there and has not ended."""
     for owner in claim.metadata.owner_references:
         pod = cluster.pod((claim.metadata.namespace, owner.name))
@@ -302,7 +302,7 @@ def count_again(state: State, class_name: str) -> None:
             state.ledger.limits.count(holding.uid, class_name, holding.namespace, holding.units)
 
 
-def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
+def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
     """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
     key = (holding.namespace, holding.claim)
     class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
@@ -331,7 +331,7 @@ def _units(cluster: Cluster, drivers: Drivers, holding: Holding) -> int:
         return 1
 
 
-def _recorded_units(cluster: Cluster, holding: Holding) -> int | None:
+def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:
     """Those of an allocation whose parameters were in an object that may be gone or another by now."""
     if holding.standalone:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Ledger
 from parley.control.nominations import Nominations
 from parley.sdk.embedded import EmbeddedDriver
@@ -17,7 +17,7 @@ class State:
     The values live as long as the process; what they hold changes.
     """
 
-    cluster: Cluster
+    cluster: ClusterCache
     ledger: Ledger
     drivers: Mapping[str, EmbeddedDriver]
     nominations: Nominations = field(default_factory=Nominations)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import structlog
 
 from parley.api.builtin import BuiltinClaim
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.objects.mirror import is_mirror, offer_stands
 from parley.control.writes import MirrorWrites
 from parley.kube.client import ApiError, Client, Forbidden, Invalid, NotFound, OutcomeUnknown
@@ -26,7 +26,7 @@ AT_ONCE = 32
 """So many claims are changed at the same time."""
 
 
-async def shut_out_former_leaders(client: Client, cluster: Cluster) -> Mapping[str, BuiltinClaim]:
+async def shut_out_former_leaders(client: Client, cluster: ClusterCache) -> Mapping[str, BuiltinClaim]:
     """Return when no write of an earlier leader can allocate anything any more.
 
     Returns the claims that were changed, by UID: they are newer than the cache, and may show a last write.
@@ -41,7 +41,7 @@ async def shut_out_former_leaders(client: Client, cluster: Cluster) -> Mapping[s
     return {mirror.metadata.uid: mirror for mirror in changed if mirror is not None}
 
 
-def _allocatable(cluster: Cluster) -> Iterator[BuiltinClaim]:
+def _allocatable(cluster: ClusterCache) -> Iterator[BuiltinClaim]:
     for mirror in cluster.mirrors():
         if is_mirror(mirror) and (mirror.status.allocation is None or offer_stands(mirror)):
             yield mirror

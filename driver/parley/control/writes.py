@@ -12,7 +12,7 @@ from parley.api.models import ResourceClaim
 from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Holding
 from parley.kube.client import Client, NotFound, OutcomeUnknown
 
@@ -22,7 +22,7 @@ T = TypeVar("T", BuiltinClaim, ResourceClaim)
 class MirrorWrites:
     """Writes of mirrors: what the scheduler and the node plugins go by."""
 
-    def __init__(self, client: Client, cluster: Cluster) -> None:
+    def __init__(self, client: Client, cluster: ClusterCache) -> None:
         self._client = client
         self._cluster = cluster
 
@@ -86,7 +86,7 @@ class MirrorWrites:
 class ClaimWrites:
     """Writes of Parley's own claims, which are the record of named ones."""
 
-    def __init__(self, client: Client, cluster: Cluster) -> None:
+    def __init__(self, client: Client, cluster: ClusterCache) -> None:
         self._client = client
         self._cluster = cluster
 
@@ -130,7 +130,7 @@ class ClaimWrites:
 
 
 async def _patch_status(
-    client: Client, cluster: Cluster, resource: Resource[T], item: T, status: Mapping[str, Any]
+    client: Client, cluster: ClusterCache, resource: Resource[T], item: T, status: Mapping[str, Any]
 ) -> T:
     """Write the status of the object as it was seen. Raises Conflict if it is not that any more."""
     meta = item.metadata

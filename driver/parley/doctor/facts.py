@@ -69,7 +69,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NotReadable:
     """Why a kind was not read; `served` is False if the API server does not know it."""
 
     why: str
@@ -84,8 +84,8 @@ class Facts:
     now: datetime
     namespace: str
     program: str
-    version: Body | Refused
-    listings: Mapping[Resource[Any], Listing[Any] | Refused]
+    version: Body | NotReadable
+    listings: Mapping[Resource[Any], Listing[Any] | NotReadable]
 
     def all(self, resource: Resource[T]) -> tuple[T, ...]:
         """Every object of the kind; none if it is not served. Raises Unreadable if it could not be read."""
@@ -122,18 +122,18 @@ async def gather(client: Client, now: datetime, namespace: str, program: str) ->
     return Facts(now, namespace, program, version, listings)
 
 
-async def _read(reading: Awaitable[T], resource: Resource[Any]) -> T | Refused:
+async def _read(reading: Awaitable[T], resource: Resource[Any]) -> T | NotReadable:
     try:
         return await reading
     except (OutcomeUnknown, Unauthorized):
         raise
     except Forbidden as error:
         right = f"get and list {_full(resource)}"
-        return Refused(error.message, f"ask an administrator for the right to {right}, or let one run it")
+        return NotReadable(error.message, f"ask an administrator for the right to {right}, or let one run it")
     except NotFound:
-        return Refused(f"the API server knows no {_full(resource)}", served=False)
+        return NotReadable(f"the API server knows no {_full(resource)}", served=False)
     except ApiError as error:
-        return Refused(f"{_full(resource)}: {error.message}", "see the API server's log, and try again")
+        return NotReadable(f"{_full(resource)}: {error.message}", "see the API server's log, and try again")
 
 
 def _full(resource: Resource[Any]) -> str:

@@ -10,20 +10,17 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from posixpath import normpath
 from secrets import token_hex
-from typing import Annotated, Any, ClassVar, Final, Literal
-
-from pydantic import AfterValidator, Field
+from typing import Any, ClassVar, Final
 
 from parley.api.builtin import Node, ResourceSlice
-from parley.api.models import MAX_DEADLINE
 from parley.api.quantity import parse
 from parley.api.resources import NODES, RESOURCE_SLICES, Resource
 from parley.api.wording import bytes_text
 from parley.drivers.disks import Disks
-from parley.drivers.groups import HOSTNAME, Group, Groups, Rule, record, recorded
-from parley.drivers.reserves import Size, WorkspaceReserve, excess
+from parley.drivers.groups import Group, Groups, Rule, record, recorded
+from parley.drivers.reserves import excess
+from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
 from parley.sdk import (
     Allocation,
     Answer,
@@ -47,121 +44,8 @@ DISK = "workspaces"
 IMAGES = "images"
 """Its attribute: whether the node can keep a workspace to its size."""
 
-_TAKEN: Final = (
-    *("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/usr/bin"),
-    *("/usr/lib", "/usr/lib64", "/usr/sbin", "/var", "/var/run"),
-)
-_TAKEN_WITH_ALL_BELOW: Final = ("/dev/", "/proc/", "/run/secrets/", "/sys/", "/var/run/secrets/")
-MAX_RETAINED: Final = 100
 _MI = 1024**2
 _GI = 1024**3
-
-
-def _mount_path(path: str) -> str:
-    absolute = path.startswith("/") and not path.startswith("//") and normpath(path) == path
-    if not absolute or not path.isprintable() or re.search("[:,]", path):
-        raise ValueError(
-            "write an absolute path, as in /workspace, printable, without '..', ':', ',' or a '/' at its end"
-        )
-    if path in _TAKEN or f"{path}/".startswith(_TAKEN_WITH_ALL_BELOW):
-        raise ValueError("a container needs what it has there: choose another path, as in /workspace")
-    return path
-
-
-class WorkspaceParameters(Parameters):
-    """What a claim asks for."""
-
-    size: Annotated[
-        Size | None, Field(description="How much of the node's disk is promised to it; the class has the default.")
-    ] = None
-    mount_path: Annotated[
-        str,
-        Field(max_length=256, description="Where containers that use the claim find it."),
-        AfterValidator(_mount_path),
-    ] = "/workspace"
-    variable: Annotated[
-        str | None,
-        Field(
-            max_length=64,
-            pattern="^WORKSPACE_[A-Z0-9_]+_PATH$",
-            description="The variable that has the path in containers, where it is not to have the claim's name.",
-        ),
-    ] = None
-    group: Annotated[
-        str | None,
-        Field(
-            max_length=63,
-            pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-            description="Claims of the namespace with the same group are on one node, or in one topology domain.",
-        ),
-    ] = None
-    reserve: Annotated[
-        WorkspaceReserve | None,
-        Field(description="Kept on its node for the pods that use it, as long as it is there."),
-    ] = None
-    read_only: Annotated[
-        bool,
-        Field(description="Whether containers can't write to it: those of all pods that use the claim."),
-    ] = False
-    reclaim: Annotated[
-        Literal["Delete", "Retain"],
-        Field(description="Retain: the directory stays on its node when the claim ends, if the class lets it."),
-    ] = "Delete"
-
-
-class DirectoryOwner(Parameters):
-    """To whom new directories belong, and who may use them: for containers that don't run as root."""
-
-    uid: Annotated[int, Field(ge=0, lt=2**32 - 1, description="Of the user.")] = 0
-    gid: Annotated[int, Field(ge=0, lt=2**32 - 1, description="Of the group.")] = 0
-    mode: Annotated[str, Field(pattern="^[0-7]{3,4}$", description="Octal, as in 2770.")] = "0770"
-
-
-class WorkspaceClass(Parameters):
-    """What all claims of a class have in common."""
-
-    owner: Annotated[
-        DirectoryOwner | None, Field(description="Of new directories; the node's configuration has the default.")
-    ] = None
-
-    on_node_unavailable: Annotated[
-        Literal["Wait", "Fail", "Recreate"],
-        Field(
-            description="What becomes of a claim whose node is cordoned, not ready or gone: its pods wait, or it "
-            "fails for good, or, if the node is deleted or out of service, it begins anew elsewhere."
-        ),
-    ] = "Wait"
-    unavailable_seconds: Annotated[
-        int,
-        Field(ge=0, le=MAX_DEADLINE, description="For so long the node has to be so before Fail or Recreate act."),
-    ] = 300
-    default_size: Annotated[Size, Field(description="For claims that do not say how much they need.")] = "1Gi"
-    max_size: Annotated[Size | None, Field(description="A claim for more waits, and says why.")] = None
-    enforce: Annotated[
-        Literal["Watch", "Image"],
-        Field(
-            description="Watch: who lets a workspace grow beyond its size is told. Image: it can't, since it is a "
-            "file system of that size, in a file of the node."
-        ),
-    ] = "Watch"
-    max_reserve: Annotated[
-        WorkspaceReserve | None,
-        Field(description="What a claim may reserve at most; what is left out, not at all."),
-    ] = None
-    topology_key: Annotated[
-        str,
-        Field(max_length=317, description="The label of nodes by which groups are kept together."),
-    ] = HOSTNAME
-    retain_at_most: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=MAX_RETAINED,
-            description="So many directories of a namespace stay on each node when claims with `reclaim: Retain` "
-            "have ended: the oldest go first. Without it, such claims wait.",
-        ),
-    ] = 0
-
 
 SMALLEST_IMAGE: Final = 16 * _MI
 """Bytes: of a smaller file system much would be its own."""

@@ -13,7 +13,7 @@ import orjson
 
 from parley.api import reasons
 from parley.api.models import ParametersReference
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.objects.mirror import ClassRequest, asked, is_mirror, of_spec
 from parley.kube.client import ApiError, Call, Client, OutcomeUnknown
 from parley.sdk.embedded import EmbeddedDriver
@@ -30,7 +30,7 @@ class SnapshotReferences:
     def __init__(self) -> None:
         self._found: dict[ParametersObject, bytes | NotRead] = {}
 
-    async def read(self, client: Client, cluster: Cluster, drivers: Mapping[str, EmbeddedDriver]) -> None:
+    async def read(self, client: Client, cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> None:
         """Get the objects that claims and classes in the caches name."""
         wanted = islice(dict.fromkeys(_named(cluster, drivers)), MOST)
         await asyncio.gather(*(self._read(client, one) for one in wanted))
@@ -58,7 +58,7 @@ class SnapshotReferences:
         """A snapshot is not read again."""
 
 
-def _named(cluster: Cluster, drivers: Mapping[str, EmbeddedDriver]) -> Iterator[ParametersObject]:
+def _named(cluster: ClusterCache, drivers: Mapping[str, EmbeddedDriver]) -> Iterator[ParametersObject]:
     for namespace, request in _pending(cluster):
         class_ = cluster.class_(request.class_name)
         driver = drivers.get(class_.driver_name) if class_ is not None else None
@@ -73,7 +73,7 @@ def _named(cluster: Cluster, drivers: Mapping[str, EmbeddedDriver]) -> Iterator[
                     pass  # typing the parameters says so
 
 
-def _pending(cluster: Cluster) -> Iterator[tuple[str, ClassRequest]]:
+def _pending(cluster: ClusterCache) -> Iterator[tuple[str, ClassRequest]]:
     """What claims that hold nothing ask for, by namespace."""
     for claim in cluster.claims():
         if claim.status.allocation is None:

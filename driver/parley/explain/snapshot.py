@@ -30,7 +30,7 @@ from parley.api.resources import (
     Resource,
 )
 from parley.api.selectors import selector_of
-from parley.control.caches.cluster import Cluster, done
+from parley.control.caches.cluster import ClusterCache, done
 from parley.control.caches.indexes import Key
 from parley.control.decision.sight import pods_are_seen, show_cluster
 from parley.control.ledger import Ledger
@@ -184,9 +184,9 @@ def _undecodable(resource: Resource[Any], stones: Sequence[Tombstone]) -> Iterat
         yield f"{len(stones) - _SHOWN} more of {resource.kind} can't be read"
 
 
-def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]], *, pods_seen: bool) -> Cluster:
+def _filled(client: Client, listings: Mapping[tuple[str, str], Listing[Any]], *, pods_seen: bool) -> ClusterCache:
     """The controller's caches with what was listed, which are never run."""
-    cluster = Cluster(client, pods_seen=pods_seen)
+    cluster = ClusterCache(client, pods_seen=pods_seen)
     for cache in cluster.caches:
         found = listings[cache.resource.group, cache.resource.plural]
         if cache.resource == POD_SCHEDULINGS:

@@ -12,7 +12,7 @@ from itertools import islice
 from parley.api.builtin import Node, NodeSelector, Pod
 from parley.api.models import ResourceClass
 from parley.api.selectors import suitable_nodes
-from parley.control.caches.cluster import Cluster, priority
+from parley.control.caches.cluster import ClusterCache, priority
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import Reserving
 from parley.control.decision.eligible import EligibleNodes
@@ -221,7 +221,7 @@ class PreemptibleNodes(CandidateNodes):
         return ""
 
 
-def may_preempt(cluster: Cluster, pod: Pod) -> bool:
+def may_preempt(cluster: ClusterCache, pod: Pod) -> bool:
     """Whether the scheduler may evict others for the pod, has somebody to evict, and is not at it already."""
     if pod.spec.node_name or pod.spec.preemption_policy == "Never" or not cluster.usage.any_below(priority(pod)):
         return False

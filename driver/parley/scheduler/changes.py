@@ -16,7 +16,7 @@ from parley.api.builtin import (
     ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
-from parley.control.caches.cluster import Cluster, done, priority
+from parley.control.caches.cluster import ClusterCache, done, priority
 from parley.control.caches.indexes import Key
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
@@ -65,7 +65,7 @@ class Queues:
             self.claims.add((topic[1], topic[2]))
 
     @staticmethod
-    def empty(cluster: Cluster) -> "Queues":
+    def empty(cluster: ClusterCache) -> "Queues":
         """For pods of that cluster."""
 
         def rank(key: Key) -> int:

@@ -25,7 +25,7 @@ from parley.kube.client import Client
 from parley.kube.clock import Clock, utc
 from parley.kube.informer import Informer
 from parley.kube.queue import run_workers
-from parley.scheduler.settings import DEFAULTS, Settings
+from parley.scheduler.settings import DEFAULTS, ControllerSettings
 from parley.scheduler.wiring import base, parts
 from parley.sdk import Driver, PodReference
 from parley.sdk.embedded import EmbeddedDriver
@@ -45,7 +45,7 @@ class Controller:
         self,
         client: Client,
         drivers: Sequence[Driver[Any, Any]],
-        settings: Settings = DEFAULTS,
+        settings: ControllerSettings = DEFAULTS,
         clock: Clock = utc,
         metrics: Metrics | None = None,
     ) -> None:

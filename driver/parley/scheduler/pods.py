@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import Cluster, priority, reference
+from parley.control.caches.cluster import ClusterCache, priority, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import NODES, Topic
 from parley.kube.queue import Requeue, WorkQueue
@@ -29,7 +29,7 @@ class KeptOut:
 class Pods:
     """Attempts, waiting lines, and the work queue of the pods."""
 
-    def __init__(self, cluster: Cluster, reporter: PodReporter, queue: WorkQueue[Key]) -> None:
+    def __init__(self, cluster: ClusterCache, reporter: PodReporter, queue: WorkQueue[Key]) -> None:
         self._cluster = cluster
         self._queue = queue
         self._attempts: dict[PodReference, Attempt] = {}

@@ -7,7 +7,7 @@ from parley.scheduler.reporting import PodSchedulings
 
 
 @dataclass(frozen=True)
-class Settings:
+class ControllerSettings:
     """What an operator can choose.
 
     `candidates` is how many nodes a round asks about at most (1 to 128), the workers how many objects of a kind
@@ -28,4 +28,4 @@ class Settings:
     namespace: str = "parley-system"
 
 
-DEFAULTS = Settings()
+DEFAULTS = ControllerSettings()

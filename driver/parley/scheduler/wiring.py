@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parley.control.allocation import Allocator
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.tombstones import Tombstones
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.stranding import Stranding
@@ -43,7 +43,7 @@ from parley.scheduler.placement import Placement
 from parley.scheduler.pods import Pods
 from parley.scheduler.reconciler import Reconciler
 from parley.scheduler.reporting import PodReporter
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 from parley.scheduler.standalone import StandaloneSessions
 from parley.sdk.embedded import EmbeddedDriver
 
@@ -55,7 +55,7 @@ class Base:
     client: Client
     clock: Clock
     metrics: Metrics
-    settings: Settings
+    settings: ControllerSettings
     state: State
     wakeups: Wakeups
     tombstones: Tombstones
@@ -95,14 +95,14 @@ def base(
     client: Client,
     drivers: Mapping[str, EmbeddedDriver],
     apart: Mapping[str, EmbeddedDriver],
-    settings: Settings,
+    settings: ControllerSettings,
     clock: Clock,
     metrics: Metrics,
 ) -> Base:
     """The state, empty."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
-    cluster = Cluster(client, tombstones.heard, pods_seen=pods_are_seen(drivers))
+    cluster = ClusterCache(client, tombstones.heard, pods_seen=pods_are_seen(drivers))
 
     def kept_no_more(nomination: Nomination) -> None:
         for driver, request in nomination.requests.items():

@@ -21,7 +21,7 @@ from parley.sdk.driver import (
     Reserve,
     Stranded,
 )
-from parley.sdk.sight import Controller, SeenCluster, SeenPod
+from parley.sdk.sight import PodController, SeenCluster, SeenPod
 
 __all__ = [
     "Allocation",
@@ -30,13 +30,13 @@ __all__ = [
     "Cause",
     "ClaimRequest",
     "ClassOnNodes",
-    "Controller",
     "Device",
     "Driver",
     "Held",
     "NoParameters",
     "Parameters",
     "PermanentError",
+    "PodController",
     "PodReference",
     "Request",
     "Reserve",

@@ -14,7 +14,7 @@ Amounts: TypeAlias = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class PodController:
     """The object that made a pod and looks after it: a ReplicaSet, a Job, a workflow."""
 
     api_version: str
@@ -29,7 +29,7 @@ class SeenPod:
     containers first. Its user chose all of it, and may write anything into labels and images."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    controller: Controller | None = None
+    controller: PodController | None = None
     priority: int = 0
     requests: Amounts = field(default_factory=dict)
     images: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from parley.kube.client import Client
 from parley.kube.clock import Clock
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Driver
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.extender_link import ExtenderLink, leading
@@ -39,11 +39,11 @@ def loop_clock() -> Clock:
     return lambda: _EPOCH + timedelta(seconds=loop.time() - start)
 
 
-def second_schedulers(manifests: Iterable[Manifest], names: Collection[str]) -> Settings:
+def second_schedulers(manifests: Iterable[Manifest], names: Collection[str]) -> ControllerSettings:
     """Settings with a second scheduler for each of the names that some Pod has as its `schedulerName`."""
     pods = [manifest.body for manifest in manifests if manifest.resource == PODS]
     named = {pod.get("spec", {}).get("schedulerName") for pod in pods}
-    return Settings(scheduler_names=tuple(name for name in dict.fromkeys(names) if name in named))
+    return ControllerSettings(scheduler_names=tuple(name for name in dict.fromkeys(names) if name in named))
 
 
 class SimulatedCluster:
@@ -53,9 +53,9 @@ class SimulatedCluster:
     """
 
     def __init__(
-        self, drivers: Sequence[Driver[Any, Any]] | None = None, settings: Settings | None = None
+        self, drivers: Sequence[Driver[Any, Any]] | None = None, settings: ControllerSettings | None = None
     ) -> None:
-        settings = settings or Settings()
+        settings = settings or ControllerSettings()
         clock = loop_clock()
         self._server = MemoryServer(clock=clock)
         self.client: Client = self._server.client()

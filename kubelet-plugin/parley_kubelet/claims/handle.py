@@ -15,7 +15,7 @@ from typing import Any
 
 from parley.api.builtin import BuiltinClaim, DeviceResult, NodeSelector, NodeSelectorTerm
 from parley.api.opaque import read
-from parley_kubelet.hooks import Device, Refused
+from parley_kubelet.hooks import DeviceName, Refused
 from parley_kubelet.names import PLACEHOLDER
 from parley_kubelet.state.checkpoint import Result
 
@@ -26,7 +26,7 @@ class Granted:
     that it was found in."""
 
     results: tuple[Result, ...]
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceName, ...]
     handle: Any
     field: str
 
@@ -52,7 +52,7 @@ def granted(claim: BuiltinClaim, *, uid: str, driver: str, node: str) -> Granted
         )
     field, handle = _handle(claim, results, driver, full)
     named = _named(results) or _of_handle(results, handle)
-    devices = tuple(dict.fromkeys(Device(result.pool, result.device) for result in named))
+    devices = tuple(dict.fromkeys(DeviceName(result.pool, result.device) for result in named))
     reported = named or tuple(Result(request=r.request, pool=r.pool, device=r.device) for r in results)
     return Granted(reported, devices, handle, field)
 
@@ -146,8 +146,8 @@ def _of_handle(results: tuple[DeviceResult, ...], handle: Any) -> tuple[Result, 
     return tuple(Result(request=results[0].request, pool=d.pool, device=d.device) for d in devices)
 
 
-def _device(item: Any) -> Device | None:
+def _device(item: Any) -> DeviceName | None:
     if not isinstance(item, dict):
         return None
     pool, device = item.get("pool"), item.get("device")
-    return Device(pool, device) if isinstance(pool, str) and isinstance(device, str) else None
+    return DeviceName(pool, device) if isinstance(pool, str) and isinstance(device, str) else None

@@ -31,7 +31,7 @@ from parley.kube.client import ApiError, Client, NotFound, OutcomeUnknown
 from parley_kubelet.cdi.specifications import Specifications
 from parley_kubelet.claims.handle import Granted, granted
 from parley_kubelet.claims.typed import TypedEntries
-from parley_kubelet.hooks import Held, NodeDriver, Refused
+from parley_kubelet.hooks import HeldClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries, HeldDevice
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.state.records import SharedCheckpoint
@@ -133,7 +133,7 @@ class Preparation:
         """All that is held. Raises CheckpointError or OSError."""
         return await self._records.read()
 
-    async def held(self) -> tuple[Held[Any], ...]:
+    async def held(self) -> tuple[HeldClaim[Any], ...]:
         """The same as the driver's hooks get it, without what this version of the driver does not understand."""
         return self._typed.all(await self._records.read())
 

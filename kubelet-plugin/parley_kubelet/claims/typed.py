@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Refused
+from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, NodeDriver, Refused
 from parley_kubelet.state.checkpoint import CheckpointEntry, Entries
 
 log = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ class TypedEntries:
             "run versions of the embedded driver and in parley-kubelet that belong together",
         )
 
-    def held(self, entry: CheckpointEntry) -> Held[Any]:
+    def held(self, entry: CheckpointEntry) -> HeldClaim[Any]:
         """What the hooks get. Raises Refused if a newer driver does not understand the handle any more."""
         return self._held(
             entry,
@@ -36,7 +36,7 @@ class TypedEntries:
             "start the version of the driver again that prepared the claim",
         )
 
-    def all(self, entries: Entries) -> tuple[Held[Any], ...]:
+    def all(self, entries: Entries) -> tuple[HeldClaim[Any], ...]:
         """All that can be converted."""
         found = []
         for entry in entries.values():
@@ -46,7 +46,7 @@ class TypedEntries:
                 log.warning("entry left out", driver=self._driver.name, reason=str(refusal))
         return tuple(found)
 
-    def rivals(self, entry: CheckpointEntry, entries: Entries) -> tuple[Held[Any], ...]:
+    def rivals(self, entry: CheckpointEntry, entries: Entries) -> tuple[HeldClaim[Any], ...]:
         """What is held of the entry's devices for other claims."""
         devices = frozenset((device.pool, device.name) for device in entry.devices)
         found = [
@@ -56,7 +56,7 @@ class TypedEntries:
         ]
         return tuple(self.held(other) for other in found)
 
-    def _held(self, entry: CheckpointEntry, field: str, remedy: str) -> Held[Any]:
+    def _held(self, entry: CheckpointEntry, field: str, remedy: str) -> HeldClaim[Any]:
         try:
             handle = self._driver.handle.model_validate(entry.handle)
         except ValidationError as error:
@@ -65,6 +65,6 @@ class TypedEntries:
             raise Refused(
                 f"claim {entry.full_name}: {where}={first['input']!r}: {first['msg']}: {remedy}"
             ) from None
-        devices = tuple(Device(device.pool, device.name) for device in entry.devices)
+        devices = tuple(DeviceName(device.pool, device.name) for device in entry.devices)
         claim = NodeClaim(entry.namespace, entry.name, entry.uid, devices, handle)
-        return Held(claim, entry.state)
+        return HeldClaim(claim, entry.state)

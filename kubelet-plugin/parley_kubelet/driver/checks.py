@@ -14,7 +14,7 @@ from typing import Final
 
 from parley_kubelet.configuration import Configuration, HealthCheck
 from parley_kubelet.driver.devices import NodeDevice, checks
-from parley_kubelet.hooks import Condition, Device, Health
+from parley_kubelet.hooks import Condition, DeviceName, Health
 
 AT_ONCE: Final = 8
 """So many checks run at the same time."""
@@ -41,7 +41,7 @@ class Checks:
         """What the last check found; None if nothing, or if there was none yet."""
         return self._faults[device][0] if device in self._faults else None
 
-    def health(self, device: Device) -> Health:
+    def health(self, device: DeviceName) -> Health:
         """The last check as the device's health."""
         if device.device not in self._faults:
             return Health(device, Condition.UNKNOWN, "not checked yet")

@@ -16,7 +16,17 @@ from parley.api.meta import Model
 from parley_kubelet.configuration import DEFAULT_DRIVER, Configuration
 from parley_kubelet.driver.checks import Checks
 from parley_kubelet.driver.devices import NameTaken, NodeDevice, discover, edits_of, missing_node, named, present
-from parley_kubelet.hooks import Condition, Device, Health, Held, NodeClaim, NodeDriver, Offer, Prepared, Refused
+from parley_kubelet.hooks import (
+    Condition,
+    DeviceName,
+    Health,
+    HeldClaim,
+    NodeClaim,
+    NodeDriver,
+    Offer,
+    Prepared,
+    Refused,
+)
 
 
 class HandleDevice(Model):
@@ -34,7 +44,7 @@ class DeviceHandle(Model):
 
 
 DeviceClaim = NodeClaim[DeviceHandle]
-HeldDevices = Held[DeviceHandle]
+HeldDevices = HeldClaim[DeviceHandle]
 
 
 class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
@@ -91,7 +101,7 @@ class DeviceNodeDriver(NodeDriver[DeviceHandle, Configuration]):
         return [self._judged(device) for device in devices.values()]
 
     def _judged(self, device: NodeDevice) -> Health:
-        where = Device(self.node, device.name)
+        where = DeviceName(self.node, device.name)
         if (node := missing_node(device)) is not None:
             return Health(where, Condition.UNHEALTHY, f"device node {node} is missing", time.time())
         if self._checks.has(device.name):
@@ -130,7 +140,7 @@ def _kept(state: Any) -> list[NodeDevice]:
 
 def _check_agreement(claim: DeviceClaim) -> None:
     """Built-in Kubernetes shows the results to everybody: what is handed out must not be something else."""
-    handed = {Device(device.pool, device.device) for device in claim.handle.devices}
+    handed = {DeviceName(device.pool, device.device) for device in claim.handle.devices}
     if set(claim.devices) != handed:
         raise Refused(
             f"claim {claim}: the allocation's results are {_listed(claim.devices)}, its handle has"
@@ -138,7 +148,7 @@ def _check_agreement(claim: DeviceClaim) -> None:
         )
 
 
-def _listed(devices: set[Device] | tuple[Device, ...]) -> str:
+def _listed(devices: set[DeviceName] | tuple[DeviceName, ...]) -> str:
     return ", ".join(f"{device.pool}/{device.device}" for device in sorted(devices))
 
 

@@ -39,7 +39,7 @@ from parley_kubelet.driver.measuring import Measured
 from parley_kubelet.driver.retained import Ended, Retained
 from parley_kubelet.driver.usage import DiskUsage
 from parley_kubelet.edits import Edits, Mount
-from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused, Settings
+from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Notice, Offer, Prepared, Refused, Settings
 
 NAME: Final = "workspace.parley.dev"
 DISK: Final = "workspaces"
@@ -65,7 +65,7 @@ _Mode = Annotated[str, Field(pattern="^[0-7]{3,4}$")]
 _Id = Annotated[int, Field(ge=0, lt=2**32 - 1)]
 
 
-class DirectoryOwner(BaseModel):
+class OwnerHandle(BaseModel):
     """To whom a new directory belongs, and its mode, octal."""
 
     uid: _Id
@@ -85,7 +85,7 @@ class WorkspaceHandle(BaseModel):
     mount_path: Annotated[str, Field(pattern="^/[^\\x00:]+$")]
     variable: Annotated[str, Field(pattern="^[A-Z0-9_]+$")]
     generated: bool = False
-    owner: DirectoryOwner | None = None
+    owner: OwnerHandle | None = None
     read_only: bool = False
     retain: Annotated[int, Field(ge=0)] = 0
     enforce: Literal["Watch", "Image"] = "Watch"
@@ -149,7 +149,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             disk = os.statvfs(root)
         return int(disk.f_blocks * disk.f_frsize * _SHARE)
 
-    def admit(self, claim: WorkspaceClaim, rivals: Sequence[Held[WorkspaceHandle]]) -> None:
+    def admit(self, claim: WorkspaceClaim, rivals: Sequence[HeldClaim[WorkspaceHandle]]) -> None:
         """All workspaces share the disk; how much of it is promised the controller's part counts."""
 
     async def prepare(self, claim: WorkspaceClaim) -> Prepared:
@@ -180,7 +180,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
             ) from error
         return _mounted(handle, device, type_=images.FILE_SYSTEM)
 
-    async def unprepare(self, held: Held[WorkspaceHandle]) -> None:
+    async def unprepare(self, held: HeldClaim[WorkspaceHandle]) -> None:
         """The directory stays, unless the claim goes with its pod."""
         _detach(held.claim)
         if held.claim.handle.generated:
@@ -197,7 +197,7 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
                 await _in_a_thread(partial(self._remove, discarded))
             log.info("workspace removed", claim=str(claim), workspace=workspace)
 
-    async def notices(self, held: Sequence[Held[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
+    async def notices(self, held: Sequence[HeldClaim[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
         """Who uses more than its size, or can't be measured."""
         watched = (one.claim for one in held if one.claim.handle.enforce == "Watch")
         in_use = {claim.handle.workspace: claim for claim in watched}

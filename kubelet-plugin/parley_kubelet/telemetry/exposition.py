@@ -41,7 +41,7 @@ class Metric(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NodeReading:
     """A counter or gauge whose values somebody keeps anyway, as read now."""
 
     name: str

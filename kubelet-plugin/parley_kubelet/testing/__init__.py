@@ -15,11 +15,11 @@ What a real kubelet and container runtime do with the answers is not played here
 
 from parley_kubelet.testing.claims import allocated_status, claim_body, create_claim, offered_status
 from parley_kubelet.testing.kubelet import Kubelet, until
-from parley_kubelet.testing.promises import Scenario, check_node_driver, node_claim
+from parley_kubelet.testing.promises import NodeScenario, check_node_driver, node_claim
 
 __all__ = [
     "Kubelet",
-    "Scenario",
+    "NodeScenario",
     "allocated_status",
     "check_node_driver",
     "claim_body",

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from parley_kubelet.cdi.specifications import specification
 from parley_kubelet.cdi.validation import faults
 from parley_kubelet.configuration import label
-from parley_kubelet.hooks import Device, Held, NodeClaim, NodeDriver, Prepared
+from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, NodeDriver, Prepared
 from parley_kubelet.state.checkpoint import CheckpointEntry, HeldDevice, Result
 
 INTERRUPTIONS: Final = 25
@@ -22,7 +22,7 @@ INTERRUPTIONS: Final = 25
 
 
 @dataclass(frozen=True)
-class Scenario:
+class NodeScenario:
     """`make` gives a driver as it is after a start of the plugin, over what earlier ones left. The claims can be
     prepared all at the same time. `left` returns what the driver has outside of itself (files, attachments), in
     anything that can be compared: it is as before when a claim was unprepared and its data was removed."""
@@ -33,14 +33,14 @@ class Scenario:
 
 
 def node_claim(
-    driver: type[NodeDriver[Any, Any]], name: str, data: Mapping[str, Any], *devices: Device
+    driver: type[NodeDriver[Any, Any]], name: str, data: Mapping[str, Any], *devices: DeviceName
 ) -> NodeClaim[Any]:
     """A claim as the hooks get it: `data` is what the controller's side put into `Allocation.data`."""
     untyped: type[Any] = driver
     return NodeClaim("team", name, f"uid-of-{name}", devices, untyped.handle.model_validate(dict(data)))
 
 
-async def check_node_driver(scenario: Scenario) -> None:
+async def check_node_driver(scenario: NodeScenario) -> None:
     """All checks. What the driver has outside of itself is as before, afterwards."""
     check_devices(scenario)
     await check_prepared_together(scenario)
@@ -51,7 +51,7 @@ async def check_node_driver(scenario: Scenario) -> None:
         await check_interrupted(scenario, claim)
 
 
-def check_devices(scenario: Scenario) -> None:
+def check_devices(scenario: NodeScenario) -> None:
     """What `devices` offers can be published."""
     offers = scenario.make().devices()
     for offer in offers:
@@ -59,15 +59,17 @@ def check_devices(scenario: Scenario) -> None:
     assert len({offer.name for offer in offers}) == len(offers), "devices() has two devices of one name"
 
 
-async def check_prepared_together(scenario: Scenario) -> None:
+async def check_prepared_together(scenario: NodeScenario) -> None:
     """All claims at the same time are admitted, prepared, reported in `health`, and undone."""
     before, driver = scenario.left(), scenario.make()
-    held: list[Held[Any]] = []
+    held: list[HeldClaim[Any]] = []
     for claim in scenario.claims:
         driver.admit(claim, [other for other in held if set(other.claim.devices) & set(claim.devices)])
-        held.append(Held(claim, None))
+        held.append(HeldClaim(claim, None))
     prepared = await asyncio.gather(*(driver.prepare(claim) for claim in scenario.claims))
-    held = [Held(claim, _checked(driver, claim, p)) for claim, p in zip(scenario.claims, prepared, strict=True)]
+    held = [
+        HeldClaim(claim, _checked(driver, claim, p)) for claim, p in zip(scenario.claims, prepared, strict=True)
+    ]
     if driver.tells_health():
         reported = {health.device for health in await driver.health(held)}
         for claim in scenario.claims:
@@ -78,14 +80,14 @@ async def check_prepared_together(scenario: Scenario) -> None:
     assert scenario.left() == before, "unprepare() left something of claims that were prepared together"
 
 
-async def check_nothing_to_undo(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+async def check_nothing_to_undo(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
     """A claim that was never prepared can be unprepared: the plugin may have died before it called `prepare`."""
     before = scenario.left()
-    await _undo(scenario.make(), Held(claim, None))
+    await _undo(scenario.make(), HeldClaim(claim, None))
     assert scenario.left() == before, f"unprepare() of claim {claim}, which was never prepared, changed something"
 
 
-async def check_repeated(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+async def check_repeated(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
     """Prepared again, also by the next process, a claim is the same; unprepared again, there is nothing to do."""
     before, driver = scenario.left(), scenario.make()
     first = await driver.prepare(claim)
@@ -97,19 +99,19 @@ async def check_repeated(scenario: Scenario, claim: NodeClaim[Any]) -> None:
         assert scenario.left() == once, f"prepare() of claim {claim} left more the second time"
         state = _checked(driver, claim, repeated)
     for last in (scenario.make(), scenario.make()):
-        await _undo(last, Held(claim, state))
+        await _undo(last, HeldClaim(claim, state))
         assert scenario.left() == before, f"unprepare() of claim {claim} left something"
 
 
-async def check_undone_without_state(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+async def check_undone_without_state(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
     """What `prepare` returned may be lost with the process."""
     before = scenario.left()
     await scenario.make().prepare(claim)
-    await _undo(scenario.make(), Held(claim, None))
+    await _undo(scenario.make(), HeldClaim(claim, None))
     assert scenario.left() == before, f"unprepare() without the state of claim {claim} left something"
 
 
-async def check_interrupted(scenario: Scenario, claim: NodeClaim[Any]) -> None:
+async def check_interrupted(scenario: NodeScenario, claim: NodeClaim[Any]) -> None:
     """Interrupted where it waits, `prepare` can be undone, or done again and then undone."""
     before = scenario.left()
     for steps in range(1, INTERRUPTIONS):
@@ -117,13 +119,13 @@ async def check_interrupted(scenario: Scenario, claim: NodeClaim[Any]) -> None:
             done = await _interrupted(scenario.make(), claim, steps)
             if repeat:
                 await scenario.make().prepare(claim)
-            await _undo(scenario.make(), Held(claim, None))
+            await _undo(scenario.make(), HeldClaim(claim, None))
             assert scenario.left() == before, f"prepare() of claim {claim}, interrupted, left something"
         if done:
             return
 
 
-async def _undo(driver: NodeDriver[Any, Any], held: Held[Any]) -> None:
+async def _undo(driver: NodeDriver[Any, Any], held: HeldClaim[Any]) -> None:
     """The pod is gone, and the claim ends."""
     await driver.unprepare(held)
     await driver.remove_data(held.claim)

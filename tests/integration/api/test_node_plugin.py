@@ -22,7 +22,7 @@ from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.claims.releases import Receipts
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
-from parley_kubelet.hooks import Held, Notice, Offer
+from parley_kubelet.hooks import HeldClaim, Notice, Offer
 from parley_kubelet.serving.slices import SlicePublisher, slice_specs
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class TellingDevices(DeviceNodeDriver):
     """Has something to say about every claim."""
 
-    async def notices(self, held: Sequence[Held[Any]]) -> Sequence[Notice[Any]]:
+    async def notices(self, held: Sequence[HeldClaim[Any]]) -> Sequence[Notice[Any]]:
         return [Notice(one.claim, "Worn", "replace it") for one in held]
 
 

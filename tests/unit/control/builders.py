@@ -16,7 +16,7 @@ from parley.api.models import ResourceClaim, ResourceClaimTemplate, ResourceClas
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, EVENTS, NODES, PODS, TEMPLATES, Resource
 from parley.control.allocation import Allocator
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.claims.reconciler import ClaimReconciler
@@ -180,7 +180,7 @@ class World:
         self.woken: list[Topic] = []
         self.wakeups.subscribe(self._wake)
         embedded = {driver.name: EmbeddedDriver(driver) for driver in drivers or (TokensDriver(),)}
-        cluster = Cluster(self.client)
+        cluster = ClusterCache(self.client)
         for driver in embedded.values():
             for resource in driver.driver.watches:
                 cluster.observe(resource, _telling(driver))
@@ -192,7 +192,7 @@ class World:
         self.woken.append(topic)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterCache:
         """The caches."""
         return self.state.cluster
 

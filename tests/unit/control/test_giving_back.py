@@ -15,7 +15,7 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import reference
 from parley.control.claims.podclaims import PodClaim
 from parley.control.decision.demand import demand_of
-from parley.control.ledger import Holding, Phase, Prepared
+from parley.control.ledger import Holding, Phase, PreparedOn
 from parley.control.objects.mirror import asked, consumer
 from parley.control.records import Records
 from parley.control.release.giving_back import Departure
@@ -258,7 +258,7 @@ def test_who_waits_is_woken_though_a_late_record_comes_while_the_claim_is_cleare
 
         async def slow(records: Records, cleared: Holding) -> None:
             await clear(records, cleared)
-            cleared.owed.add(Prepared(cleared.uid, "node-1"))
+            cleared.owed.add(PreparedOn(cleared.uid, "node-1"))
 
         monkeypatch.setattr(Records, "clear_claim", slow)
         await acting.giving_back.follow(holding.uid)

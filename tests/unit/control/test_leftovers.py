@@ -9,7 +9,7 @@ from tests.unit.control.test_releasing import releases
 
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import NODES
-from parley.control.ledger import Holding, Prepared, Written
+from parley.control.ledger import Holding, PreparedOn, Written
 from parley.sdk import Allocation
 
 
@@ -86,10 +86,10 @@ def test_an_answer_about_it_ends_nothing_that_is_owed() -> None:
         acting.releases.changed(None, release)
         assert holding.owed == owed
         world.ledger.drop(holding)
-        again = replace(holding, owed={Prepared(release.spec.claim.uid, "node-1")})
+        again = replace(holding, owed={PreparedOn(release.spec.claim.uid, "node-1")})
         world.ledger.add(again)
         acting.releases.changed(release, None)
-        assert again.owed == {Prepared(release.spec.claim.uid, "node-1")}
+        assert again.owed == {PreparedOn(release.spec.claim.uid, "node-1")}
 
     played(story)
 

@@ -5,10 +5,10 @@ from tests.unit.control.builders import NAMESPACE, TOKENS, a_holding, read
 
 from parley.api.names import CONDITION_RELEASING
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.ledger import Prepared
+from parley.control.ledger import PreparedOn
 from parley.control.release.receipts import prepared_by, record, record_name, releasing_condition, waits_for
 
-HERE = Prepared("uid-mirror", "node-1")
+HERE = PreparedOn("uid-mirror", "node-1")
 
 
 def test_a_record_is_read_back_as_what_it_was_made_for() -> None:
@@ -29,14 +29,14 @@ def test_it_belongs_to_no_namespace_and_no_owner() -> None:
 @pytest.mark.parametrize("node", ["node-1", "n" * 253, "a.b.c"])
 def test_the_name_is_valid_and_the_same_each_time(node: str) -> None:
     uid = "f69c6c66-04fa-4ee8-8b63-46cf1573a87d"
-    name = record_name(Prepared(uid, node))
-    assert name == record_name(Prepared(uid, node))
+    name = record_name(PreparedOn(uid, node))
+    assert name == record_name(PreparedOn(uid, node))
     assert len(name) <= 253
     assert name.startswith(uid)
 
 
 def test_another_node_or_claim_has_another_name() -> None:
-    several = [Prepared("u", "a"), Prepared("u", "b"), Prepared("v", "a")]
+    several = [PreparedOn("u", "a"), PreparedOn("u", "b"), PreparedOn("v", "a")]
     assert len({record_name(one) for one in several}) == 3
 
 
@@ -59,11 +59,11 @@ def test_another_node_or_claim_has_another_name() -> None:
     ids=["one", "two"],
 )
 def test_what_is_waited_for_comes_with_the_remedy(nodes: list[str], expected: str) -> None:
-    assert waits_for(a_holding("c", owed={Prepared("u", node) for node in nodes})) == expected
+    assert waits_for(a_holding("c", owed={PreparedOn("u", node) for node in nodes})) == expected
 
 
 def test_what_is_removed_comes_with_the_remedy() -> None:
-    holding = a_holding("c", owed={Prepared("u", "a")}, removing=True)
+    holding = a_holding("c", owed={PreparedOn("u", "a")}, removing=True)
     assert waits_for(holding) == (
         "the node plugin of node a has yet to remove what pods left there for it: see its log, or, if the node is "
         "shut down, taint it node.kubernetes.io/out-of-service"
@@ -72,7 +72,7 @@ def test_what_is_removed_comes_with_the_remedy() -> None:
 
 
 def test_the_condition_names_the_nodes_that_owe_something() -> None:
-    holding = a_holding("c", owed={Prepared("u", "b"), Prepared("u", "a")})
+    holding = a_holding("c", owed={PreparedOn("u", "b"), PreparedOn("u", "a")})
     update = releasing_condition(holding)
     assert (update.type, update.reason) == (CONDITION_RELEASING, "ForcedDeletion")
     assert update.message == waits_for(holding)

@@ -7,10 +7,10 @@ from tests.unit.control.builders import Acting, World, a_holding, played
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES, NODES
-from parley.control.ledger import Holding, Prepared, Written
+from parley.control.ledger import Holding, PreparedOn, Written
 from parley.control.release.receipts import record_name
 
-HERE = Prepared("uid-mirror", "node-1")
+HERE = PreparedOn("uid-mirror", "node-1")
 
 
 async def owing(world: World, **fields: Any) -> Holding:
@@ -30,7 +30,7 @@ def test_a_node_owes_for_every_claim_that_may_have_shown_the_allocation() -> Non
         holding = await owing(world)
         holding.shown_by["uid-anew"] = "c"
         Acting(world).releases.owe(holding, ["node-1"])
-        assert holding.owed == {HERE, Prepared("uid-anew", "node-1")}
+        assert holding.owed == {HERE, PreparedOn("uid-anew", "node-1")}
         assert await releases(world) == []
 
     played(story)

@@ -46,7 +46,7 @@ def test_a_build_takes_packages_from_where_pip_does() -> None:
 
 
 def test_another_list_of_packages_is_another_base() -> None:
-    assert debian_image.Base("python", ("python3",)).image != debian_image.PYTHON.image
+    assert debian_image.BaseImage("python", ("python3",)).image != debian_image.PYTHON.image
 
 
 def test_a_base_trusts_whom_this_machine_trusts(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from parley_devcluster import control_plane, images, layout, node_files, state
 from parley_devcluster.control_plane import Command
 from parley_devcluster.layout import Layout, LayoutError, Node, NodeOptions, Ports
 from parley_devcluster.processes import ProcessIdentity, boot_id
-from parley_devcluster.state import State, StateError
+from parley_devcluster.state import ClusterState, StateError
 
 DIRECTORY = Path("/tmp/c")
 
@@ -164,7 +164,7 @@ def test_a_control_plane_without_nodes_may_lie_deeper() -> None:
 
 def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
     program = Command("parley-controller", ("python", "-m", "parley"), "http://127.0.0.1:1/readyz", {"A": "b"})
-    recorded = state.State(a_layout(a_node(), directory=tmp_path), "another boot").with_program(program)
+    recorded = state.ClusterState(a_layout(a_node(), directory=tmp_path), "another boot").with_program(program)
     recorded = recorded.with_process("etcd", ProcessIdentity(12, 34))
 
     state.write(recorded)
@@ -173,7 +173,7 @@ def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
 
 
 def test_processes_of_the_running_machine_are_read_back_too(tmp_path: Path) -> None:
-    recorded = State(a_layout(directory=tmp_path), boot_id()).with_process("etcd", ProcessIdentity(12, 34))
+    recorded = ClusterState(a_layout(directory=tmp_path), boot_id()).with_process("etcd", ProcessIdentity(12, 34))
 
     state.write(recorded)
 
@@ -183,7 +183,7 @@ def test_processes_of_the_running_machine_are_read_back_too(tmp_path: Path) -> N
 
 def test_what_many_record_at_once_is_all_recorded(tmp_path: Path) -> None:
     """One thread kills a plugin while another one starts a plugin again."""
-    known = State(a_layout(directory=tmp_path), boot_id())
+    known = ClusterState(a_layout(directory=tmp_path), boot_id())
 
     def record(number: int) -> None:
         state.change(known, lambda found: found.with_process(f"part-{number}", ProcessIdentity(number, 1)))

@@ -17,7 +17,7 @@ from parley_devcluster import debian, machine, processes, requirements, startup,
 from parley_devcluster.layout import Layout, Node, NodeOptions, Ports
 from parley_devcluster.processes import ProcessIdentity
 from parley_devcluster.startup import ClusterError
-from parley_devcluster.state import State, write
+from parley_devcluster.state import ClusterState, write
 from parley_devcluster.updown import default_directory, down
 
 MOUNTS = """\
@@ -143,7 +143,7 @@ def test_a_process_that_does_not_end_by_itself_is_killed(sleeper: ProcessIdentit
 def test_a_foreign_process_with_a_recorded_id_is_left_alone(tmp_path: Path, sleeper: ProcessIdentity) -> None:
     other = ProcessIdentity(sleeper.pid, sleeper.started - 1)
     layout = Layout(tmp_path, "v1.37.0", Ports(1, 2, 3, 4, 5, 6))
-    write(State(layout, processes.boot_id()).with_process("etcd", other))
+    write(ClusterState(layout, processes.boot_id()).with_process("etcd", other))
 
     teardown.clean(tmp_path)
 
@@ -158,7 +158,7 @@ def test_a_process_of_the_cluster_that_was_not_recorded_is_ended(tmp_path: Path)
     started = processes.spawn(["/bin/sleep", "60"], environment, tmp_path / "log")
     while started not in processes.marked(directory):
         time.sleep(0.001)  # it was started before the kernel shows its environment
-    write(State(Layout(directory, "v1.37.0", Ports(1, 2, 3, 4, 5, 6)), processes.boot_id()))
+    write(ClusterState(Layout(directory, "v1.37.0", Ports(1, 2, 3, 4, 5, 6)), processes.boot_id()))
 
     teardown.clean(tmp_path)
 

@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.control.telemetry.metrics import Metrics
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.releases import Receipts
-from parley_kubelet.metrics import Metrics as PluginMetrics
+from parley_kubelet.metrics import NodeMetrics as PluginMetrics
 from parley_kubelet.metrics import loop_lag
 from parley_kubelet.serving.service import call_seconds
 

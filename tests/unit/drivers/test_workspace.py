@@ -17,7 +17,8 @@ from parley.api.builtin import (
     ResourceSliceSpec,
     SliceDevice,
 )
-from parley.drivers.workspace import DISK, NoRoom, WorkspaceClass, WorkspaceDriver, WorkspaceParameters
+from parley.drivers.workspace import DISK, NoRoom, WorkspaceDriver
+from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
 from parley.sdk import Capacity, Cause, ClaimRequest, ClassOnNodes, Held, PodReference, Request, Reserve, Stranded
 from parley.sdk.testing import Scenario, check_driver, request
 

@@ -11,7 +11,7 @@ from parley.api.builtin import BuiltinClaim
 from parley.kube.client import Client
 from parley_kubelet.claims.preparation import ClaimName, Preparation
 from parley_kubelet.edits import Edits
-from parley_kubelet.hooks import Device, Health, Held, NodeClaim, NodeDriver, Prepared, Settings
+from parley_kubelet.hooks import DeviceName, Health, HeldClaim, NodeClaim, NodeDriver, Prepared, Settings
 from parley_kubelet.state.durable import Folder
 from parley_kubelet.testing import allocated_status, create_claim
 
@@ -49,7 +49,7 @@ class Ports(NodeDriver[Port, PortSettings]):
         self.open.add(claim.handle.number)
         return Prepared(Edits(env={"PORT": str(claim.handle.number)}), {"opened": claim.handle.number})
 
-    async def unprepare(self, held: Held[Port]) -> None:
+    async def unprepare(self, held: HeldClaim[Port]) -> None:
         await self._called(f"unprepare {held.claim.name}")
         self.states.append(held.state)
         self.open.discard(held.claim.handle.number)
@@ -73,7 +73,7 @@ class TellingPorts(Ports):
         self.told: Sequence[Health] = ()
         self.silent: Exception | None = None
 
-    async def health(self, held: Sequence[Held[Port]]) -> Sequence[Health]:
+    async def health(self, held: Sequence[HeldClaim[Port]]) -> Sequence[Health]:
         if self.silent is not None:
             raise self.silent
         return self.told
@@ -109,5 +109,5 @@ def name_of(claim: BuiltinClaim) -> ClaimName:
     return ClaimName(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
 
 
-def port(name: str) -> Device:
-    return Device("n1", name)
+def port(name: str) -> DeviceName:
+    return DeviceName("n1", name)

@@ -21,7 +21,7 @@ from parley.simulate.virtual_time import run
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import Preparation
 from parley_kubelet.claims.releases import Receipts
-from parley_kubelet.hooks import Health, Held, NodeClaim, NodeDriver, Offer, Prepared
+from parley_kubelet.hooks import Health, HeldClaim, NodeClaim, NodeDriver, Offer, Prepared
 from parley_kubelet.serving.service import DraService
 from parley_kubelet.serving.slices import SlicePublisher
 from parley_kubelet.state.durable import Disk, Folder
@@ -102,7 +102,7 @@ class MortalDriver(NodeDriver[Any, Any]):
     def devices(self) -> Sequence[Offer]:
         return self._driver.devices()
 
-    def admit(self, claim: NodeClaim[Any], rivals: Sequence[Held[Any]]) -> None:
+    def admit(self, claim: NodeClaim[Any], rivals: Sequence[HeldClaim[Any]]) -> None:
         self._driver.admit(claim, rivals)
 
     async def prepare(self, claim: NodeClaim[Any]) -> Prepared:
@@ -111,12 +111,12 @@ class MortalDriver(NodeDriver[Any, Any]):
         self._life.step(f"after prepare of {claim.name}")
         return prepared
 
-    async def unprepare(self, held: Held[Any]) -> None:
+    async def unprepare(self, held: HeldClaim[Any]) -> None:
         self._life.step(f"before unprepare of {held.claim.name}")
         await self._driver.unprepare(held)
         self._life.step(f"after unprepare of {held.claim.name}")
 
-    async def health(self, held: Sequence[Held[Any]]) -> Sequence[Health]:
+    async def health(self, held: Sequence[HeldClaim[Any]]) -> Sequence[Health]:
         return await self._driver.health(held)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from parley_kubelet import edits, hooks
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.settings import parse_arguments
-from parley_kubelet.testing import Scenario, check_node_driver, node_claim
+from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "node-driver.md").read_text()
@@ -35,7 +35,7 @@ def test_its_table_has_every_option_with_its_variable(capsys: pytest.CaptureFixt
 
 async def test_its_class_and_its_test_work(tmp_path: Path) -> None:
     scope: dict[str, Any] = {**vars(hooks), **vars(edits), "BaseModel": BaseModel, "Path": Path, "shutil": shutil}
-    scope |= {"Scenario": Scenario, "check_node_driver": check_node_driver, "node_claim": node_claim}
+    scope |= {"NodeScenario": NodeScenario, "check_node_driver": check_node_driver, "node_claim": node_claim}
     class_, test = blocks(PAGE, "python")
     exec(class_, scope)
     exec(test, scope)

@@ -19,11 +19,11 @@ from parley.api.builtin import (
 from parley.sdk.testing import Scenario as ControllerScenario
 from parley.sdk.testing import check_driver, request
 from parley_kubelet.configuration import load, settings_of
-from parley_kubelet.hooks import Condition, Device, Held, NodeClaim, Refused
-from parley_kubelet.testing import Scenario, check_node_driver, node_claim
+from parley_kubelet.hooks import Condition, DeviceName, HeldClaim, NodeClaim, Refused
+from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
 FILES = Path(__file__).parents[3] / "examples" / "scratch"
-DISK = Device("n1", "scratch")
+DISK = DeviceName("n1", "scratch")
 
 
 def driver(folder: Path, size: int = 100) -> ScratchNode:
@@ -38,7 +38,7 @@ async def test_the_node_part_keeps_its_promises(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()
     await check_node_driver(
-        Scenario(
+        NodeScenario(
             make=lambda: driver(folder),
             claims=(claim("a", 60), claim("b", 40)),
             left=lambda: sorted(path.name for path in folder.iterdir()),
@@ -54,13 +54,13 @@ async def test_a_container_finds_its_folder_with_what_it_left_there(tmp_path: Pa
     (tmp_path / "uid-of-a" / "file").write_text("kept")
     await driver(tmp_path).prepare(claim("a", 60))
     assert (tmp_path / "uid-of-a" / "file").read_text() == "kept"
-    await driver(tmp_path).unprepare(Held(claim("a", 60), None))
+    await driver(tmp_path).unprepare(HeldClaim(claim("a", 60), None))
     assert not (tmp_path / "uid-of-a").exists()
 
 
 def test_a_claim_for_which_there_is_no_room_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused) as refusal:
-        driver(tmp_path).admit(claim("b", 41), [Held(claim("a", 60), {})])
+        driver(tmp_path).admit(claim("b", 41), [HeldClaim(claim("a", 60), {})])
     assert str(refusal.value) == (
         "sizeMiB=41 is more than the 40 MiB that node n1 has left: wait until a pod with scratch is gone from it"
     )

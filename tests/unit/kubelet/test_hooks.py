@@ -12,7 +12,7 @@ from parley.api.resources import BUILTIN_CLAIMS, Resource
 from parley.kube.client import Client
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.preparation import ClaimName, Preparation, boot_id
-from parley_kubelet.hooks import Held, NodeClaim, NodeDriver, Prepared, Refused
+from parley_kubelet.hooks import HeldClaim, NodeClaim, NodeDriver, Prepared, Refused
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry
 from parley_kubelet.state.durable import Folder
 
@@ -338,7 +338,7 @@ async def test_what_a_driver_does_not_do(node: PortNode) -> None:
     assert not driver.tells_health()
     assert driver.devices() == ()
     claim = NodeClaim("team", "a", "u", (), Port(number=1))
-    for work in (driver.prepare(claim), driver.unprepare(Held(claim, None)), driver.health(())):
+    for work in (driver.prepare(claim), driver.unprepare(HeldClaim(claim, None)), driver.health(())):
         with pytest.raises(NotImplementedError):
             await work
 

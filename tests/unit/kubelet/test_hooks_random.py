@@ -20,7 +20,7 @@ from parley.api.resources import BUILTIN_CLAIMS
 from parley.kube.memory import MemoryServer
 from parley_kubelet.claims.orphans import clean
 from parley_kubelet.claims.preparation import ClaimName, Preparation
-from parley_kubelet.hooks import Held, NodeClaim, Prepared, Refused
+from parley_kubelet.hooks import HeldClaim, NodeClaim, Prepared, Refused
 from parley_kubelet.state.checkpoint import Entries
 
 
@@ -42,7 +42,7 @@ class SwitchPorts(Ports):
         await self._effect(lambda: self._switch.open.__setitem__(claim.handle.number, claim.uid))
         return Prepared(state={"number": claim.handle.number})
 
-    async def unprepare(self, held: Held[Any]) -> None:
+    async def unprepare(self, held: HeldClaim[Any]) -> None:
         number = held.claim.handle.number
         if self._switch.open.get(number) in (held.claim.uid, None):
             await self._effect(lambda: self._switch.open.pop(number, None))

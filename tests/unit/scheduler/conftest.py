@@ -34,7 +34,7 @@ from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.informer import Informer
 from parley.kube.memory import MemoryServer
 from parley.scheduler.controller import Controller
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Driver
 from parley.sdk.standalone import StandaloneDriver
 from parley.simulate.claim_controller import ClaimController
@@ -132,7 +132,7 @@ class World:
         self.controller = Controller(
             client or self.server.client(),
             drivers if drivers is not None else [DeviceDriver()],
-            Settings(scheduler_names=(SECOND_SCHEDULER, AWAY), **settings),
+            ControllerSettings(scheduler_names=(SECOND_SCHEDULER, AWAY), **settings),
             clock=self.clock,
         )
         task = asyncio.create_task(self.controller.run())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, Shelves, Wanted
 
 from parley.api.resources import NODES, PODS
-from parley.sdk import Answer, Controller, Request, SeenCluster, SeenPod
+from parley.sdk import Answer, PodController, Request, SeenCluster, SeenPod
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -72,7 +72,7 @@ def test_a_driver_decides_by_what_the_pod_is_like(play: Play) -> None:
         seen = driver.seen["first"]
         assert seen is not None
         assert (seen.labels["rack"], seen.priority, seen.images) == ("2", 7, ("example.com/train:1",))
-        assert seen.controller == Controller("example.com/v1", "Run", "run", "1")
+        assert seen.controller == PodController("example.com/v1", "Run", "run", "1")
         assert seen.requests == {"cpu": 500}
 
     play(scenario)

@@ -12,7 +12,7 @@ import yaml
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS, RESOURCE_SLICES
 from parley.drivers.device import DeviceDriver
 from parley.kube.client import NotFound
-from parley.scheduler.settings import Settings
+from parley.scheduler.settings import ControllerSettings
 from parley.simulate import virtual_time
 from parley.simulate.cluster import SimulatedCluster
 from parley.simulate.manifests import read
@@ -88,7 +88,9 @@ def away_from(*apps: str) -> Body:
 def play(tmp_path: Path) -> Play:
     """What became of the pods: objects are created, everything settles, `then` happens, everything settles."""
 
-    def play(*bodies: Body, then: Sequence[Then] = (), settings: Settings | None = None) -> dict[str, PodRecord]:
+    def play(
+        *bodies: Body, then: Sequence[Then] = (), settings: ControllerSettings | None = None
+    ) -> dict[str, PodRecord]:
         (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(bodies))
 
         async def story() -> dict[str, PodRecord]:
@@ -317,7 +319,7 @@ def test_a_cluster_that_never_comes_to_rest_is_left_after_a_while() -> None:
 
 
 def test_pods_of_a_second_scheduler_get_their_node_through_the_extender_door(play: Play) -> None:
-    settings = Settings(scheduler_names=("parley",))
+    settings = ControllerSettings(scheduler_names=("parley",))
     objects = [node("a"), devices("a", "gpu-0"), class_(), template()]
     pods = [pod(name, "one", schedulerName="parley") for name in ("first", "second")]
 

@@ -87,7 +87,7 @@ def _unheard(_old: object, _new: object) -> None:
     """Nobody waits for it."""
 
 
-class Cluster:
+class ClusterCache:
     """The caches. `run` keeps them; `synced` waits until all are filled once. `pods_seen`: there are drivers that
     see the pods that wait."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from parley.api import reasons
 from parley.api.builtin import Pod, PodResourceClaim
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import Cluster, reference
+from parley.control.caches.cluster import ClusterCache, reference
 from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
 from parley.control.claims.generated import GENERATED, TEMPLATED, GeneratedClaim, Templated
@@ -57,7 +57,7 @@ def _named(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     return with_class(state, found, facts.class_)
 
 
-def _missing(cluster: Cluster, pod: Pod, entry: PodResourceClaim, key: Key) -> PodClaim:
+def _missing(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim, key: Key) -> PodClaim:
     """A named claim that does not exist; a template may make it."""
     demand = None if cluster.claim(key) else on_demand(cluster.template, pod, key[1])
     topics: tuple[Topic, ...] = (("claim", *key), shared_topic(key[0]))
@@ -109,7 +109,7 @@ def _generated(state: State, pod: Pod, entry: PodResourceClaim) -> PodClaim | No
     return with_class(state, found, facts.class_)
 
 
-def _not_generated(cluster: Cluster, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
+def _not_generated(cluster: ClusterCache, pod: Pod, entry: PodResourceClaim) -> PodClaim | None:
     key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
     template, mirror = cluster.template(key), cluster.template_mirror(key)
     if template is None:

@@ -5,7 +5,7 @@ from parley.api.builtin import BuiltinTemplate
 from parley.api.models import ResourceClaimTemplate
 from parley.api.names import API_VERSION
 from parley.api.resources import BUILTIN_TEMPLATES
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.caches.indexes import Key
 from parley.control.claims.messages import refused, taken
 from parley.control.objects.mirror import owned_by, parameters_too_large, template_mirror
@@ -16,7 +16,7 @@ from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Inv
 class TemplateReconciler:
     """Mirrors templates. A mirror goes with its template by ownership, and is made anew if somebody deletes it."""
 
-    def __init__(self, client: Client, cluster: Cluster, recorder: Recorder) -> None:
+    def __init__(self, client: Client, cluster: ClusterCache, recorder: Recorder) -> None:
         self._client = client
         self._cluster = cluster
         self._recorder = recorder

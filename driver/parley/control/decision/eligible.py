@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from parley.api.builtin import NodeSelector
 from parley.api.models import ResourceClass
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.decision.demand import Reserving
 from parley.control.room import Asker, lacking
 from parley.control.state import State
@@ -24,7 +24,7 @@ class EligibleNodes(ABC):
     """Iterates over the eligible nodes, beginning at a place that depends on `uid`; `misfits` collects, by node,
     why others are not eligible."""
 
-    def __init__(self, cluster: Cluster, uid: str) -> None:
+    def __init__(self, cluster: ClusterCache, uid: str) -> None:
         self._cluster = cluster
         self.uid = uid
         self.misfits: dict[str, str] = {}

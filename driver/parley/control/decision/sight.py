@@ -9,7 +9,7 @@ from parley.control.decision.demand import Drivers
 from parley.control.room import reserved
 from parley.control.state import State
 from parley.negotiation.requests import Amounts, requested
-from parley.sdk import Controller, PodReference, SeenPod
+from parley.sdk import PodController, PodReference, SeenPod
 
 
 def pods_are_seen(drivers: Drivers) -> bool:
@@ -33,7 +33,7 @@ def seen_pod(state: State, user: PodReference) -> SeenPod | None:
 
 def _seen(pod: Pod) -> SeenPod:
     owners = [one for one in pod.metadata.owner_references if one.controller]
-    controllers = [Controller(one.api_version, one.kind, one.name, one.uid) for one in owners]
+    controllers = [PodController(one.api_version, one.kind, one.name, one.uid) for one in owners]
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return SeenPod(
         labels=pod.metadata.labels,

@@ -7,7 +7,7 @@ what was allocated for it alone is given back with it.
 
 from datetime import datetime, timedelta
 
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Holding
 from parley.kube.clock import Clock
 
@@ -15,7 +15,7 @@ from parley.kube.clock import Clock
 class Keeping:
     """The deadlines of holdings."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterCache, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
 

@@ -14,7 +14,7 @@ import structlog
 
 from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.caches.cluster import Cluster
+from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Holding, Ledger
 from parley.control.release.receipts import left_behind
 from parley.kube.client import AlreadyExists, Client, NotFound
@@ -31,7 +31,7 @@ class LostNodesData:
     """The ClaimReleases for lost nodes. `queue` has the UIDs of holdings that are to be looked at again."""
 
     def __init__(
-        self, client: Client, cluster: Cluster, ledger: Ledger, queue: WorkQueue[str], clock: Clock
+        self, client: Client, cluster: ClusterCache, ledger: Ledger, queue: WorkQueue[str], clock: Clock
     ) -> None:
         self._client = client
         self._cluster = cluster

@@ -13,7 +13,7 @@ import orjson
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ClaimRelease
 from parley.api.names import API_VERSION, CONDITION_RELEASING, OUT_OF_SERVICE_TAINT
-from parley.control.ledger import Holding, Prepared
+from parley.control.ledger import Holding, PreparedOn
 from parley.sdk.recorded import allocation_record
 
 Body = dict[str, object]
@@ -22,12 +22,12 @@ _HASHED = 16
 """Characters of a node's name as a record's name has it: that itself may be 253 long."""
 
 
-def record_name(prepared: Prepared) -> str:
+def record_name(prepared: PreparedOn) -> str:
     """Name of the record: the claim's UID, and the node's name as a hash."""
     return f"{prepared.claim_uid}-{hashlib.sha256(prepared.node.encode()).hexdigest()[:_HASHED]}"
 
 
-def record(holding: Holding, prepared: Prepared) -> Body:
+def record(holding: Holding, prepared: PreparedOn) -> Body:
     """The record that the node owes a receipt for one of the holding's claims."""
     return _release(record_name(prepared), _spec(holding, prepared, removing=holding.removing))
 
@@ -35,14 +35,14 @@ def record(holding: Holding, prepared: Prepared) -> Body:
 def left_behind(holding: Holding, node: str) -> Body:
     """The record that a lost node has data of the holding, to be removed when it is back. Its name is of that
     allocation alone: the same claim may be lost on the same node again."""
-    prepared = Prepared(next(iter(holding.claim_uids), holding.uid), node)
+    prepared = PreparedOn(next(iter(holding.claim_uids), holding.uid), node)
     spec = _spec(holding, prepared, removing=True)
     told = orjson.dumps([node, spec["allocation"]], option=orjson.OPT_SORT_KEYS)
     name = f"{prepared.claim_uid}-lost-{hashlib.sha256(told).hexdigest()[:_HASHED]}"
     return _release(name, {**spec, "nodeLost": True})
 
 
-def _spec(holding: Holding, prepared: Prepared, *, removing: bool) -> Body:
+def _spec(holding: Holding, prepared: PreparedOn, *, removing: bool) -> Body:
     uid = prepared.claim_uid
     return {
         "claim": {"namespace": holding.namespace, "name": holding.shown_by.get(uid, holding.claim), "uid": uid},
@@ -62,9 +62,9 @@ def _release(name: str, spec: Body) -> Body:
     return {"apiVersion": API_VERSION, "kind": "ClaimRelease", "metadata": {"name": name}, "spec": spec}
 
 
-def prepared_by(record: ClaimRelease) -> Prepared:
+def prepared_by(record: ClaimRelease) -> PreparedOn:
     """What may still be prepared by the record, and where."""
-    return Prepared(record.spec.claim.uid, record.spec.node_name)
+    return PreparedOn(record.spec.claim.uid, record.spec.node_name)
 
 
 def releasing_condition(holding: Holding) -> ConditionUpdate:

@@ -32,8 +32,8 @@ from parley.api.builtin import Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.caches.cluster import Cluster
-from parley.control.ledger import Holding, Ledger, Prepared, Written
+from parley.control.caches.cluster import ClusterCache
+from parley.control.ledger import Holding, Ledger, PreparedOn, Written
 from parley.control.records import Records
 from parley.control.release.leftovers import LostNodesData, delete_release, let_answer
 from parley.control.release.receipts import prepared_by, record, record_name
@@ -63,7 +63,7 @@ class Releases:
     def __init__(
         self,
         client: Client,
-        cluster: Cluster,
+        cluster: ClusterCache,
         ledger: Ledger,
         records: Records,
         queue: WorkQueue[str],
@@ -81,7 +81,7 @@ class Releases:
         if holding.standalone or not holding.node_part or holding.written is Written.NO:
             return
         uids = holding.claim_uids
-        holding.owed |= {Prepared(uid, node) for node in nodes if not self._lost(node) for uid in uids}
+        holding.owed |= {PreparedOn(uid, node) for node in nodes if not self._lost(node) for uid in uids}
 
     def owes_removal(self, holding: Holding) -> bool:
         """Whether nodes may have data of the holding, and were not asked yet to remove it. They remove that of a
@@ -98,7 +98,7 @@ class Releases:
         """The holding ends: its nodes are to remove their data of it."""
         holding.removing = True
         uid = next(iter(holding.claim_uids), holding.uid)
-        holding.owed |= {Prepared(uid, node) for node in holding.nodes or () if not self._lost(node)}
+        holding.owed |= {PreparedOn(uid, node) for node in holding.nodes or () if not self._lost(node)}
 
     def _lost(self, node: str) -> bool:
         return out_of_service(self._cluster.node(node))
@@ -109,7 +109,7 @@ class Releases:
             if not await self._waived(holding, one):
                 await self._note(holding, one)
 
-    async def _note(self, holding: Holding, prepared: Prepared) -> None:
+    async def _note(self, holding: Holding, prepared: PreparedOn) -> None:
         if self._known(prepared) is not None:
             return
         self._queue.add_after(holding.uid, UNSEEN_SECONDS)
@@ -132,10 +132,10 @@ class Releases:
         if all(self._known(one) is not None for one in holding.owed):
             self._queue.add(holding.uid)
 
-    def _known(self, prepared: Prepared) -> ClaimRelease | None:
+    def _known(self, prepared: PreparedOn) -> ClaimRelease | None:
         return self._cluster.release(record_name(prepared))
 
-    async def _waived(self, holding: Holding, prepared: Prepared) -> bool:
+    async def _waived(self, holding: Holding, prepared: PreparedOn) -> bool:
         """Whether the node need not answer; its record goes then, and what is owed with the record."""
         if not self._lost(prepared.node):
             return False
@@ -146,7 +146,7 @@ class Releases:
             await self.waive(release)
         return True
 
-    async def _live(self, prepared: Prepared) -> ClaimRelease | None:
+    async def _live(self, prepared: PreparedOn) -> ClaimRelease | None:
         try:
             return await self._client.get(CLAIM_RELEASES, record_name(prepared))
         except NotFound:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import Cluster, over, reference
+from parley.control.caches.cluster import ClusterCache, over, reference
 from parley.control.ledger import Holding, Ledger
 from parley.control.live import live_pod
 from parley.control.objects.mirror import MAX_USERS, is_shut_out
@@ -24,7 +24,7 @@ _REMEMBERED = 600.0
 class UnseenUsers:
     """Finds pods that may run with what the ledger holds, and that it does not know."""
 
-    def __init__(self, client: Client, cluster: Cluster, ledger: Ledger) -> None:
+    def __init__(self, client: Client, cluster: ClusterCache, ledger: Ledger) -> None:
         self._client = client
         self._cluster = cluster
         self._ledger = ledger

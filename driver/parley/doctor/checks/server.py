@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from parley.api.names import DEVICE_CLASS
 from parley.api.resources import BUILTIN_CLAIMS, DEVICE_CLASSES
 from parley.api.wording import listed
-from parley.doctor.facts import RAW_NODES, Facts, Refused, Unreadable
+from parley.doctor.facts import RAW_NODES, Facts, NotReadable, Unreadable
 from parley.doctor.findings import Finding, error, ok, warning
 from parley.doctor.kinds import Body
 from parley.doctor.versions import Version, parsed, written
@@ -40,7 +40,7 @@ def api_server(facts: Facts) -> Iterator[Finding]:
 
 
 def _version(facts: Facts) -> str:
-    if isinstance(facts.version, Refused):
+    if isinstance(facts.version, NotReadable):
         raise Unreadable(facts.version.why, facts.version.remedy or "see whether /version can be read")
     return str(facts.version.get("gitVersion", ""))
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from parley.api.builtin import Pod
-from parley.control.caches.cluster import Cluster, reference
+from parley.control.caches.cluster import ClusterCache, reference
 from parley.sdk import PodReference
 
 FORGET_SECONDS = 30.0
@@ -23,7 +23,7 @@ _MOST = 8192
 class UnknownPods:
     """All of them. `forget` drops what is remembered of a pod."""
 
-    def __init__(self, cluster: Cluster, forget: Callable[[PodReference], None]) -> None:
+    def __init__(self, cluster: ClusterCache, forget: Callable[[PodReference], None]) -> None:
         self._cluster = cluster
         self._forget = forget
         self._asked: dict[PodReference, asyncio.TimerHandle] = {}

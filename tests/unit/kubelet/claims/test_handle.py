@@ -8,7 +8,7 @@ import pytest
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS
 from parley_kubelet.claims.handle import Granted, granted
-from parley_kubelet.hooks import Device, Refused
+from parley_kubelet.hooks import DeviceName, Refused
 from parley_kubelet.testing import allocated_status, claim_body, offered_status
 
 DRIVER = "device.parley.dev"
@@ -27,14 +27,14 @@ def grant(status: dict[str, Any], *, uid: str = "u1", driver: str = DRIVER, node
 def test_devices_named_by_the_results() -> None:
     found = grant(allocated_status("n1", ["gpu-0", "gpu-1"], shared=True))
     assert [(result.pool, result.device) for result in found.results] == [("n1", "gpu-0"), ("n1", "gpu-1")]
-    assert found.devices == (Device("n1", "gpu-0"), Device("n1", "gpu-1"))
+    assert found.devices == (DeviceName("n1", "gpu-0"), DeviceName("n1", "gpu-1"))
     assert found.handle["shared"]
 
 
 def test_devices_found_after_nodes_were_offered() -> None:
     found = grant(offered_status("n1", ["gpu-0", "gpu-1"]))
     assert [(result.pool, result.device) for result in found.results] == [("n1", "gpu-0"), ("n1", "gpu-1")]
-    assert found.devices == (Device("n1", "gpu-0"), Device("n1", "gpu-1"))
+    assert found.devices == (DeviceName("n1", "gpu-0"), DeviceName("n1", "gpu-1"))
     assert not found.handle["shared"]
 
 
@@ -55,13 +55,13 @@ def test_a_list_of_devices_that_is_of_another_kind_names_none(listed: object) ->
 def test_an_allocation_that_can_be_used_everywhere() -> None:
     status = allocated_status("n1", ["gpu-0"])
     del status["allocation"]["nodeSelector"]
-    assert grant(status, node="n7").devices == (Device("n1", "gpu-0"),)
+    assert grant(status, node="n7").devices == (DeviceName("n1", "gpu-0"),)
 
 
 def test_a_placeholder_may_have_its_handle_in_the_allocation() -> None:
     status = allocated_status("n1", ["gpu-0"])
     status["allocation"]["devices"]["results"] = offered_status("n1", [])["allocation"]["devices"]["results"]
-    assert grant(status).devices == (Device("n1", "gpu-0"),)
+    assert grant(status).devices == (DeviceName("n1", "gpu-0"),)
 
 
 def test_results_of_other_drivers_are_left_alone() -> None:
@@ -69,11 +69,11 @@ def test_results_of_other_drivers_are_left_alone() -> None:
     status["allocation"]["devices"]["results"].append(
         {"request": "exclusive", "driver": "other.example.com", "pool": "n1", "device": "nic-0"}
     )
-    assert grant(status).devices == (Device("n1", "gpu-0"),)
+    assert grant(status).devices == (DeviceName("n1", "gpu-0"),)
 
 
 def test_a_device_that_is_named_twice_counts_once() -> None:
-    assert grant(offered_status("n1", ["gpu-0", "gpu-0"])).devices == (Device("n1", "gpu-0"),)
+    assert grant(offered_status("n1", ["gpu-0", "gpu-0"])).devices == (DeviceName("n1", "gpu-0"),)
 
 
 def with_selector(*terms: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from parley.kube.client import Client, Forbidden
 from parley_kubelet.claims import notices
 from parley_kubelet.claims.notices import MOST_PODS, Notices
 from parley_kubelet.claims.preparation import ClaimName
-from parley_kubelet.hooks import Held, Notice
+from parley_kubelet.hooks import HeldClaim, Notice
 
 
 class Talker(Ports):
@@ -25,7 +25,7 @@ class Talker(Ports):
         self.says: dict[str, str] = {}
         self.trouble: Exception | None = None
 
-    async def notices(self, held: Sequence[Held[Any]]) -> Sequence[Notice[Any]]:
+    async def notices(self, held: Sequence[HeldClaim[Any]]) -> Sequence[Notice[Any]]:
         if self.trouble is not None:
             raise self.trouble
         return [Notice(one.claim, reason, text) for one in held for reason, text in self.says.items()]

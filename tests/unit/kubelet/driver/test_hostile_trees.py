@@ -15,7 +15,7 @@ import pytest
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver, trash
 
 from parley_kubelet.driver import trees, workspaces
-from parley_kubelet.hooks import Held, Refused
+from parley_kubelet.hooks import HeldClaim, Refused
 
 TURNS = int(os.environ.get("HOSTILE_TURNS", "200"))
 FILES = int(os.environ.get("HOSTILE_FILES", "10000"))
@@ -250,7 +250,7 @@ async def test_a_disk_that_is_full_holds_up_nobody_for_good(tmp_path: Path, full
             with pytest.raises(OSError, match="No space left"):
                 (root / "data" / "id-of-late" / "file").write_bytes(bytes(64 * 1024))
         assert (await part.prepare(claim("hog"))).edits.mounts
-        await part.unprepare(Held(claim("hog"), None))
+        await part.unprepare(HeldClaim(claim("hog"), None))
         await part.remove_data(claim("hog"))
         assert "id-of-hog" not in data(root)
         assert trash(root) == []

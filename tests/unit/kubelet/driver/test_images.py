@@ -10,8 +10,8 @@ import pytest
 from tests.unit.kubelet.driver.test_workspaces import claim, data, driver
 
 from parley_kubelet.driver import images, loops
-from parley_kubelet.hooks import Held, NodeClaim, Refused
-from parley_kubelet.testing import Scenario, check_node_driver
+from parley_kubelet.hooks import HeldClaim, NodeClaim, Refused
+from parley_kubelet.testing import NodeScenario, check_node_driver
 
 MI = 1024**2
 
@@ -67,7 +67,7 @@ def said(file: Path, command: str) -> str:
 
 async def test_it_keeps_the_promises_of_a_node_driver(tmp_path: Path, attached: Loops) -> None:
     await check_node_driver(
-        Scenario(
+        NodeScenario(
             make=lambda: driver(tmp_path),
             claims=(limited("a"), claim("b"), limited("c", generated=True)),
             left=lambda: data(tmp_path) + sorted(attached.files),
@@ -107,7 +107,7 @@ async def test_its_content_stays_for_the_next_pod(tmp_path: Path, attached: Loop
     node, mine = driver(tmp_path), limited("a")
     await node.prepare(mine)
     change(disk(tmp_path, "a"), "mkdir kept")
-    await node.unprepare(Held(mine, {}))
+    await node.unprepare(HeldClaim(mine, {}))
     assert attached.files == {}, "nobody uses it"
     await node.prepare(mine)
     assert "kept" in said(disk(tmp_path, "a"), "ls /")
@@ -159,14 +159,14 @@ async def test_a_node_that_cannot_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_its_size_is_not_watched(tmp_path: Path) -> None:
     node, mine = driver(tmp_path), limited("a")
     await node.prepare(mine)
-    assert await node.notices([Held(mine, {})]) == []
+    assert await node.notices([HeldClaim(mine, {})]) == []
     assert node._usage.names() == ()
 
 
 async def test_it_is_retained_as_a_whole(tmp_path: Path, attached: Loops) -> None:
     node, mine = driver(tmp_path), limited("a", retain=1)
     await node.prepare(mine)
-    await node.unprepare(Held(mine, {}))
+    await node.unprepare(HeldClaim(mine, {}))
     await node.remove_data(mine)
     (kept,) = (tmp_path / "retained" / mine.namespace).iterdir()
     assert (kept / "disk").stat().st_size == 16 * MI

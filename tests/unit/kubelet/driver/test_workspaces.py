@@ -18,8 +18,8 @@ from parley.drivers.workspace import DISK, WorkspaceDriver
 from parley_kubelet.configuration import Configuration, ConfigurationError, settings_of
 from parley_kubelet.driver import measuring, trees, workspaces
 from parley_kubelet.driver.workspaces import WorkspaceHandle, WorkspaceNode, WorkspaceSettings
-from parley_kubelet.hooks import Device, Held, NodeClaim, Refused
-from parley_kubelet.testing import Scenario, check_node_driver, node_claim
+from parley_kubelet.hooks import DeviceName, HeldClaim, NodeClaim, Refused
+from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
 
 def driver(root: Path, **settings: Any) -> WorkspaceNode:
@@ -35,7 +35,7 @@ def claim(name: str, **more: Any) -> NodeClaim[Any]:
         "variable": f"WORKSPACE_{name.upper()}_PATH",
         **more,
     }
-    return node_claim(WorkspaceNode, name, handle, Device("n1", DISK))
+    return node_claim(WorkspaceNode, name, handle, DeviceName("n1", DISK))
 
 
 def data(root: Path) -> list[str]:
@@ -53,7 +53,7 @@ def trash(root: Path) -> list[Path]:
 
 async def test_it_keeps_the_promises_of_a_node_driver(tmp_path: Path) -> None:
     await check_node_driver(
-        Scenario(
+        NodeScenario(
             make=lambda: driver(tmp_path),
             claims=(claim("a"), claim("b"), claim("c", generated=True)),
             left=lambda: data(tmp_path),
@@ -83,7 +83,7 @@ async def test_what_a_pod_leaves_the_next_one_finds(tmp_path: Path) -> None:
     assert mode(folder) == 0o777
     (folder / "file").write_text("left")
     os.chmod(folder, 0o700)  # noqa: PTH101
-    await driver(tmp_path).unprepare(Held(claim("a"), None))
+    await driver(tmp_path).unprepare(HeldClaim(claim("a"), None))
     again = await driver(tmp_path).prepare(claim("a"))
     assert again.edits == first.edits
     assert (folder / "file").read_text() == "left"
@@ -174,7 +174,7 @@ async def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash(
 
     def busy(parent: int, name: str, seconds: float) -> None:
         if name == "y.1":
-            raise OSError(16, "Device or resource busy")
+            raise OSError(16, "DeviceName or resource busy")
         remove(parent, name, seconds)
 
     monkeypatch.setattr(trees, "remove", busy)
@@ -185,7 +185,7 @@ async def test_what_cannot_be_removed_keeps_nothing_else_in_the_trash(
 
 async def test_that_of_a_generated_claim_goes_with_its_pod(tmp_path: Path) -> None:
     await driver(tmp_path).prepare(claim("a", generated=True))
-    await driver(tmp_path).unprepare(Held(claim("a", generated=True), None))
+    await driver(tmp_path).unprepare(HeldClaim(claim("a", generated=True), None))
     assert data(tmp_path) == []
 
 
@@ -274,7 +274,7 @@ async def test_of_a_namespace_the_newest_stay_and_others_are_not_touched(tmp_pat
 async def test_that_of_a_generated_claim_can_be_retained_too(tmp_path: Path) -> None:
     one = claim("a", generated=True, retain=1)
     await driver(tmp_path).prepare(one)
-    await driver(tmp_path).unprepare(Held(one, None))
+    await driver(tmp_path).unprepare(HeldClaim(one, None))
     assert retained(tmp_path) == {"team": ["a"]}
 
 
@@ -305,9 +305,9 @@ async def test_names_lead_nowhere_else(tmp_path: Path, name: str) -> None:
 
 async def notices(node: WorkspaceNode, *held: NodeClaim[Any]) -> dict[str, tuple[str, str]]:
     """What it has to say about claims, once everything is measured."""
-    await node.notices([Held(one, None) for one in held])
+    await node.notices([HeldClaim(one, None) for one in held])
     node._usage.wait(10)
-    found = await node.notices([Held(one, None) for one in held])
+    found = await node.notices([HeldClaim(one, None) for one in held])
     return {notice.claim.name: (notice.reason, notice.message) for notice in found}
 
 

@@ -18,7 +18,7 @@ from parley.kube.client import Client
 from parley_kubelet.configuration import Configuration
 from parley_kubelet.driver.device_driver import DeviceClaim, DeviceNodeDriver
 from parley_kubelet.health.monitor import HealthMonitor
-from parley_kubelet.hooks import Condition, Health, Held
+from parley_kubelet.hooks import Condition, Health, HeldClaim
 from parley_kubelet.testing.promises import node_claim
 
 WELL = Health(port("port-1"), Condition.HEALTHY)
@@ -128,7 +128,7 @@ def checked(name: str, *command: str, **options: float) -> dict[str, Any]:
     return {"name": name, "model": "m", "check": {"command": command, **options}}
 
 
-async def told(driver: DeviceNodeDriver, *held: Held[Any]) -> dict[str, tuple[Condition, str]]:
+async def told(driver: DeviceNodeDriver, *held: HeldClaim[Any]) -> dict[str, tuple[Condition, str]]:
     return {health.device.device: (health.condition, health.message) for health in await driver.health(held)}
 
 
@@ -159,7 +159,7 @@ async def test_a_device_of_a_glob_that_a_claim_holds_is_told_of_when_its_node_is
     node.unlink()
     assert await told(driver) == {}
     missing = (Condition.UNHEALTHY, f"device node {node} is missing")
-    assert await told(driver, Held(claim, prepared.state)) == {"gpu-7": missing}
+    assert await told(driver, HeldClaim(claim, prepared.state)) == {"gpu-7": missing}
 
 
 async def test_a_device_without_node_and_check_is_unknown() -> None:

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from parley_kubelet.telemetry.exposition import Histogram, Reading, exposition
+from parley_kubelet.telemetry.exposition import Histogram, NodeReading, exposition
 
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -14,7 +14,7 @@ def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 def test_a_reading_has_its_type_help_and_labels() -> None:
-    reading = Reading("claims", "gauge", "Claims held.", ("driver",), {("a.b",): 2, ('odd"\\\n',): 3})
+    reading = NodeReading("claims", "gauge", "Claims held.", ("driver",), {("a.b",): 2, ('odd"\\\n',): 3})
 
     (family,) = text_string_to_metric_families(exposition([reading]))
 

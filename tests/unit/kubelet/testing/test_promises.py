@@ -8,8 +8,8 @@ import pytest
 from tests.unit.kubelet.drivers import Port, PortSettings, port
 
 from parley_kubelet.edits import Edits, Mount
-from parley_kubelet.hooks import Condition, Health, Held, NodeClaim, NodeDriver, Offer, Prepared
-from parley_kubelet.testing import Scenario, check_node_driver, node_claim
+from parley_kubelet.hooks import Condition, Health, HeldClaim, NodeClaim, NodeDriver, Offer, Prepared
+from parley_kubelet.testing import NodeScenario, check_node_driver, node_claim
 
 
 class Files(NodeDriver[Port, PortSettings]):
@@ -27,10 +27,10 @@ class Files(NodeDriver[Port, PortSettings]):
         self.file(claim).touch()
         return Prepared(Edits(env={"NUMBER": str(claim.handle.number)}), {"made": True})
 
-    async def unprepare(self, held: Held[Port]) -> None:
+    async def unprepare(self, held: HeldClaim[Port]) -> None:
         self.file(held.claim).unlink(missing_ok=True)
 
-    async def health(self, held: Sequence[Held[Port]]) -> Sequence[Health]:
+    async def health(self, held: Sequence[HeldClaim[Port]]) -> Sequence[Health]:
         return [Health(device, Condition.HEALTHY) for one in held for device in one.claim.devices]
 
     def file(self, claim: NodeClaim[Port]) -> Path:
@@ -43,13 +43,13 @@ class TwoOfOneName(Files):
 
 
 class NeedsTheState(Files):
-    async def unprepare(self, held: Held[Port]) -> None:
+    async def unprepare(self, held: HeldClaim[Port]) -> None:
         if held.state is not None:
             await super().unprepare(held)
 
 
 class KeepsFiles(Files):
-    async def unprepare(self, held: Held[Port]) -> None:
+    async def unprepare(self, held: HeldClaim[Port]) -> None:
         """Forgets to remove the file."""
 
 
@@ -60,7 +60,7 @@ class FailsTheSecondTime(Files):
 
 
 class CannotBeUndoneTwice(Files):
-    async def unprepare(self, held: Held[Port]) -> None:
+    async def unprepare(self, held: HeldClaim[Port]) -> None:
         self.file(held.claim).unlink()
 
 
@@ -79,14 +79,14 @@ class BadEdits(Files):
 
 
 class LeavesOutDevices(Files):
-    async def health(self, held: Sequence[Held[Port]]) -> Sequence[Health]:
+    async def health(self, held: Sequence[HeldClaim[Port]]) -> Sequence[Health]:
         return ()
 
 
-def scenario(driver: type[Files], folder: Path) -> Scenario:
+def scenario(driver: type[Files], folder: Path) -> NodeScenario:
     driver.folder = folder
     claims = tuple(node_claim(driver, f"c{n}", {"number": n}, port(f"port-{n}")) for n in (1, 2))
-    return Scenario(
+    return NodeScenario(
         make=lambda: driver("n1", PortSettings()), claims=claims, left=lambda: sorted(folder.iterdir())
     )
 
