@@ -7,10 +7,11 @@ import typer
 
 from parley.api.exits import Exit
 from parley.cli.asking import As, AsGroup, Context, Kubeconfig, Who, answered
-from parley.cli.output import Data, DataFormat, printed
+from parley.cli.output import Format, NoHeaders, Output, print_names, printed
 from parley.doctor.diagnosing import Diagnosis, diagnose
 from parley.doctor.findings import Severity
-from parley.doctor.text import data, lines
+from parley.doctor.text import COLUMNS, cells, data, lines
+from parley.explain.text import print_rows
 from parley.kube.client import Client
 from parley.kube.clock import utc
 
@@ -25,7 +26,8 @@ def doctor(
     kubeconfig: Kubeconfig = None,
     as_user: As = "",
     as_group: AsGroup = None,
-    output: DataFormat = Data.TEXT,
+    no_headers: NoHeaders = False,
+    output: Format = Output.TEXT,
 ) -> None:
     """Look at Parley in a cluster: what is wrong, and how to mend it.
 
@@ -37,9 +39,13 @@ def doctor(
         return await diagnose(client, utc(), namespace, version("parley"))
 
     found = answered(Who(kubeconfig, context, as_user, tuple(as_group or ())), ask)
-    if output is Data.TEXT:
+    if output is Output.TEXT:
         for line in lines(found):
             typer.echo(line)
+    elif output is Output.WIDE:
+        print_rows(COLUMNS, map(cells, found.findings), headed=not no_headers)
+    elif output is Output.NAME:
+        print_names(f"check/{one.check}" for one in found.findings if one.severity is not Severity.OK)
     else:
         printed("Diagnosis", data(found), output)
     raise typer.Exit(_STATUS.get(found.verdict, Exit.DONE))

@@ -24,6 +24,14 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield summary(diagnosis)
 
 
+COLUMNS = ("SEVERITY", "CHECK", "ABOUT", "FINDING", "REMEDY")
+
+
+def cells(finding: Finding) -> tuple[str, ...]:
+    """A row of a table."""
+    return (finding.severity.value, finding.check, finding.about or "-", finding.text, finding.remedy or "-")
+
+
 def summary(diagnosis: Diagnosis) -> str:
     """One sentence."""
     counts = Counter(finding.severity for finding in diagnosis.findings)

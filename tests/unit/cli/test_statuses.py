@@ -193,7 +193,7 @@ def usage(command: str, arguments: str, message: str) -> str:
             usage(
                 "parley doctor",
                 "[OPTIONS]",
-                "Invalid value for '--output' / '-o': 'xml' is not one of 'text', 'json', 'yaml'.",
+                "Invalid value for '--output' / '-o': 'xml' is not one of 'text', 'wide', 'name', 'json', 'yaml'.",
             ),
         ),
         (
