@@ -531,6 +531,32 @@ def test_a_named_claim_goes_when_it_is_deleted_and_the_receipt_is_there(play: Pl
     play(scenario)
 
 
+def test_a_record_that_arrives_late_holds_its_claim_up_until_the_receipt_and_no_longer(play: Play) -> None:
+    """It was made by a controller that is gone, for an allocation that has ended meanwhile."""
+
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await world.add_claim("disk")
+        await lost(world, claims=("disk",))
+        await world.force_delete("new")
+        (record,) = (await world.client.list(CLAIM_RELEASES.untyped())).items
+        world.kubelets.start("a")
+        await world.settle()
+        assert await records(world) == []
+        await world.crash()
+        await world.create(
+            CLAIM_RELEASES, {"metadata": {"name": record["metadata"]["name"]}, "spec": record["spec"]}
+        )
+        await world.client.delete(CLAIMS, "disk", "default")
+        world.start_parley()
+        await world.settle()
+        assert await records(world) == []
+        with pytest.raises(NotFound):
+            await world.claim("disk")
+
+    play(scenario)
+
+
 def test_a_pod_that_is_only_being_deleted_keeps_what_it_has(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_device(world)

@@ -91,8 +91,13 @@ class GivingBack:
             self._wakeups.wake(("driver", holding.driver), _nodes_of(holding) if local else None)
         if holding.allocation.reserve is not None:
             self._wakeups.wake(ROOM, holding.nodes)
-        if holding.named:
+        if holding.named or self._is_of_claim(holding):
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
+
+    def _is_of_claim(self, holding: Holding) -> bool:
+        """Whether it is all that is known, by a ClaimRelease, of what a named claim had."""
+        claim = self._cluster.claim((holding.namespace, holding.claim))
+        return claim is not None and claim.metadata.uid == holding.uid
 
     async def _leave(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
         """Whether the pod used it until now."""
