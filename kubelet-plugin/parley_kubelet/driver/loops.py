@@ -29,6 +29,7 @@ _TURNS: Final = 16
 
 DEVICES: Final = Path("/dev")
 LONGEST_LABEL: Final = 63
+"""Bytes (linux/loop.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ def available(devices: Path = DEVICES) -> bool:
 def attach(file: Path, label: str, devices: Path = DEVICES) -> Path:
     """The device with the content of the file: the one that it has, or a new one. One call at a time for a file.
     Raises OSError."""
+    if len(label) > LONGEST_LABEL:  # the kernel would cut it, and it would not be found again
+        raise OSError(errno.ENAMETOOLONG, "too long for a loop device", label)
     inode = file.stat().st_ino
     for one in _attached(label, inode, devices):
         if _is_kept(one):

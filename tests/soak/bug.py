@@ -1,0 +1,37 @@
+"""What a bug on purpose is: see `planted`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.soak.priorities import Preemption
+
+Patch = tuple[Any, str, Any]
+"""An object, its attribute, and what stands there while the bug is planted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """What is broken, the rules of which one must notice, and whether that takes two controllers, a bad network,
+    meddlers, pods for the extender door, lost responses to bindings, a hostile tenant, classes that keep claims
+    or pods that leave data on nodes, or claims that reserve room there; and what there is of priorities."""
+
+    patches: tuple[Patch, ...]
+    rules: tuple[str, ...]
+    lease: bool = False
+    trouble: bool = False
+    meddling: bool = False
+    extender: bool = False
+    lost_bindings: bool = False
+    tenant: bool = False
+    lasting: bool = False
+    preemption: Preemption = Preemption.NONE
+    data: bool = False
+    reserving: bool = False
+
+
+async def nothing(*_: Any, **__: Any) -> None:
+    """Does not what it should."""
+
+
+def no_result(*_: Any, **__: Any) -> None:
+    """Neither does this."""

@@ -1,0 +1,102 @@
+"""Bugs of the order in which pods are served, and of preemption: see `planted`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+from tests.soak.bug import Bug, no_result, nothing
+from tests.soak.priorities import Preemption
+
+from parley.api.builtin import Pod
+from parley.api.resources import PODS
+from parley.control.caches.cluster import priority as pod_priority
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.demand import Demand
+from parley.control.nominations import Nominations
+from parley.control.state import State
+from parley.drivers.device import DeviceDriver
+from parley.negotiation import victims
+from parley.scheduler import negotiator
+from parley.scheduler import pods as waiting_pods
+from parley.scheduler.candidates import CandidateNodes
+from parley.scheduler.claim_preemption import ClaimPreemption
+from parley.scheduler.claim_victims import ClaimVictims
+
+ALLOWED = Preemption.ALLOWED
+
+
+def _equals_too(self: ClaimVictims, pod: Pod) -> bool:
+    lower = pod_priority(pod) - (pod_priority(pod) == pod_priority(self._pod))
+    return _MAY_BE_EVICTED(self, replace(pod, spec=replace(pod.spec, priority=lower)))
+
+
+def _any_pod_below(self: ClaimVictims, pod: Pod) -> bool:
+    return pod_priority(pod) < pod_priority(self._pod)
+
+
+async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool) -> bool:
+    await _POST(self, victim, dry_run=True)
+    if not dry_run:
+        await self._client.delete(PODS, victim.metadata.name, victim.metadata.namespace)
+    return True
+
+
+def _closed_to_all(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
+    own = self.of(uid)
+    return {**_CLOSED(self, uid, priority, drivers), **({own.node: "kept"} if own is not None else {})}
+
+
+def _open_to_equals(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
+    return _CLOSED(self, uid, None if priority is None else priority + 1, drivers)
+
+
+def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[PodClaim]) -> frozenset[str]:
+    return frozenset(name for name in demand.requests if state.drivers[name].foresees)
+
+
+_CLOSED, _MAY_BE_EVICTED, _POST = Nominations.closed, ClaimVictims._may_be_evicted, ClaimPreemption._post
+
+OF_PREEMPTION: Mapping[str, Bug] = {
+    "pods of equal priority are evicted": Bug(
+        ((ClaimVictims, "_may_be_evicted", _equals_too),), ("wrongly evicted",), preemption=ALLOWED
+    ),
+    "victims' classes are not looked at": Bug(
+        ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=ALLOWED
+    ),
+    "neither the preemptor's policy nor its class is looked at": Bug(
+        ((negotiator, "may_take", _take_whatever),),
+        ("wrongly evicted",),
+        preemption=ALLOWED,
+    ),
+    "drivers would have room, whoever leaves": Bug(
+        ((DeviceDriver, "viable_without", lambda _self, _request, _node, uids: bool(uids)),),
+        ("evicted in vain",),
+        preemption=ALLOWED,
+    ),
+    "what else a preemptor needs of a node is not looked at": Bug(
+        ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=ALLOWED
+    ),
+    "what is kept is kept from its own pod": Bug(
+        ((Nominations, "closed", _closed_to_all),),
+        ("evicted in vain", "preempts nobody"),
+        preemption=ALLOWED,
+    ),
+    "all that are low enough are evicted": Bug(
+        ((victims, "_fewest", lambda pods, *_: tuple(pods)),),
+        ("evicted needlessly",),
+        preemption=ALLOWED,
+    ),
+    "what is kept is open to pods of equal priority": Bug(
+        ((Nominations, "closed", _open_to_equals),), ("given away",), preemption=ALLOWED
+    ),
+    "nobody is evicted": Bug(((ClaimPreemption, "make_room", nothing),), ("preempts nobody",), preemption=ALLOWED),
+    "what is kept stays when its pod is bound or gone": Bug(
+        ((Nominations, "end", no_result),), ("left over",), preemption=ALLOWED
+    ),
+    "pods stand in line by arrival alone": Bug(
+        ((waiting_pods, "priority", lambda _pod: 0),), ("out of turn",), preemption=Preemption.NEVER
+    ),
+    "victims are deleted, budgets are only asked": Bug(
+        ((ClaimPreemption, "_post", _delete_victim),), ("wrongly evicted",), preemption=ALLOWED
+    ),
+}
