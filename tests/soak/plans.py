@@ -6,7 +6,8 @@
                          is gone; unless something changed that nobody could foresee
     evicted needlessly   without any one of its victims it could not
     given away           devices that victims had, or nobody, are allocated for no pod of lower or equal priority
-                         while the controller keeps the node for the preemptor, and has allocated nothing for it
+                         while the controller keeps the node for the preemptor, and has allocated nothing for it;
+                         unless what is left is enough for it, or both are nominated for the node, and equals
 
 Unforeseen is a change of the preemptor's node, its devices, the preemptor's classes or claims (by users and
 meddlers), a pod of higher priority that came to the node or was put there, and another controller, which keeps
@@ -318,16 +319,31 @@ class Plans:
 
         self._excuse(is_above)
         memory, nominations = self._leader(), self._nominations()
-        own = {one.node for one in nominations if one.pod.uid == uid}
         for one in nominations:
             kept = self._kept.get((one.pod.uid, one.node))
-            if kept is None or one.pod.uid == uid or one.node in own or level > one.priority:
+            if kept is None or one.pod.uid == uid or level > one.priority or self._shares(uid, level, one):
                 continue
             if memory is not None and memory.controller.ledger.of_pod(one.pod):
                 continue  # it has what it asks for
-            if (lost := devices & kept.devices - self._had(uid)) and not self._promised(pod, kept):
+            lost = devices & kept.devices - self._had(uid)
+            if lost and not self._promised(pod, kept) and not self._has_enough(memory, one):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
                 self._fault("given away", text)
+
+    def _shares(self, uid: str, level: int, one: Nomination) -> bool:
+        """Whether the pod, of that level, is nominated for the same node, as its equal."""
+        own = (other for other in self._nominations() if other.pod.uid == uid)
+        return level == one.priority and any(other.node == one.node for other in own)
+
+    def _has_enough(self, memory: Memory | None, plan: Nomination) -> bool:
+        """Whether the preemptor could run now with what is left, as far as the controller knows."""
+        pod = self._living(plan.pod.uid)
+        if memory is None or pod is None or not memory.knows_all(self._server):
+            return True
+        own = self._named_by(plan.pod.uid)
+        others = [one for one in memory.taken() if one[1].identity[1] not in own]
+        judge = Judge(self._server, self._invariants, others, memory.assumed())
+        return any(judge.would_run([one], plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
 
     def _had(self, uid: str) -> frozenset[Device]:
         """What the pod runs with: a claim that was made anew meanwhile gets that again."""

@@ -11,6 +11,7 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.caches.cluster import priority as pod_priority
 from parley.control.claims.podclaims import PodClaim
+from parley.control.decision import kept
 from parley.control.decision.demand import Demand
 from parley.control.nominations import Nominations
 from parley.control.state import State
@@ -41,20 +42,21 @@ async def _delete_victim(self: ClaimPreemption, victim: Pod, *, dry_run: bool) -
     return True
 
 
-def _closed_to_all(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
-    own = self.of(uid)
-    return {**_CLOSED(self, uid, priority, drivers), **({own.node: "kept"} if own is not None else {})}
+def _never_enough(state: State, uid: str, least: int, node: str, demand: Demand) -> bool:
+    own = state.nominations.of(uid)
+    return (own is None or own.node != node) and _ENOUGH(state, uid, least, node, demand)
 
 
-def _open_to_equals(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, str]:
-    return _CLOSED(self, uid, None if priority is None else priority + 1, drivers)
+def _but_for_equals(self: Nominations, uid: str, priority: int | None, drivers: Any) -> dict[str, int]:
+    return _SHARED(self, uid, None if priority is None else priority + 1, drivers)
 
 
 def _take_whatever(state: State, _pod: Pod, demand: Demand, _claims: Sequence[PodClaim]) -> frozenset[str]:
     return frozenset(name for name in demand.requests if state.drivers[name].foresees)
 
 
-_CLOSED, _MAY_BE_EVICTED, _POST = Nominations.closed, ClaimVictims._may_be_evicted, ClaimPreemption._post
+_MAY_BE_EVICTED, _POST = ClaimVictims._may_be_evicted, ClaimPreemption._post
+_SHARED, _ENOUGH = Nominations.shared, kept._enough
 
 OF_PREEMPTION: Mapping[str, Bug] = {
     "pods of equal priority are evicted": Bug(
@@ -77,7 +79,7 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         ((CandidateNodes, "misfit_beside", lambda *_: ""),), ("evicted in vain",), preemption=ALLOWED
     ),
     "what is kept is kept from its own pod": Bug(
-        ((Nominations, "closed", _closed_to_all),),
+        ((kept, "_enough", _never_enough),),
         ("evicted in vain", "preempts nobody"),
         preemption=ALLOWED,
     ),
@@ -87,7 +89,10 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         preemption=ALLOWED,
     ),
     "what is kept is open to pods of equal priority": Bug(
-        ((Nominations, "closed", _open_to_equals),), ("given away",), preemption=ALLOWED
+        ((Nominations, "shared", _but_for_equals),), ("given away",), preemption=ALLOWED
+    ),
+    "what others wait for is not left for them": Bug(
+        ((kept, "_enough", lambda *_: True),), ("given away",), preemption=ALLOWED
     ),
     "nobody is evicted": Bug(((ClaimPreemption, "make_room", nothing),), ("preempts nobody",), preemption=ALLOWED),
     "what is kept stays when its pod is bound or gone": Bug(

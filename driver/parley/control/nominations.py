@@ -3,8 +3,8 @@ memory.
 
 A nomination is made before anybody is evicted for it, and lasts until its pod is bound or gone, wants another
 node, or has had `KEPT_SECONDS`. While it lasts, no pod of lower or equal priority is allocated anything on the
-node by the same drivers, unless it was nominated for the node beside it, and enough is left there for both
-(`decision.kept`); nor a named claim that the pod asks for.
+node by the same drivers unless enough is left there (`decision.kept`); nor a named claim that the pod asks for.
+Pods of equal priority that are nominated for the same node take what they need as it comes free.
 After a restart of the controller there are none: who is leaving by then is found by its deletion timestamp.
 """
 
@@ -19,6 +19,10 @@ KEPT_SECONDS = 600.0
 """So long a pod has a node's claims kept for it at most."""
 
 KEPT = "what pods give up there is kept for a pod that they were evicted for"
+
+
+LEAST = -(2**31)
+"""No pod has a lower priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +100,18 @@ class Nominations:
             if one.node == node and one.pod.uid != pod_uid and one.priority >= priority
         ]
 
-    def closed(self, uid: str, priority: int | None, drivers: Collection[str]) -> dict[str, str]:
-        """The nodes where these drivers may not allocate for the pod, or the claim without a pod, of that UID,
-        each with the reason."""
-        own = self._by_pod.get(uid)
-        return {
-            one.node: KEPT
+    def shared(self, uid: str, priority: int | None, drivers: Collection[str]) -> dict[str, int]:
+        """The nodes where these drivers have to leave others enough when they allocate for the pod, or the claim
+        without a pod, of that UID; each with the priority from which on others count."""
+        least = LEAST if priority is None else priority
+        found = {
+            one.node: least
             for one in self._by_pod.values()
-            if one.pod.uid != uid
-            and (priority is None or one.priority >= priority)
-            and (own is None or own.node != one.node)
-            and not one.requests.keys().isdisjoint(drivers)
+            if one.pod.uid != uid and one.priority >= least and not one.requests.keys().isdisjoint(drivers)
         }
+        if (own := self._by_pod.get(uid)) is not None:
+            found[own.node] = own.priority + 1
+        return found
 
     def has_claim(self, pod_uid: str, claim_uid: str) -> bool:
         """Whether the pod was nominated with the claim."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.control.builders import user
 
-from parley.control.nominations import KEPT, Nomination, Nominations
+from parley.control.nominations import LEAST, Nomination, Nominations
 from parley.drivers.tokens import TokensDriver
 from parley.sdk import ClaimRequest, NoParameters, PodReference, Request
 
@@ -30,27 +30,27 @@ def made(*nominations: Nomination) -> tuple[Nominations, list[PodReference]]:
 
 
 @pytest.mark.parametrize(
-    ("uid", "priority", "drivers", "closed"),
+    ("uid", "priority", "drivers", "least"),
     [
-        ("uid-low", 1, {DRIVER}, True),
-        ("uid-equal", 5, {DRIVER}, True),
-        ("uid-high", 6, {DRIVER}, False),
-        (user("mine").uid, 5, {DRIVER}, False),
-        ("uid-low", 1, {"other.example.com"}, False),
-        ("uid-of-a-claim", None, {DRIVER}, True),
+        ("uid-low", 1, {DRIVER}, 1),
+        ("uid-equal", 5, {DRIVER}, 5),
+        ("uid-high", 6, {DRIVER}, None),
+        (user("mine").uid, 5, {DRIVER}, 6),
+        ("uid-low", 1, {"other.example.com"}, None),
+        ("uid-of-a-claim", None, {DRIVER}, LEAST),
     ],
     ids=["lower", "equal", "higher", "its own", "another driver", "a claim without a pod"],
 )
-def test_the_node_is_closed_to_who_is_not_above_the_pod(
-    uid: str, priority: int | None, drivers: set[str], closed: bool
+def test_who_is_not_above_the_pod_has_to_leave_it_enough_on_the_node(
+    uid: str, priority: int | None, drivers: set[str], least: int | None
 ) -> None:
     nominations, _ = made(nomination("mine"))
-    assert nominations.closed(uid, priority, drivers) == ({"a": KEPT} if closed else {})
+    assert nominations.shared(uid, priority, drivers) == ({} if least is None else {"a": least})
 
 
 def test_pods_that_are_nominated_for_a_node_leave_each_other_room_there() -> None:
     nominations, _ = made(nomination("first"), nomination("second"), nomination("third", node="b"))
-    assert nominations.closed(user("second").uid, 5, {DRIVER}) == {"b": KEPT}
+    assert nominations.shared(user("second").uid, 5, {DRIVER}) == {"a": 6, "b": 5}
     beside = nominations.beside(user("second").uid, 5, "a")
     assert [one.pod for one in beside] == [user("first")]
     assert nominations.beside(user("second").uid, 6, "a") == []
@@ -78,7 +78,7 @@ def test_another_node_ends_what_was_kept_on_the_first() -> None:
     assert ended == []
     nominations.make(nomination("mine", node="b"))
     assert ended == [user("mine")]
-    assert nominations.closed("uid-low", 1, {DRIVER}) == {"b": KEPT}
+    assert nominations.shared("uid-low", 1, {DRIVER}) == {"b": 1}
 
 
 def test_a_named_claim_is_kept_with_the_node() -> None:

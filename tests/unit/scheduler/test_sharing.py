@@ -8,7 +8,8 @@ from tests.support.faults import FaultClient
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
 
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS, NODES
+from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
+from parley.control.caches.cluster import reference
 from parley.kube.client import Client
 from parley.kube.informer import Informer
 
@@ -220,5 +221,37 @@ def test_a_pod_that_waits_with_a_claim_hears_that_another_pod_has_got_the_claim(
         await world.finish_pod("second")
         await world.settle()
         assert await world.node_of("waits") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.doors("native")
+def test_a_pod_that_its_user_put_on_a_node_without_the_claim_gets_it_there_after_the_others(play: Any) -> None:
+    """Kubernetes let it in, so it counts as one that uses the claim."""
+
+    async def scenario(world: World) -> None:
+        await world.add_node("a", 1)
+        await world.add_node("b", 1)
+        await world.add_class(shareable=True)
+        await world.add_claim("common")
+        world.start_parley()
+        await world.add_pod("first", claims=["common"], nodeName="b")
+        await world.settle()
+        assert await running(world, "first") == ["first"]
+        await world.add_pod("astray", claims=["common"], nodeName="a")
+        await world.settle()
+        holding = world.ledger.of_claim("default", "common")
+        assert holding is not None
+        world.ledger.join(holding, reference(await world.pod("astray")))  # as when another user leaves it
+        await world.client.patch(PODS, "astray", {"spec": {"tolerations": [{"operator": "Exists"}]}}, "default")
+        await world.settle()
+        (event,) = [note for reason, note in await world.events_on("astray") if reason == "NothingViable"]
+        assert event == (
+            "node a does not have claim default/common: it is allocated on node b, and other pods use it there. "
+            "Delete this pod and let a scheduler place it, or wait until they have ended"
+        )
+        await world.finish_pod("first")
+        await world.settle()
+        assert await running(world, "astray") == ["astray"]
 
     play(scenario)

@@ -10,18 +10,21 @@ from parley.sdk.together import together
 
 def kept_nodes(state: State, uid: str, priority: int | None, demand: Demand) -> dict[str, str]:
     """The nodes where nothing may be allocated for the pod, or the claim without a pod, of that UID, each with the
-    reason.
+    reason: there is not enough for it beside those that come first, as with kube-scheduler's nominated pods.
 
-    A pod that is nominated for a node itself, beside others of higher priority, is allocated nothing there before
-    there is enough for all of them, as with kube-scheduler's nominated pods.
+    Those are all of its priority that are nominated there, and of higher ones; for a pod that is nominated there
+    itself, those of higher priority alone.
     """
-    kept = state.nominations.closed(uid, priority, frozenset(demand.drivers.values()))
-    own = state.nominations.of(uid)
-    if own is not None and (higher := beside(state, uid, own.priority + 1, own.node)):
-        drivers = (name for name in demand.requests if state.drivers[name].foresees)
-        if not all(is_enough(state, name, demand, own.node, higher) for name in drivers):
-            kept[own.node] = KEPT
-    return kept
+    shared = state.nominations.shared(uid, priority, frozenset(demand.drivers.values()))
+    return {node: KEPT for node, least in shared.items() if not _enough(state, uid, least, node, demand)}
+
+
+def _enough(state: State, uid: str, least: int, node: str, demand: Demand) -> bool:
+    """Whether there is enough now, and not when others' victims have left. Of a driver that cannot tell there is
+    not."""
+    others = beside(state, uid, least, node)
+    names = [name for name in demand.requests if any(name in one.requests for one in others)]
+    return all(state.drivers[name].foresees and is_enough(state, name, demand, node, others) for name in names)
 
 
 def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:

@@ -5,6 +5,7 @@ Everything is decided at once from caches and ledger: there is no await between 
 
 from collections.abc import Sequence
 
+from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.allocation import Allocator
 from parley.control.caches.cluster import done, reference
@@ -16,6 +17,7 @@ from parley.control.records import Records
 from parley.control.restoring import adopt
 from parley.control.state import State
 from parley.kube.queue import Requeue
+from parley.negotiation.nowhere import where
 from parley.negotiation.states import ClaimState, Step, next_step
 from parley.scheduler.candidates import common_nodes
 from parley.scheduler.native.turns import out_of_turn
@@ -92,6 +94,8 @@ class NativeDoor:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
                 topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
                 return Wait("a mirror was written and is not seen yet", topics, stay=True)
+            case Step.NOTHING if (astray := _astray(pod, claims)) is not None:
+                return wait(Blocked(astray, KeptOut(astray.topics)))
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
@@ -185,3 +189,17 @@ class NativeDoor:
                 await self._records.clear(claim.mirror, claim.holding)  # not if it was reserved again meanwhile
         await self._placement.give_back_all(pod, cleared)
         return AT_ONCE
+
+
+def _astray(pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
+    """Whether somebody put the pod on a node where one of its claims is not, and others use that: when they have
+    left it, it is allocated anew."""
+    node = pod.spec.node_name
+    for held in (claim.holding for claim in claims if claim.holding is not None):
+        if node and not held.reaches(node):
+            message = (
+                f"node {node} does not have claim {held.path}: it is {where(held.nodes)}, and other pods use it "
+                "there. Delete this pod and let a scheduler place it, or wait until they have ended"
+            )
+            return Problem(reasons.NOTHING_VIABLE, message, (("claim", held.namespace, held.claim),))
+    return None
