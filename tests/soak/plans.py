@@ -28,7 +28,7 @@ from tests.soak.observed import Step
 from tests.soak.pods import ALL_POD_KINDS, ALL_TEMPLATE_KINDS, CLAIM_KINDS
 from tests.soak.priorities import SPARED
 
-from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES
+from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, NODES, PODS, RESOURCE_SLICES, Resource
 from parley.control.nominations import Nomination
 from parley.kube.memory import MemoryServer
 from parley.kube.memory.watch_cache import Change
@@ -55,9 +55,9 @@ class Memory:
         """What it keeps for pods that others are evicted for."""
         return tuple(self.controller._base.state.nominations._by_pod.values())
 
-    def knows_all(self, server: MemoryServer) -> bool:
-        """Whether its caches have every change."""
-        caches = [cache for cache in self.controller.caches if cache.resource.untyped() in SEEN]
+    def knows_all(self, server: MemoryServer, kinds: frozenset[Resource[Any]] = SEEN) -> bool:
+        """Whether its caches have every change of these kinds."""
+        caches = [cache for cache in self.controller.caches if cache.resource.untyped() in kinds]
         histories = [(cache, server.store.collection(cache.resource).history._changes) for cache in caches]
         return all(not changes or int(cache._version or 0) >= changes[-1].version for cache, changes in histories)
 
@@ -336,9 +336,9 @@ class Plans:
         return level == one.priority and any(other.node == one.node for other in own)
 
     def _has_enough(self, memory: Memory | None, plan: Nomination) -> bool:
-        """Whether the preemptor could run now with what is left, as far as the controller knows."""
-        pod = self._living(plan.pod.uid)
-        if memory is None or pod is None or not memory.knows_all(self._server):
+        """Whether the preemptor could run now with what is left, as far as the controller knows; the allocation
+        that was just written it may not have seen."""
+        if memory is None or not memory.knows_all(self._server, SEEN - {BUILTIN_CLAIMS.untyped()}):
             return True
         own = self._named_by(plan.pod.uid)
         others = [one for one in memory.taken() if one[1].identity[1] not in own]

@@ -165,7 +165,8 @@ BUGS: Mapping[str, Bug] = {
     ),
     "a restart forgets named claims": Bug(
         ((restoring, "adopt_record", no_result),),
-        ("handed out twice", "left over", "moved under a pod", "waits in vain"),
+        ("handed out twice", "left over", "moved under a pod", "not reserved", "waits in vain"),
+        meddling=True,
     ),
     "a restart forgets generated claims": Bug(
         ((restoring, "adopt", no_result),), ("handed out twice", "left over", "moved under a pod")

@@ -15,7 +15,7 @@ WORLDS = 40
 """A planted bug is found in one of so many worlds."""
 
 FOUND_BY = {
-    "a restart forgets named claims": 27,
+    "a restart forgets named claims": 33,
     "a leader never gives up": 1,
     "exclusive claims are shared": 5,
     "failed work is not repeated": 1,
@@ -28,7 +28,7 @@ FOUND_BY = {
     "victims' classes are not looked at": 1,
     "what is kept is kept from its own pod": 3,
     "all that are low enough are evicted": 3,
-    "what is kept is open to pods of equal priority": 1,
+    "what is kept is open to pods of equal priority": 8,
     "pods stand in line by arrival alone": 13,
     "neither the preemptor's policy nor its class is looked at": 1,
 }
