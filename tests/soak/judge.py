@@ -111,6 +111,11 @@ class Judge:
         self._held = before
         return serves
 
+    def has_devices(self, pod: Pod, node: str) -> bool:
+        """Whether there are devices enough for it on the node, whatever else it needs."""
+        wants = self._wants(pod, node)
+        return wants is not None and self._fits(wants, node, self._mine([pod]))
+
     def _fit(self, pods: Sequence[Pod], node: str, gone: Set[str]) -> bool:
         """By the scheduler's filters."""
         there = self._nodes[node]

@@ -336,14 +336,14 @@ class Plans:
         return level == one.priority and any(other.node == one.node for other in own)
 
     def _has_enough(self, memory: Memory | None, plan: Nomination) -> bool:
-        """Whether the preemptor could run now with what is left, as far as the controller knows; the allocation
-        that was just written it may not have seen."""
+        """Whether devices enough are left for the preemptor, as far as the controller knows. It may not have seen
+        the allocation that was just written; and what drivers are allocating for the preemptor is its own."""
         if memory is None or not memory.knows_all(self._server, SEEN - {BUILTIN_CLAIMS.untyped()}):
             return True
-        own = self._named_by(plan.pod.uid)
+        own = {claim.uid for request in plan.requests.values() for claim in request.claims}
         others = [one for one in memory.taken() if one[1].identity[1] not in own]
         judge = Judge(self._server, self._invariants, others, memory.assumed())
-        return any(judge.would_run([one], plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
+        return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
 
     def _had(self, uid: str) -> frozenset[Device]:
         """What the pod runs with: a claim that was made anew meanwhile gets that again."""
