@@ -5,6 +5,7 @@ in use. Nothing is decided and nothing written here.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from parley.api.builtin import BuiltinClaim, Pod
@@ -30,7 +31,7 @@ from parley.control.objects.standin import is_stand_in, stands_for
 from parley.control.release.receipts import prepared_by
 from parley.control.state import State
 from parley.kube.clock import moment
-from parley.sdk import Device, Held, PodReference
+from parley.sdk import Allocation, Device, Held, PodReference
 from parley.sdk.checks import BadParameters, DriverFault
 from parley.sdk.embedded import EmbeddedDriver
 from parley.sdk.immediate import no_pod
@@ -97,6 +98,9 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
     if (driver not in state.drivers and not standalone) or found is None or state.ledger.get(uid) is not None:
         return
     users = _users(state.cluster, mirror)
+    node = _node_of(state.cluster, users, mirror, found)
+    if not node and is_offer(allocation):  # it may be prepared on any of them
+        found = replace(found, available_on=nodes_of(allocation))
     class_name = asks.class_name if asks is not None else ""
     class_ = state.cluster.class_(class_name)
     holding = Holding(
@@ -106,7 +110,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         entry=mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
         named=owner is not None,
         driver=driver,
-        node=_node_of(state.cluster, users, mirror),
+        node=node,
         allocation=found,
         pods={user.uid: user for user in users},
         class_name=class_name,
@@ -148,14 +152,16 @@ def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> boo
     return any(e.name == entry and e.resource_claim_template_name for e in pod.spec.resource_claims)
 
 
-def _node_of(cluster: ClusterCache, users: Sequence[PodReference], mirror: BuiltinClaim) -> str:
-    """The allocation's one node; of an offer, or of what can be used everywhere, a pod's."""
+def _node_of(cluster: ClusterCache, users: Sequence[PodReference], mirror: BuiltinClaim, found: Allocation) -> str:
+    """The allocation's one node; of an offer, or of what can be used everywhere, a pod's or the devices'; or ""."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
     if len(nodes) == 1:
         return nodes[0]
     pods = [pod for user in users if (pod := cluster.pod((user.namespace, user.name))) is not None]
-    return next((pod.spec.node_name or pod.status.nominated_node_name for pod in pods), "")
+    pools = [node for node in nodes if any(device.pool == node for device in found.devices)]
+    chosen = next((pod.spec.node_name or pod.status.nominated_node_name for pod in pods), "")
+    return chosen or next(iter(pools), "")
 
 
 def adopt_record(state: State, claim: ResourceClaim) -> Holding | None:

@@ -531,6 +531,40 @@ def test_a_named_claim_goes_when_it_is_deleted_and_the_receipt_is_there(play: Pl
     play(scenario)
 
 
+@pytest.mark.doors("native")
+def test_what_was_offered_on_several_nodes_is_where_its_devices_are_when_its_pod_is_gone(play: Play) -> None:
+    """Nobody led when the pod was deleted by force, and its claim stays because somebody put a finalizer there."""
+
+    async def scenario(world: World) -> None:
+        for node in ("a", "b"):
+            await world.add_node(node, 1)
+        await world.add_class(placement="Exact")
+        await world.add_template()
+        world.start_parley()
+        await world.add_pod("old", "one")
+        await world.settle()
+        node = await world.node_of("old")
+        (mirror,) = await world.mirrors()
+        await world.add_pod("other", "one")
+        await world.settle()
+        meta = mirror.metadata
+        stays = {"metadata": {"finalizers": ["tenant.example.org/stays"]}}
+        await world.client.patch(BUILTIN_CLAIMS, meta.name, stays, meta.namespace)
+        await world.crash()
+        world.kubelets.stop(node)
+        await world.force_delete("old")
+        await world.client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace)
+        world.start_parley()
+        await world.add_pod("new", "one")
+        await world.settle()
+        assert await world.node_of("new") == ""
+        world.kubelets.start(node)
+        await world.settle()
+        assert await world.node_of("new") == node
+
+    play(scenario)
+
+
 def test_a_record_that_arrives_late_holds_its_claim_up_until_the_receipt_and_no_longer(play: Play) -> None:
     """It was made by a controller that is gone, for an allocation that has ended meanwhile."""
 
