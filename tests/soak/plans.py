@@ -238,6 +238,9 @@ class Plans:
         plan = self._plan_of.pop(uid, None)
         if plan is None or plan.pod.uid not in self._invariants.pods:
             return
+        preemptor = self._living(plan.pod.uid)
+        if preemptor is not None and preemptor["spec"].get("nodeName"):
+            return  # the request arrived late
         kept = self._kept.get((plan.pod.uid, plan.node))
         if kept is not None and any(self._counted.get(one, -1.0) >= kept.since for one in plan.leaving):
             return

@@ -153,7 +153,7 @@ def _asks_for(pod: Pod | None, owner: PodReference, mirror: BuiltinClaim) -> boo
 
 
 def _node_of(cluster: ClusterCache, users: Sequence[PodReference], mirror: BuiltinClaim, found: Allocation) -> str:
-    """The allocation's one node; of an offer, or of what can be used everywhere, a pod's or the devices'; or ""."""
+    """The allocation's one node; of an offer, or of what is for every node, a pod's or the devices'; or ""."""
     assert mirror.status.allocation is not None
     nodes = nodes_of(mirror.status.allocation)
     if len(nodes) == 1:
