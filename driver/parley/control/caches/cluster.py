@@ -115,9 +115,8 @@ class ClusterCache:
             BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
         )
         self._classes = self._informer(CLASSES, self._class)
-        self._namespaces = WantedInformer(
-            self._informer(NAMESPACES, self._telling(lambda to: to.namespace_changed), kept.namespace)
-        )
+        namespaces = self._informer(NAMESPACES, self._telling(lambda to: to.namespace_changed), kept.namespace)
+        self._namespaces = WantedInformer(namespaces)
         volume_claims_read = WantedInformer(
             self._informer(VOLUME_CLAIMS, self._telling(lambda to: to.volume_claim_changed), kept.volume_claim)
         )
