@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from tests.support.conditions import ready
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api import reasons
 from parley.api.models import ClaimRelease
@@ -532,15 +533,22 @@ def test_a_named_claim_goes_when_it_is_deleted_and_the_receipt_is_there(play: Pl
 
 
 @pytest.mark.doors("native")
-def test_what_was_offered_on_several_nodes_is_where_its_devices_are_when_its_pod_is_gone(play: Play) -> None:
-    """Nobody led when the pod was deleted by force, and its claim stays because somebody put a finalizer there."""
+@pytest.mark.parametrize("driver", ["device", "shelf"])
+def test_what_was_offered_on_several_nodes_waits_for_its_node_though_its_pod_is_gone(
+    play: Play, driver: str
+) -> None:
+    """Nobody led when the pod was deleted by force, and its claim stays because somebody put a finalizer there.
+    Only devices tell on which of the nodes it is: without them all are asked."""
 
     async def scenario(world: World) -> None:
         for node in ("a", "b"):
             await world.add_node(node, 1)
         await world.add_class(placement="Exact")
-        await world.add_template()
-        world.start_parley()
+        if driver == "shelf":
+            await add_shelf_class(world, placement="Exact")
+        await world.add_template("one", "shelf" if driver == "shelf" else "gpu")
+        drivers = [ShelfDriver(Behaviour(other=1))] if driver == "shelf" else None
+        world.start_parley(drivers=drivers)
         await world.add_pod("old", "one")
         await world.settle()
         node = await world.node_of("old")
@@ -554,7 +562,7 @@ def test_what_was_offered_on_several_nodes_is_where_its_devices_are_when_its_pod
         world.kubelets.stop(node)
         await world.force_delete("old")
         await world.client.delete(BUILTIN_CLAIMS, meta.name, meta.namespace)
-        world.start_parley()
+        world.start_parley(drivers=[ShelfDriver(Behaviour(other=1))] if driver == "shelf" else None)
         await world.add_pod("new", "one")
         await world.settle()
         assert await world.node_of("new") == ""
