@@ -13,7 +13,7 @@ from parley.api.names import GROUP
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
 from parley.control.allocation import Busy
 from parley.control.caches.cluster import ClusterCache
-from parley.control.ledger import Holding
+from parley.control.ledger import Holding, Written
 from parley.kube.client import Client, NotFound, OutcomeUnknown
 
 T = TypeVar("T", BuiltinClaim, ResourceClaim)
@@ -67,7 +67,8 @@ class MirrorWrites:
     async def settle(self, holding: Holding, mirror: BuiltinClaim) -> BuiltinClaim:
         """Change the holding's mirror, after which no earlier write arrives; returns it with what did before."""
         written = await self.touch(mirror)
-        holding.written = holding.written.settled()
+        shown = written.status.allocation is not None
+        holding.written = Written.YES if shown else holding.written.settled()
         return written
 
     async def touch(self, mirror: BuiltinClaim) -> BuiltinClaim:

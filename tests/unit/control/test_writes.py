@@ -42,6 +42,26 @@ def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived:
     played(story)
 
 
+@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost"])
+def test_when_a_write_is_settled_it_is_known_whether_it_arrived(arrived: bool) -> None:
+    """Else nobody would ask the node for a receipt when a pod that was let in by it is deleted by force."""
+
+    async def story(world: World) -> None:
+        claim, holding = await generated(world, await world.pod())
+        if arrived:
+            world.after = unheard
+        else:
+            world.before = unheard
+        with pytest.raises(OutcomeUnknown):
+            await world.records.write([claim])
+        world.before = world.after = lambda call: None
+        assert claim.mirror is not None
+        await world.records._mirrors.settle(holding, claim.mirror)
+        assert holding.written is (Written.YES if arrived else Written.NO)
+
+    played(story)
+
+
 def test_a_record_of_unknown_outcome_is_uncertain_until_the_next_write() -> None:
     async def story(world: World) -> None:
         claim, holding = await named(world, await world.pod())
