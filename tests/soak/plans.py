@@ -329,7 +329,11 @@ class Plans:
             if memory is not None and memory.controller.ledger.of_pod(one.pod):
                 continue  # it has what it asks for
             lost = devices & kept.devices - self._had(uid)
-            if lost and not self._promised(pod, kept) and not self._has_enough(memory, one):
+            if (
+                lost
+                and not self._promised(pod, kept)
+                and not self._has_enough(memory, one, kept.devices - devices)
+            ):
                 text = f"{sorted(lost)} for pod {pod['metadata']['name']}, kept for {one.pod.name}"
                 self._fault("given away", text)
 
@@ -338,13 +342,15 @@ class Plans:
         own = (other for other in self._nominations() if other.pod.uid == uid)
         return level == one.priority and any(other.node == one.node for other in own)
 
-    def _has_enough(self, memory: Memory | None, plan: Nomination) -> bool:
+    def _has_enough(self, memory: Memory | None, plan: Nomination, left: frozenset[Device]) -> bool:
         """Whether devices enough are left for the preemptor, as far as the controller knows. It may not have seen
         the allocation that was just written; and what drivers are allocating for the preemptor is its own."""
         if memory is None or not memory.knows_all(self._server, SEEN - {BUILTIN_CLAIMS.untyped()}):
             return True
         own = {claim.uid for request in plan.requests.values() for claim in request.claims}
         others = [one for one in memory.taken() if one[1].identity[1] not in own]
+        if any(device in left and hold.identity[0] not in plan.leaving for device, hold in others):
+            return True  # somebody else took of it, perhaps since this was decided, and may have been let to
         judge = Judge(self._server, self._invariants, others, memory.assumed())
         return any(judge.has_devices(one, plan.node) for one in judge.pods if one.metadata.uid == plan.pod.uid)
 
