@@ -18,9 +18,6 @@ from parley.sdk import ClaimRequest, PodReference, Request
 KEPT_SECONDS = 600.0
 """So long a pod has a node's claims kept for it at most."""
 
-KEPT = "what pods give up there is kept for a pod that they were evicted for"
-
-
 LEAST = -(2**31)
 """No pod has a lower priority."""
 

@@ -19,8 +19,6 @@ from parley_kubelet.driver import loops
 
 FILE: Final = "disk"
 FILE_SYSTEM: Final = "ext4"
-SMALLEST: Final = 16 * 1024**2
-"""Bytes. Of less, much would be the file system's own."""
 
 _PROGRAMS: Final = ("fallocate", "mkfs.ext4", "debugfs")
 _BYTES_PER_INODE: Final = 8192

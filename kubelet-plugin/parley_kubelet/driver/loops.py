@@ -38,40 +38,40 @@ class _Attached:
     fields: tuple[int | bytes, ...]
 
 
-def available(devices: Path = DEVICES) -> bool:
+def available() -> bool:
     """Whether this process may attach files."""
     try:
-        os.close(_control(devices))
+        os.close(_control())
     except OSError:
         return False
     return True
 
 
-def attach(file: Path, label: str, devices: Path = DEVICES) -> Path:
+def attach(file: Path, label: str) -> Path:
     """The device with the content of the file: the one that it has, or a new one. One call at a time for a file.
     Raises OSError."""
     if len(label) > LONGEST_LABEL:  # the kernel would cut it, and it would not be found again
         raise OSError(errno.ENAMETOOLONG, "too long for a loop device", label)
     inode = file.stat().st_ino
-    for one in _attached(label, inode, devices):
+    for one in _attached(label, inode):
         if _is_kept(one):
             return one.path
     backing = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
-        return _configured(backing, label, devices)
+        return _configured(backing, label)
     finally:
         os.close(backing)
 
 
-def detach(label: str, devices: Path = DEVICES) -> None:
+def detach(label: str) -> None:
     """Nothing has the device of that label any more, or its last user leaves it. Idempotent. Raises OSError."""
-    for one in _attached(label, None, devices):
+    for one in _attached(label, None):
         with _opened(one.path) as device:
             fcntl.ioctl(device, _CLEAR)
 
 
-def _attached(label: str, inode: int | None, devices: Path) -> Iterator[_Attached]:
-    for path in sorted(devices.glob("loop[0-9]*")):
+def _attached(label: str, inode: int | None) -> Iterator[_Attached]:
+    for path in sorted(DEVICES.glob("loop[0-9]*")):
         fields = _info(path)
         if fields is None or _text(fields[_LABEL]) != label:
             continue
@@ -109,12 +109,12 @@ def _is_kept(one: _Attached) -> bool:
     return now is not None and now[_INODE] == one.fields[_INODE]
 
 
-def _configured(backing: int, label: str, devices: Path) -> Path:
+def _configured(backing: int, label: str) -> Path:
     info = _INFO.pack(*(0,) * 9, label.encode(), b"", b"", 0, 0)
     for turn in range(_TURNS):
-        control = _control(devices)
+        control = _control()
         try:
-            path = devices / f"loop{fcntl.ioctl(control, _FREE)}"
+            path = DEVICES / f"loop{fcntl.ioctl(control, _FREE)}"
         finally:
             os.close(control)
         try:
@@ -128,8 +128,8 @@ def _configured(backing: int, label: str, devices: Path) -> Path:
     raise AssertionError("the last turn returns or raises")
 
 
-def _control(devices: Path) -> int:
-    return os.open(devices / "loop-control", os.O_RDWR | os.O_CLOEXEC)
+def _control() -> int:
+    return os.open(DEVICES / "loop-control", os.O_RDWR | os.O_CLOEXEC)
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from tests.unit.control.allocated import fresh, generated, named
 from tests.unit.control.builders import NAMESPACE, World, played
 
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS
-from parley.control.ledger import Written
+from parley.control.claims.podclaims import PodClaim
+from parley.control.ledger import Holding, Written
 from parley.kube.client import Conflict, OutcomeUnknown
 
 
@@ -16,18 +17,24 @@ def unheard(call: NumberedCall) -> None:
         raise OutcomeUnknown("no answer")
 
 
+async def written_unheard(world: World, *, arrived: bool) -> tuple[PodClaim, Holding]:
+    """A generated claim of a pod, after a write of its mirror whose answer was lost, or which never arrived."""
+    claim, holding = await generated(world, await world.pod())
+    if arrived:
+        world.after = unheard
+    else:
+        world.before = unheard
+    with pytest.raises(OutcomeUnknown):
+        await world.records.write([claim])
+    world.before = world.after = lambda call: None
+    return claim, holding
+
+
 @pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost"])
 def test_before_anything_is_freed_a_write_of_unknown_outcome_is_settled(arrived: bool) -> None:
     async def story(world: World) -> None:
-        claim, holding = await generated(world, await world.pod())
-        if arrived:
-            world.after = unheard
-        else:
-            world.before = unheard
-        with pytest.raises(OutcomeUnknown):
-            await world.records.write([claim])
+        claim, holding = await written_unheard(world, arrived=arrived)
         assert not holding.written.is_settled
-        world.before = world.after = lambda call: None
         assert claim.mirror is not None
         late = {
             "metadata": {"resourceVersion": claim.mirror.metadata.resource_version},
@@ -47,14 +54,7 @@ def test_when_a_write_is_settled_it_is_known_whether_it_arrived(arrived: bool) -
     """Else nobody would ask the node for a receipt when a pod that was let in by it is deleted by force."""
 
     async def story(world: World) -> None:
-        claim, holding = await generated(world, await world.pod())
-        if arrived:
-            world.after = unheard
-        else:
-            world.before = unheard
-        with pytest.raises(OutcomeUnknown):
-            await world.records.write([claim])
-        world.before = world.after = lambda call: None
+        claim, holding = await written_unheard(world, arrived=arrived)
         assert claim.mirror is not None
         await world.records._mirrors.settle(holding, claim.mirror)
         assert holding.written is (Written.YES if arrived else Written.NO)

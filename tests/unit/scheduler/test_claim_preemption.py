@@ -35,14 +35,16 @@ Play = Callable[[Callable[[World], Any]], None]
 WATCHING: set[asyncio.Task[None]] = set()
 
 
-async def begin(world: World, preemption: str = "LowerPriority", **devices: int) -> list[str]:
+async def begin(
+    world: World, preemption: str = "LowerPriority", client: Client | None = None, **devices: int
+) -> list[str]:
     """Nodes with so many devices, and a class. Returns the names of the pods that were deleted, as they are."""
     for name, count in devices.items():
         await world.add_node(name, count)
     await world.add_class(**({"preemption": preemption} if preemption else {}))
     await world.add_template("one")
     await world.add_template("two", count=2)
-    world.start_parley()
+    world.start_parley(client)
     evicted: list[str] = []
 
     def changed(old: Pod | None, new: Pod | None) -> None:
@@ -151,11 +153,7 @@ def test_a_pod_that_found_nobody_below_it_looks_again_though_one_before_it_preem
 
 def test_who_loses_its_node_to_a_higher_one_evicts_no_more_pods_there(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await world.add_node("a", 2)
-        await world.add_class(preemption="LowerPriority")
-        await world.add_template("one")
-        await world.add_template("two", count=2)
-        world.start_parley(SlowEvictions(world.server.client()))
+        await begin(world, client=SlowEvictions(world.server.client()), a=2)
         await hold(world, lowest=0, lower=1)
         await world.add_pod("needs-both", "two", priority=5)
         await asyncio.sleep(SlowEvictions.seconds * 2.5)  # asked what both evictions would do, and begun with one
@@ -170,11 +168,7 @@ def test_who_loses_its_node_to_a_higher_one_evicts_no_more_pods_there(play: Play
 
 def test_who_gets_a_node_beside_a_higher_one_does_not_take_what_that_waits_for(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await world.add_node("a", 3)
-        await world.add_class(preemption="LowerPriority")
-        await world.add_template("one")
-        await world.add_template("two", count=2)
-        world.start_parley(SlowEvents(world.server.client()))
+        await begin(world, client=SlowEvents(world.server.client()), a=3)
         await hold(world, lowest=0)
         await world.add_pod("lower", "two", priority=3)
         await world.settle(5)
@@ -612,7 +606,7 @@ def test_victims_are_looked_for_where_the_pod_could_be_alone(play: Play, monkeyp
 
     async def scenario(world: World) -> None:
         nodes = {f"n{number}": 2 for number in range(10)}
-        evicted = await begin(world, "LowerPriority", **nodes)
+        evicted = await begin(world, "LowerPriority", None, **nodes)
         await hold(world, **{f"low-{number}": 1 for number in range(20)})
         monkeypatch.setattr(ClaimVictims, "_holder", counted)
         await world.add_pod("urgent", "one", priority=10, nodeSelector={"kubernetes.io/hostname": "n7"})

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 from parley.control.decision.demand import Demand
-from parley.control.nominations import KEPT, Nomination
+from parley.control.nominations import Nomination
 from parley.control.state import State
 from parley.sdk.together import together
+
+KEPT = "what pods give up there is kept for a pod that they were evicted for"
 
 
 def kept_nodes(state: State, uid: str, priority: int | None, demand: Demand) -> dict[str, str]:
