@@ -116,6 +116,8 @@ class Changes:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None:
             self._reconciler.pod_seen(new)
+            if old is not None and done(new) and not done(old):
+                self._reconciler.pod_done(new)
             if old is None or self._concerns_us(old, new):
                 self.enqueue(new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):

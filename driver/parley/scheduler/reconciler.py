@@ -179,6 +179,11 @@ class Reconciler:
         """The pod, or a claim that was made for it, is there now; it is looked at next."""
         self._pods.came(key)
 
+    def pod_done(self, pod: Pod) -> None:
+        """The pod has ended; `sync` releases what it holds."""
+        if pod.spec.node_name:
+            self._count_in(pod, pod.spec.node_name)
+
     def pod_left(self, node: str) -> None:
         """A pod that ran on the node is terminal or gone: a scheduler may judge the node differently."""
         self._pods.wake(NODES, (node,))
