@@ -19,13 +19,14 @@ A scheduler's binding that arrives when it was taken for failed, and undone, bin
 And one whose binding failed may choose anew among the nodes that were offered if nobody stops it within a second.
 
 Nobody can remember what no object holds. So what a node has prepared is forgotten when its claim was collected
-and then the controller was replaced, or was made anew, so that the node knows it by another UID; and a pod's use,
-also one that was deleted by force, is forgotten when a meddler cleared its claim and then the controller was
-replaced, or when he cleared a named claim that does not record the pod (docs/limits.md).
+and then the controller was replaced, or was made anew, so that the node knows it by another UID, unless a
+ClaimRelease says so; and a pod's use, also one that was deleted by force, is forgotten when a meddler cleared or
+deleted its claim and then the controller was replaced before it made a ClaimRelease, or when he cleared a named
+claim that does not record the pod (docs/limits.md).
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 
 from tests.soak.data import Data
@@ -73,6 +74,9 @@ class Invariants:
         self.holder = ""
         self.meddled: set[Identity] = set()
         """Claims that another client cleared or deleted, and that are not put right yet."""
+        self.released: set[Identity] = set()
+        """Those whose devices the controller knows from ClaimReleases alone: a pod that runs with them may get
+        others."""
         self.forced: dict[str, PodState] = {}
         """Pods that are gone while their nodes have devices prepared for them."""
         self.let_go: set[str] = set()
@@ -106,11 +110,13 @@ class Invariants:
 
     def memory_lost(self) -> None:
         """A controller begins with what the API holds."""
+        noted = set(self._noted.values())
         for identity in self.meddled:
-            self._forget_unrecorded(identity)
+            self._forget_unrecorded(identity, noted)
+        self.released |= self.meddled
         cleared = {identity for identity in self.meddled if identity[1]}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
-        known = shown | set(self._noted.values())
+        known = shown | noted
         for pod in self.forced.values():
             self._forget_all_but(pod, known)
         self.data.memory_lost({claim["metadata"]["uid"] for claim in self._named.values()})
@@ -141,7 +147,8 @@ class Invariants:
             gone = self.pods.pop(uid)
             self._left(gone, step)
             if gone.running and gone.prepared and gone.node in self._nodes:
-                self._forget_all_but(gone, {record.uid for record in self.records.values()})
+                shown = {record.uid for record in self.records.values()}
+                self._forget_all_but(gone, shown | set(self._noted.values()))
                 self.forced[uid] = gone
             else:
                 self._ended(gone)
@@ -272,13 +279,14 @@ class Invariants:
         self._hold(now)
         self._check_record(now)
 
-    def _forget_unrecorded(self, identity: Identity) -> None:
-        """What a Parley claim does not record of its pods, and of generated claims all."""
+    def _forget_unrecorded(self, identity: Identity, noted: Set[str] = frozenset()) -> None:
+        """What a Parley claim does not record of its pods, and of generated claims all, but for what was prepared
+        by claims that ClaimReleases have noted."""
         claims = [claim for claim in self._named.values() if claim["metadata"]["uid"] == identity[0]]
         status = (claims[0].get("status") or {}) if claims else {}
         recorded = {user["uid"] for user in status.get("reservedFor") or ()}
         for pod in self.pods.values():
-            if identity in pod.uses and pod.uid not in recorded:
+            if identity in pod.uses and pod.uid not in recorded and pod.prepared.get(identity) not in noted:
                 self._unuse(pod, identity)
 
     def _gone(self, record: Record, who: str) -> None:
@@ -325,7 +333,7 @@ class Invariants:
             self.fault("reserved, unallocated", f"claim {record.name[1]}")
         for user in living:
             devices, _ = self.pods[user].uses.get(record.identity, (record.devices, False))
-            if record.definite and devices != record.devices:
+            if record.definite and devices != record.devices and record.identity not in self.released:
                 text = f"started with {_listed(devices)}, now {_listed(record.devices)}"
                 self.fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {text}")
 

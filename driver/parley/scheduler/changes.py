@@ -176,6 +176,8 @@ class Changes:
         if claim is None:
             return
         key = (claim.metadata.namespace, claim.metadata.name)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._releases.mirror_gone(old)
         if not is_mirror(claim):
             self._foreign_changed(old, new)
             self._wakeups.wake(("claim", *key))

@@ -112,8 +112,7 @@ class World:
 
     def start_kubernetes(self) -> None:
         self.kubelets = Kubelets(self.client, self.clock)
-        self._claim_controller = asyncio.create_task(ClaimController(self.client).run())
-        self._tasks.append(self._claim_controller)
+        self.start_claim_controller()
         for part in (
             KubeScheduler(self.client, self.clock, after_failure=AS_UPSTREAM),
             KubeScheduler(self.client, self.clock, SECOND_SCHEDULER, self.link),
@@ -155,6 +154,11 @@ class World:
         """The controller is gone, with all that it had in memory."""
         assert self._parley is not None
         await self._kill(self._parley)
+
+    def start_claim_controller(self) -> None:
+        """That of the kube-controller-manager."""
+        self._claim_controller = asyncio.create_task(ClaimController(self.client).run())
+        self._tasks.append(self._claim_controller)
 
     async def stop_claim_controller(self) -> None:
         """The kube-controller-manager is away: it neither adds nor takes out reservations."""

@@ -1,18 +1,17 @@
 """Claims of a class with `whenUnused` stay allocated without users, until their deadline, whoever leads."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from tests.unit.scheduler.conftest import World
 from tests.unit.scheduler.grump import APART, add_grump
+from tests.unit.scheduler.held_watch import HeldWatch
 from tests.unit.scheduler.killed import Play
 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES, PODS
 from parley.control.objects.mirror import is_shareable
-from parley.kube.client import Call, Client, RawEvent
 from parley.kube.clock import moment
 
 KEEP = 600
@@ -134,21 +133,6 @@ def test_a_pod_that_was_never_bound_ends_nothing_that_is_kept(play: Play) -> Non
     play(scenario)
 
 
-class HeldWatch(Client):
-    """Holds back what the watch of pods shows while `open` is not set."""
-
-    def __init__(self, client: Client) -> None:
-        super().__init__(client)
-        self.open = asyncio.Event()
-        self.open.set()
-
-    async def stream(self, call: Call) -> AsyncGenerator[RawEvent, None]:
-        async for event in super().stream(call):
-            if call.resource == PODS:
-                await self.open.wait()
-            yield event
-
-
 @pytest.mark.doors("native")
 def test_it_is_kept_for_a_pod_whose_whole_life_was_seen_at_once(play: Play) -> None:
     """kube-scheduler let it in, and it ended, before anybody looked at it; the last known user was never bound."""
@@ -156,7 +140,7 @@ def test_it_is_kept_for_a_pod_whose_whole_life_was_seen_at_once(play: Play) -> N
     async def scenario(world: World) -> None:
         await world.add_node("a", devices=1)
         await world.add_class(shareable=True, whenUnused={"keepSeconds": KEEP})
-        client = HeldWatch(world.server.client())
+        client = HeldWatch(world.server.client(), PODS)
         world.start_parley(client)
         await world.add_claim("disk")
         await add_grump(world, "a")

@@ -177,6 +177,8 @@ class GivingBack:
             if holding.phase is Phase.LEAVING and not holding.standalone:
                 await self._hold_back(holding)  # an earlier leader did not get that far, or an attempt failed
             else:
+                if holding.joinable:
+                    await self._releases.owe_deleted(holding)
                 await self._releases.note(holding)
                 if holding.owed and holding.phase is Phase.RELEASING:
                     await self._records.tell_releasing(holding)

@@ -1,8 +1,9 @@
 """Asks nodes for receipts: what a pod that was deleted by force used there may still be prepared.
 
 A kubelet unprepares a pod's claims before it reports the pod's end. So only a pod that was bound and whose
-object went before that leaves anything behind, and only then anything is written here. In this order; each step
-looks at what is there, so that whoever leads may repeat all of it:
+object went before that leaves anything behind, or one whose built-in claim was deleted under it, and only then
+anything is written here. In this order; each step looks at what is there, so that whoever leads may repeat all of
+it:
 
 1. A ClaimRelease is made for each node that may have the claim prepared. From now on a restarted controller knows.
 2. When no pod uses the claim any more, its built-in claim loses allocation and reservations, by a write after
@@ -28,12 +29,13 @@ from collections.abc import Iterable
 
 import structlog
 
-from parley.api.builtin import Node
+from parley.api.builtin import BuiltinClaim, Node
 from parley.api.models import ClaimRelease
 from parley.api.names import OUT_OF_SERVICE_TAINT
 from parley.api.resources import CLAIM_RELEASES
-from parley.control.caches.cluster import ClusterCache
+from parley.control.caches.cluster import ClusterCache, done
 from parley.control.ledger import Holding, Ledger, PreparedOn, Written
+from parley.control.live import live_pod
 from parley.control.records import Records
 from parley.control.release.leftovers import LostNodesData, delete_release, let_answer
 from parley.control.release.receipts import prepared_by, record, record_name
@@ -78,10 +80,31 @@ class Releases:
 
     def owe(self, holding: Holding, nodes: Iterable[str]) -> None:
         """A pod that used the holding on one of the nodes is gone, and no kubelet has reported that it ended."""
+        self._owe(holding, nodes, holding.claim_uids)
+
+    def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
         if holding.standalone or not holding.node_part or holding.written is Written.NO:
             return
-        uids = holding.claim_uids
-        holding.owed |= {PreparedOn(uid, node) for node in nodes if not self._lost(node) for uid in uids}
+        holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes if not self._lost(node)}
+
+    async def owe_deleted(self, holding: Holding) -> None:
+        """Somebody deleted its built-in claim while pods run with it. What these have prepared by that claim is
+        known from no other object: a new leader would give it to others before the claim is made again."""
+        gone = [uid for uid, name in holding.shown_by.items() if not self._exists(holding.namespace, name, uid)]
+        for user in list(holding.pods.values()) if gone else ():
+            pod = await live_pod(self._client, user)
+            if pod is not None and pod.spec.node_name and not done(pod):
+                self._owe(holding, [pod.spec.node_name], gone)
+
+    def _exists(self, namespace: str, name: str, uid: str) -> bool:
+        mirror = self._cluster.mirror((namespace, name))
+        return mirror is not None and mirror.metadata.uid == uid
+
+    def mirror_gone(self, mirror: BuiltinClaim) -> None:
+        """A built-in claim is gone: it is looked whether pods run with it."""
+        holding = self._ledger.of_claim(mirror.metadata.namespace, mirror.metadata.name)
+        if holding is not None and holding.joinable and mirror.metadata.uid in holding.shown_by:
+            self._queue.add(holding.uid)
 
     def owes_removal(self, holding: Holding) -> bool:
         """Whether nodes may have data of the holding, and were not asked yet to remove it. They remove that of a

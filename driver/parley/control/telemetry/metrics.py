@@ -228,7 +228,9 @@ class Metrics:
     def read_ledger(self, ledger: Ledger) -> None:
         """Take the holdings from there, and what nodes owe for them."""
         self.holdings.of(lambda: Tally((holding.driver,) for holding in ledger))
-        self.receipts_awaited.of(lambda: {(): sum(len(holding.owed) for holding in ledger)})
+        self.receipts_awaited.of(
+            lambda: {(): sum(len(holding.owed) for holding in ledger if not holding.joinable)}
+        )
 
     def read_queues(self, queues: Mapping[str, WorkQueue[Any]]) -> None:
         """Take the keys and retries of these queues, by name."""

@@ -1,0 +1,141 @@
+"""An administrator deletes a built-in claim while a pod runs with it: what its node has prepared stays the pod's,
+whoever leads, until the node says that it is unprepared."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.faults import FaultClient
+from tests.unit.scheduler.held_watch import HeldWatch
+
+from parley.api.models import ClaimRelease
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, PODS
+from parley.kube.client import Call, Client
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+pytestmark = pytest.mark.doors("native", "extender")
+
+Play = Callable[[Callable[[World], Any]], None]
+
+
+async def begin(world: World, client: Client | None = None) -> str:
+    """Pod "old" runs with the only device; "new" waits for it. Returns the UID of old's claim."""
+    world.start_parley(client)
+    await world.add_node("a", devices=1)
+    await world.add_class()
+    await world.add_template()
+    await world.add_pod("old", "one")
+    await world.settle()
+    (mirror,) = await world.mirrors()
+    await world.add_pod("new", "one")
+    await world.settle()
+    return mirror.metadata.uid
+
+
+async def records(world: World) -> Sequence[ClaimRelease]:
+    return (await world.client.list(CLAIM_RELEASES)).items
+
+
+async def delete(world: World, uid: str) -> None:
+    (name,) = [mirror.metadata.name for mirror in await world.mirrors() if mirror.metadata.uid == uid]
+    await world.client.patch(BUILTIN_CLAIMS, name, {"metadata": {"finalizers": None}}, "default")
+    await world.client.delete(BUILTIN_CLAIMS, name, "default")
+    await world.settle(5)
+
+
+async def handed_on(world: World) -> None:
+    await world.delete_pod("old")
+    await world.settle(60)
+    assert await world.node_of("new") == "a"
+    assert (await world.pod("new")).status.phase == "Running"
+    assert list(await records(world)) == []
+    assert set((await world.devices()).values()) == {1}
+    assert len(world.ledger) == 1
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["", "controller replaced"])
+def test_its_node_owes_a_receipt_that_is_asked_for_when_the_pod_has_ended(play: Play, replaced: bool) -> None:
+    async def scenario(world: World) -> None:
+        uid = await begin(world)
+        await delete(world, uid)
+        (record,) = await records(world)
+        assert (record.spec.claim.uid, record.spec.node_name) == (uid, "a")
+        assert not record.status.allocation_cleared
+        if replaced:
+            await world.crash()
+            world.start_parley()
+            await world.settle()
+        assert await world.node_of("new") == ""
+        assert (await world.pod("old")).status.phase == "Running"
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_a_new_leader_keeps_it_before_the_claim_is_made_again(play: Play) -> None:
+    """kube-controller-manager makes some again only a minute later."""
+
+    async def scenario(world: World) -> None:
+        uid = await begin(world)
+        await world.stop_claim_controller()
+        await delete(world, uid)
+        assert [mirror for mirror in await world.mirrors() if mirror.metadata.uid == uid] == []
+        await world.crash()
+        world.start_parley()
+        await world.settle()
+        assert await world.node_of("new") == ""
+        world.start_claim_controller()
+        await world.settle()
+        assert await world.node_of("new") == ""
+        await handed_on(world)
+
+    play(scenario)
+
+
+def test_so_does_what_a_named_claims_pod_has_prepared(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", devices=1)
+        await world.add_class()
+        await world.add_template()
+        await world.add_claim("disk")
+        await world.add_pod("old", claims=["disk"])
+        await world.settle()
+        (mirror,) = await world.mirrors()
+        await world.add_pod("new", "one")
+        await delete(world, mirror.metadata.uid)
+        await world.settle()
+        again = await world.mirror("disk")
+        assert again is not None
+        assert again.metadata.uid != mirror.metadata.uid
+        assert again.status.allocation is not None
+        (record,) = await records(world)
+        assert record.spec.claim.uid == mirror.metadata.uid
+        await handed_on(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("end", ["finish_pod", "delete_pod"])
+def test_nothing_is_written_where_the_pods_end_is_seen_late(play: Play, end: str) -> None:
+    """Kubernetes deletes a generated claim after its pod has ended, and a cache may show that first."""
+
+    async def scenario(world: World) -> None:
+        calls: list[Call] = []
+        client = HeldWatch(FaultClient(world.server.client(), before=calls.append), PODS)
+        uid = await begin(world, client)
+        client.open.clear()
+        await getattr(world, end)("old")
+        await asyncio.sleep(10)
+        assert uid not in [mirror.metadata.uid for mirror in await world.mirrors()]
+        client.open.set()
+        await world.settle()
+        assert await world.node_of("new") == "a"
+        assert [call for call in calls if call.resource == CLAIM_RELEASES and call.writes] == []
+
+    play(scenario)
