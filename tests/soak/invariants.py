@@ -74,9 +74,6 @@ class Invariants:
         self.holder = ""
         self.meddled: set[Identity] = set()
         """Claims that another client cleared or deleted, and that are not put right yet."""
-        self.released: set[Identity] = set()
-        """Those whose devices the controller knows from ClaimReleases alone: a pod that runs with them may get
-        others."""
         self.forced: dict[str, PodState] = {}
         """Pods that are gone while their nodes have devices prepared for them."""
         self.let_go: set[str] = set()
@@ -113,7 +110,6 @@ class Invariants:
         noted = set(self._noted.values())
         for identity in self.meddled:
             self._forget_unrecorded(identity, noted)
-        self.released |= self.meddled
         cleared = {identity for identity in self.meddled if identity[1]}
         shown = {record.uid for record in self.records.values() if record.identity not in cleared}
         known = shown | noted
@@ -333,7 +329,7 @@ class Invariants:
             self.fault("reserved, unallocated", f"claim {record.name[1]}")
         for user in living:
             devices, _ = self.pods[user].uses.get(record.identity, (record.devices, False))
-            if record.definite and devices != record.devices and record.identity not in self.released:
+            if record.definite and devices != record.devices:
                 text = f"started with {_listed(devices)}, now {_listed(record.devices)}"
                 self.fault("moved under a pod", f"claim {record.name[1]} of {self.pods[user].name[1]}: {text}")
 

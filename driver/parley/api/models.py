@@ -585,6 +585,16 @@ class ReleasedClaim(Model):
     uid: Annotated[str, Field(min_length=1, max_length=64)]
 
 
+class RunningUser(Model):
+    """A pod that runs with a generated claim that somebody deleted."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    uid: Annotated[str, Field(min_length=1, max_length=64)]
+    pod_claim_name: Annotated[
+        str, Field(min_length=1, max_length=253, description="Of the entry in the pod's spec.resourceClaims.")
+    ]
+
+
 class ClaimReleaseSpec(Model):
     """What may still be prepared, where, and what of the driver's it keeps. Immutable."""
 
@@ -617,6 +627,13 @@ class ClaimReleaseSpec(Model):
             "elsewhere. Nothing waits for it: if it comes back, its node plugin removes the data."
         ),
     ] = False
+    running: Annotated[
+        RunningUser | None,
+        Field(
+            description="The pod that still runs with it, because its generated claim was deleted under it: the "
+            "claim that is made again for the pod gets the same allocation."
+        ),
+    ] = None
 
 
 class ClaimReleaseStatus(Model):

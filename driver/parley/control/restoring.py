@@ -219,8 +219,10 @@ def _releasing(claim: ResourceClaim) -> bool:
 
 def _adopt_release(state: State, release: ClaimRelease) -> None:
     """Remember what a node may still have prepared: of a claim that is there, or of one that is gone."""
-    spec = release.spec
+    spec, user = release.spec, _running(state.cluster, release)
     holding = state.ledger.get(spec.holding_uid)
+    if holding is None and user is not None and spec.running is not None:
+        holding = state.ledger.of_entry(user, spec.running.pod_claim_name)  # the claim was made again
     if holding is not None:
         if not holding.standalone:
             holding.owed.add(prepared_by(release))
@@ -234,21 +236,30 @@ def _adopt_release(state: State, release: ClaimRelease) -> None:
         uid=spec.holding_uid,
         namespace=spec.claim.namespace,
         claim=spec.claim.name,
-        entry="",
+        entry=spec.running.pod_claim_name if spec.running is not None else "",
         named=False,
         driver=spec.driver_name,
         node=node,
         allocation=allocation,
-        pods={},
+        pods={user.uid: user} if user is not None else {},
         class_name=spec.resource_class_name,
         units=spec.units,
         used=True,
-        phase=Phase.LEAVING,
+        written=Written.YES if user is not None else Written.NO,
+        phase=Phase.HELD if user is not None else Phase.LEAVING,
         owed={prepared_by(release)},
         removing=spec.remove_data,
         shown_by={spec.claim.uid: spec.claim.name},
     )
     _remember(state, holding)
+
+
+def _running(cluster: ClusterCache, release: ClaimRelease) -> PodReference | None:
+    """The pod that runs with what the release keeps, if it has not ended."""
+    running = release.spec.running
+    pod = cluster.pod((release.spec.claim.namespace, running.name)) if running is not None else None
+    there = pod is not None and running is not None and pod.metadata.uid == running.uid and not done(pod)
+    return reference(pod) if pod is not None and there else None
 
 
 def _stands_for(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:

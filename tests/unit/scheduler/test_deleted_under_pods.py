@@ -48,6 +48,16 @@ async def delete(world: World, uid: str) -> None:
     await world.settle(5)
 
 
+async def still_has_it(world: World, deleted: str) -> None:
+    """The pod, by a claim that was made again."""
+    assert await world.node_of("new") == ""
+    assert (await world.pod("old")).status.phase == "Running"
+    (mirror,) = [mirror for mirror in await world.mirrors() if mirror.status.allocation is not None]
+    assert mirror.metadata.uid != deleted
+    assert [user.name for user in mirror.status.reserved_for] == ["old"]
+    assert len(world.ledger) == 1
+
+
 async def handed_on(world: World) -> None:
     await world.delete_pod("old")
     await world.settle(60)
@@ -66,12 +76,13 @@ def test_its_node_owes_a_receipt_that_is_asked_for_when_the_pod_has_ended(play: 
         (record,) = await records(world)
         assert (record.spec.claim.uid, record.spec.node_name) == (uid, "a")
         assert not record.status.allocation_cleared
+        assert record.spec.running is not None
+        assert record.spec.running.name == "old"
         if replaced:
             await world.crash()
             world.start_parley()
             await world.settle()
-        assert await world.node_of("new") == ""
-        assert (await world.pod("old")).status.phase == "Running"
+        await still_has_it(world, uid)
         await handed_on(world)
 
     play(scenario)
@@ -91,13 +102,13 @@ def test_a_new_leader_keeps_it_before_the_claim_is_made_again(play: Play) -> Non
         assert await world.node_of("new") == ""
         world.start_claim_controller()
         await world.settle()
-        assert await world.node_of("new") == ""
+        await still_has_it(world, uid)
         await handed_on(world)
 
     play(scenario)
 
 
-def test_so_does_what_a_named_claims_pod_has_prepared(play: Play) -> None:
+def test_so_is_what_a_named_claims_pod_has_prepared_by_the_former_one(play: Play) -> None:
     async def scenario(world: World) -> None:
         world.start_parley()
         await world.add_node("a", devices=1)
@@ -117,6 +128,27 @@ def test_so_does_what_a_named_claims_pod_has_prepared(play: Play) -> None:
         (record,) = await records(world)
         assert record.spec.claim.uid == mirror.metadata.uid
         await handed_on(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("gone", ["ended", "deleted by force"])
+def test_a_pod_that_went_while_nobody_led_leaves_it_to_others(play: Play, gone: str) -> None:
+    async def scenario(world: World) -> None:
+        uid = await begin(world)
+        await world.stop_claim_controller()
+        await delete(world, uid)
+        await world.crash()
+        if gone == "ended":
+            await world.finish_pod("old")
+        else:
+            await world.force_delete("old")
+        world.start_claim_controller()
+        world.start_parley()
+        await world.settle(60)
+        assert await world.node_of("new") == "a"
+        assert list(await records(world)) == []
+        assert len(world.ledger) == 1
 
     play(scenario)
 

@@ -55,7 +55,16 @@ def _spec(holding: Holding, prepared: PreparedOn, *, removing: bool) -> Body:
             holding.driver, holding.allocation, holding.node, shareable=holding.shareable
         ),
         **({"removeData": True} if removing else {}),
+        **_running(holding),
     }
+
+
+def _running(holding: Holding) -> Body:
+    """The pod that runs with a generated claim, which somebody deleted if it is in use still."""
+    user = next(iter(holding.pods.values()), None)
+    if holding.named or not holding.joinable or user is None:
+        return {}
+    return {"running": {"name": user.name, "uid": user.uid, "podClaimName": holding.entry}}
 
 
 def _release(name: str, spec: Body) -> Body:
