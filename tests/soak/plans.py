@@ -169,6 +169,8 @@ class Plans:
             return
         plan = new[-1]
         self._judged[plan.pod.uid] = plan
+        for uid in plan.leaving:
+            self._plan_of.pop(uid, None)  # an earlier plan came to nothing
         if self._of_one_budget(plan) <= 1:
             self._plan_of.update(dict.fromkeys(plan.leaving, plan))
         taken = list(memory.taken())
