@@ -20,7 +20,7 @@ from parley.control.caches.cluster import ClusterCache, done, priority
 from parley.control.caches.indexes import Key
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
-from parley.control.claims.podclaims import NODES, Topic
+from parley.control.claims.podclaims import NODES, PREEMPTION, Topic
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
@@ -225,6 +225,8 @@ class Changes:
         if old is None:
             count_again(self._state, class_.metadata.name)
         self._wakeups.wake(("class", class_.metadata.name))
+        if old is None or new is None or old.preemption != new.preemption:
+            self._wakeups.wake(PREEMPTION)
         self._look_at_claims_of({class_.metadata.name})
 
     def _look_at_claims_of(self, classes: Set[str]) -> None:

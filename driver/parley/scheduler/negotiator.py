@@ -7,7 +7,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import reference
 from parley.control.caches.indexes import Key
-from parley.control.claims.podclaims import NODES, PodClaim, Problem
+from parley.control.claims.podclaims import NODES, PREEMPTION, PodClaim, Problem
 from parley.control.decision.decide import (
     Blocked,
     Search,
@@ -159,10 +159,11 @@ class Negotiator:
         room = await self._preemption.make_room(pod, claims, demand, drivers)
         if isinstance(room, Wait):
             return room
-        blocked = replace(blocked, helps=None)  # a pod that holds something anew may be one that can be evicted
+        problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
+        # A pod that holds something anew may be one that can be evicted.
+        blocked = replace(blocked, problem=problem, helps=None)
         if room is None:
             return wait(blocked)
-        problem = blocked.problem
         message = f"{problem.message}. {room.message}"
         return wait(
             replace(blocked, problem=replace(problem, code=room.code or problem.code, message=message)), room.after
@@ -209,5 +210,5 @@ class Negotiator:
         left = attempt.refusals.left_or_begin(now())
         nodes = by_reason(dict.fromkeys(sorted(attempt.refused), "viable, but refused by the scheduler"))
         message = f"{nodes}. See the pod's own conditions for the scheduler's reasons; Parley offers them again"
-        problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES))
+        problem = Problem(reasons.SCHEDULER_REFUSED, message, (*class_topics(claims), NODES, PREEMPTION))
         return wait(Blocked(problem, pod.metadata.uid), after=left)

@@ -171,16 +171,17 @@ class Placement:
 
     async def follow_offer(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """See whether the scheduler chose one of the nodes offered, and allocate there."""
-        if not all(claim.is_reserved(pod) for claim in claims) or any(c.offer_ended for c in claims):
-            return None
         offered = [claim for claim in claims if claim.state(pod) is ClaimState.OFFERED]
+        if not all(claim.is_reserved(pod) for claim in claims) or any(claim.offer_ended for claim in offered):
+            return None
         chosen = chosen_node(pod, offered)
         if not chosen:
             return await self._await_choice(pod, offered)
         live = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         if live.metadata.uid != pod.metadata.uid or chosen != chosen_node(live, offered):
             return None
-        if not all(chosen in claim.offered_nodes for claim in offered):
+        held = [claim.holding for claim in claims if claim.holding is not None]
+        if not all(chosen in claim.offered_nodes for claim in offered) or not all(h.reaches(chosen) for h in held):
             await self._records.decline(offered, f"node {chosen} was not among those offered")
             return None
         demand = admit(self._state, reference(pod), offered, self._pods.attempt(pod).begun)

@@ -92,6 +92,29 @@ def test_an_answer_ends_what_is_owed() -> None:
     played(story)
 
 
+def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() -> None:
+    """A record that was made before the claim ended arrives late, under the name of the one that asks for removal."""
+
+    async def story(world: World) -> None:
+        acting, holding = Acting(world), await owing(world, owed={HERE})
+        await acting.releases.note(holding)
+        await world.seen()
+        (late,) = await releases(world)
+        acting.releases.owe_removal(holding)
+        await acting.releases.ask(holding)
+        await world.admin.delete(CLAIM_RELEASES, late.metadata.name)
+        await world.seen()
+        acting.releases.changed(late, None)
+        assert holding.owed == {HERE}
+        await acting.releases.note(holding)
+        (wanted,) = await releases(world)
+        assert wanted.spec.remove_data
+        acting.releases.changed(wanted, None)
+        assert not holding.owed
+
+    played(story)
+
+
 def test_a_node_out_of_service_owes_nothing_and_its_record_goes() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})

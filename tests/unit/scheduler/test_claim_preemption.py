@@ -9,7 +9,7 @@ from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
 
 from parley.api.builtin import Pod
-from parley.api.resources import BUILTIN_CLAIMS, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS
 from parley.control.caches.cluster import reference
 from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
@@ -231,6 +231,26 @@ def test_claims_of_a_class_that_does_not_say_so_are_not_taken(play: Play) -> Non
         await world.add_pod("waits", "one", priority=10)
         await world.settle(700)
         assert evicted == []
+
+    play(scenario)
+
+
+def test_a_pod_that_waits_hears_when_others_may_be_evicted_for_what_they_hold(play: Play) -> None:
+    """What decides is the class of what they hold, which is another one than the pod's."""
+
+    async def scenario(world: World) -> None:
+        evicted = await begin(world, a=1)
+        await world.add_class("kept")
+        await world.add_template("mine", "kept")
+        await world.add_pod("low", "mine")
+        await world.settle()
+        await world.add_pod("waits", "one", priority=10)
+        await world.settle()
+        assert evicted == []
+        await world.client.patch(CLASSES, "kept", {"preemption": "LowerPriority"})
+        await world.settle()
+        assert evicted == ["low"]
+        assert await world.node_of("waits") == "a"
 
     play(scenario)
 

@@ -32,6 +32,9 @@ NODES: Topic = ("nodes",)
 ROOM: Topic = ("room",)
 """What pods use of nodes, those included whose node is selected but not seen bound yet."""
 
+PREEMPTION: Topic = ("preemption",)
+"""Whether pods may be evicted for what they hold, as classes say."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -184,7 +184,9 @@ class Releases:
         """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             holding = self._ledger.get(old.spec.holding_uid)
-            if holding is not None and not old.spec.node_lost:
+            # One that was made late, for what was owed before, says nothing of the data.
+            answers = holding is not None and (old.spec.remove_data or not holding.removing)
+            if holding is not None and answers and not old.spec.node_lost:
                 holding.owed.discard(prepared_by(old))
             self._queue.add(old.spec.holding_uid)
         if new is not None:
