@@ -93,7 +93,7 @@ def test_an_answer_ends_what_is_owed() -> None:
 
 
 def test_an_answer_to_an_earlier_question_does_not_say_that_data_is_removed() -> None:
-    """A record that was made before the claim ended arrives late, under the name of the one that asks for removal."""
+    """A record made before the claim ended arrives late, under the name of the one that asks for removal."""
 
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})
