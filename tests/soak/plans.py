@@ -209,7 +209,7 @@ class Plans:
         gone = plan.leaving.union(*(one.leaving for one in others))
         together = [pods[one.pod.uid] for one in (plan, *others) if one.pod.uid in pods]
         preemptor = together[0]
-        if preemptor.spec.affinity is not None:
+        if any(pod.spec.affinity is not None for pod in together):
             return  # of pod affinity Parley knows nothing
         if not self._suits(preemptor, plan.node) or not judge.would_run(together, plan.node, gone):
             self._fault("evicted in vain", f"{_who(plan)}: it could not run there without them")

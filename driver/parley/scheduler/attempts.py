@@ -75,7 +75,7 @@ class Attempt:
     """One pod's way so far.
 
     `place` is where it stands in lines, by priority and the first look at each pod, which was at the time `begun`.
-    `refused` are nodes that the scheduler refused or that a driver declined lately; `excluded` those where a
+    `refused` are nodes that the scheduler refused lately; `excluded` those where a
     driver will never allocate, with its message; `left` those that the pod had to leave, to be avoided. `offered`
     are the nodes that the scheduler may choose from now, `made_room` the one that it was offered again because it
     evicted pods there for this one; since `reserved_since` it has reserved them and names none. Once it refused a
@@ -157,6 +157,11 @@ class Attempt:
     def stuck(self, now: float) -> frozenset[str]:
         """The nodes where pods took longer to leave than that."""
         return frozenset(node for node, until in self.kept.items() if until <= now)
+
+    def pause_if_nothing_else(self, now: float) -> None:
+        """A driver failed. When they did on all nodes that would do, they are left alone for a growing while."""
+        if self.left.issuperset(self.outcome.viable):
+            self.failures.begin(now)
 
     def begin_again(self) -> None:
         """The pause is over, or something changed that the scheduler may judge differently."""

@@ -160,7 +160,7 @@ class Controller:
             self._parts.changes.look_at(holding)
             if not holding.pods:
                 self._base.queues.claims.add((holding.namespace, holding.claim))
-            if holding.phase is not Phase.HELD or any(self.cluster.releases_of(holding.uid)):
+            if holding.phase is not Phase.HELD or holding.owed:
                 self._base.queues.releases.add(holding.uid)
         for release in self.cluster.releases():
             if release.spec.node_lost:

@@ -188,7 +188,8 @@ class Negotiator:
             attempt.begin_again()
             fresh = viable
         if exact:
-            await self._placement.offer(key, pod, claims, demand, fresh[:MAX_CANDIDATES])
+            untried = [node for node in fresh if node not in attempt.left] or fresh
+            await self._placement.offer(key, pod, claims, demand, untried[:MAX_CANDIDATES])
             return None
         standalone = self._sessions.scores(pod, attempt.outcome, demand) if demand.standalone else {}
         if isinstance(search.nodes, PreemptibleNodes):

@@ -199,8 +199,8 @@ class Placement:
         result = await self.allocate(key, pod, claims, demand, chosen, offered=True)
         if not isinstance(result, NotAllocated):
             return result
-        self._pods.attempt(pod).offered = (chosen,)
-        await self._records.decline(offered, f"nothing is left on node {chosen}")
+        self._pods.attempt(pod).pause_if_nothing_else(now())
+        await self._withdraw(pod, offered, f"nothing could be allocated on node {chosen}")
         return result.result
 
     async def _await_choice(self, pod: Pod, offered: Sequence[PodClaim]) -> Requeue:
@@ -213,7 +213,7 @@ class Placement:
         return AT_ONCE
 
     async def _withdraw(self, pod: Pod, offered: Sequence[PodClaim], why: str) -> None:
-        """The offer ends for a reason that is not the node's."""
+        """The offer ends, and not because the scheduler wants none of these nodes."""
         self._pods.attempt(pod).offered = ()
         await self._records.decline(offered, why)
 

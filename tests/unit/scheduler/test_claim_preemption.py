@@ -616,6 +616,41 @@ def test_what_was_offered_before_is_kept_for_the_preemptor_too(play: Play) -> No
     play(scenario)
 
 
+def test_what_others_give_up_stays_the_preemptors_when_its_driver_fails_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a scheduler chose the node: the failure is no reason of the scheduler's."""
+    jams = ["jammed"]
+    allocate = DeviceDriver.allocate
+
+    async def jamming(driver: Any, request: Any, node: str) -> Any:
+        if len(request.claims) == 2 and jams:
+            raise RuntimeError(jams.pop())
+        return await allocate(driver, request, node)
+
+    monkeypatch.setattr(DeviceDriver, "allocate", jamming)
+
+    async def scenario(world: World) -> None:
+        await begin(world, a=2)
+        await world.add_class("exact", placement="Exact", preemption="LowerPriority")
+        await world.add_template("offered", "exact")
+        await hold(world, low=1, lower=0)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "offered", "offered", priority=10)
+        await world.settle(5)
+        await world.add_pod("late", "one", priority=5)
+        await world.settle(5)
+        world.kubelets.start("a")
+        await world.settle(60)
+        assert not jams
+        assert await world.node_of("urgent") == "a"
+        assert not await world.node_of("late")
+        told = [reason for reason, _ in await world.events_on("urgent")]
+        assert sorted(told) == ["AllocationFailed", "Preempting"]
+
+    play(scenario)
+
+
 def test_victims_are_looked_for_where_the_pod_could_be_alone(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     holder = ClaimVictims._holder

@@ -10,7 +10,7 @@ from tests.support.faults import FaultClient
 from tests.unit.scheduler.held_watch import HeldWatch
 
 from parley.api.models import ClaimRelease
-from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, NODES, PODS
 from parley.kube.client import Call, Client
 
 if TYPE_CHECKING:
@@ -128,6 +128,29 @@ def test_so_is_what_a_named_claims_pod_has_prepared_by_the_former_one(play: Play
         (record,) = await records(world)
         assert record.spec.claim.uid == mirror.metadata.uid
         await handed_on(world)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("end", ["node lost", "deleted by force"])
+def test_a_new_leader_waits_no_longer_than_the_node_owes_it(play: Play, end: str) -> None:
+    """It knows what is held by the claim that was made again, and the record is of the former one."""
+
+    async def scenario(world: World) -> None:
+        uid = await begin(world)
+        await delete(world, uid)
+        await world.settle()
+        await world.crash()
+        world.start_parley()
+        await world.settle()
+        await still_has_it(world, uid)
+        if end == "node lost":
+            await world.client.delete(NODES, "a")
+        await world.force_delete("old")
+        await world.settle(60)
+        assert list(await records(world)) == []
+        assert len(world.ledger) == (0 if end == "node lost" else 1)
+        assert await world.node_of("new") == ("" if end == "node lost" else "a")
 
     play(scenario)
 

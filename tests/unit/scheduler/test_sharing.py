@@ -10,7 +10,7 @@ from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, 
 from parley.api.builtin import BuiltinClaim
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS
 from parley.control.caches.cluster import reference
-from parley.kube.client import Client
+from parley.kube.client import Call, Client
 from parley.kube.informer import Informer
 
 if TYPE_CHECKING:
@@ -167,12 +167,28 @@ def test_handing_on_costs_as_much_however_many_wait(play: Any) -> None:
     assert writes(2) == writes(40) <= 8
 
 
+class SlowToRead(Client):
+    """Its answers about one pod come a second late."""
+
+    def __init__(self, client: Client, pod: str) -> None:
+        super().__init__(client)
+        self._pod = pod
+
+    async def request(self, call: Call) -> bytes:
+        answer = await super().request(call)
+        if call.verb == "get" and call.resource == PODS and call.name == self._pod:
+            await asyncio.sleep(1)
+        return answer
+
+
 @pytest.mark.doors("native")
-def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: Any) -> None:
+@pytest.mark.parametrize("slow", [False, True], ids=["", "put right while the pod is read"])
+def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: Any, slow: bool) -> None:
     """Its scheduler may have bound it by then: what another pod runs with is put right for both."""
 
     async def scenario(world: World) -> None:
-        await begin(world, shareable=True)
+        client = world.server.client()
+        await begin(world, client=SlowToRead(client, "second") if slow else client, shareable=True)
         await world.add_pod("first", claims=["common"])
         await world.settle()
         await world.add_pod("second", claims=["common"], schedulerName="slow")

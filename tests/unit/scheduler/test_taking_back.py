@@ -60,9 +60,10 @@ def test_a_node_that_was_left_is_not_taken_again_while_others_are_viable(
     play(scenario)
 
 
-def test_after_a_failure_another_node_is_tried_first(play: Any) -> None:
+@pytest.mark.parametrize("class_", [{}, {"placement": "Exact"}], ids=str)
+def test_after_a_failure_another_node_is_tried_first(play: Any, class_: dict[str, Any]) -> None:
     async def scenario(world: World) -> None:
-        behaviour = await begin(world, "ab")
+        behaviour = await begin(world, "ab", **class_)
         behaviour.trouble = failing(RuntimeError("jammed"), "a")
         for i in range(4):
             behaviour.allocated.clear()

@@ -183,17 +183,25 @@ class Releases:
     def changed(self, old: ClaimRelease | None, new: ClaimRelease | None) -> None:
         """What nodes owe is what records there are. Needs no lock: it only notes what has happened."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            holding = self._ledger.get(old.spec.holding_uid)
+            holding = self.keeps(old)
             # One that was made late, for what was owed before, says nothing of the data.
             answers = holding is not None and (old.spec.remove_data or not holding.removing)
             if holding is not None and answers and not old.spec.node_lost:
                 holding.owed.discard(prepared_by(old))
-            self._queue.add(old.spec.holding_uid)
+            self._queue.add(holding.uid if holding is not None else old.spec.holding_uid)
         if new is not None:
-            holding = self._ledger.get(new.spec.holding_uid)
+            holding = self.keeps(new)
             if holding is not None and not holding.standalone and not new.spec.node_lost:
                 holding.owed.add(prepared_by(new))
-            self._queue.add(new.spec.holding_uid)
+            self._queue.add(holding.uid if holding is not None else new.spec.holding_uid)
+
+    def keeps(self, release: ClaimRelease) -> Holding | None:
+        """The holding that is not free before the release is gone. A leader that came after the claim of a running
+        pod was made again knows it by the new claim's UID."""
+        holding = self._ledger.get(release.spec.holding_uid)
+        if holding is not None or release.spec.running is None:
+            return holding
+        return next((other for other in self._ledger if prepared_by(release) in other.owed), None)
 
     def node_lost(self, node: str) -> None:
         """Nothing is prepared on the node any more: what waits for it need not."""

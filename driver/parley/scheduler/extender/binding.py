@@ -194,16 +194,10 @@ class Binder:
             raise BindRefused(f"node {node}: {kept[node]}")
         result = await self._placement.allocate(key, pod, claims, demand, node, offered=False)
         if isinstance(result, NotAllocated):
-            self._pause(pod)
+            self._pods.attempt(pod).pause_if_nothing_else(now())
             raise BindRefused(f"nothing could be allocated on node {node}")
         self._assumed.drop(pod.metadata.uid)
         return self._recorded(pod, claims)
-
-    def _pause(self, pod: Pod) -> None:
-        """Once drivers have failed on all nodes that would do, they are left alone for a growing while."""
-        attempt = self._pods.attempt(pod)
-        if attempt.left.issuperset(attempt.outcome.viable):
-            attempt.failures.begin(now())
 
     def _recorded(self, pod: Pod, claims: Sequence[PodClaim]) -> str:
         """Raises BindRefused if the pod was made to leave one of the claims, because a write was refused."""

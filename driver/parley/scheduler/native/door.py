@@ -174,9 +174,9 @@ class NativeDoor:
     async def _take_back(self, pod: Pod, claims: Sequence[PodClaim], unplaced: Sequence[Holding] = ()) -> Requeue:
         """Give back what the pod holds. It is not offered again soon where its claims were cleared, nor where it
         has them `unplaced`."""
-        await self._placement.check_current(pod)
-        attempt = self._pods.attempt(pod)
         cleared = [c.holding for c in claims if c.state(pod) is ClaimState.CLEARED and c.holding]
+        await self._placement.check_current(pod)  # meanwhile another pod may put right what was cleared
+        attempt = self._pods.attempt(pod)
         if refused := [*cleared, *unplaced]:
             everywhere = all(holding.nodes is None for holding in refused)
             nodes = frozenset(attempt.outcome.viable if everywhere else (h.node for h in refused))
