@@ -19,7 +19,8 @@ from parley.control.room import Asker, lacking
 from parley.control.state import State
 from parley.negotiation.requests import requested
 from parley.sdk import Allocation, Request
-from parley.sdk.checks import failure_text
+from parley.sdk.checks import DriverFault, failure_text
+from parley.sdk.recorded import held_as_recorded
 
 T = TypeVar("T")
 
@@ -96,10 +97,16 @@ class Allocator:
         if why := self._lacking(pod, node, _reserving(requests, results)):
             await self._back_out(claims, requests, results)
             raise RoomTaken(node, why)
+        holdings = []
         for claim in claims:
             driver, allocation = results[claim.entry]
             holding = _holding(pod, claim, driver, node, allocation, offered=offered)
             holding.units = counts[claim.entry]
+            holdings.append(holding)
+        if why := self._goes(holdings):
+            await self._back_out(claims, requests, results)
+            raise RoomTaken(node, why)
+        for holding in holdings:
             self._ledger.add(holding)
 
     async def allocate_alone(
@@ -139,8 +146,27 @@ class Allocator:
             immediate=True,
             node_part=class_.node_part == "Required",
         )
+        if why := self._goes([holding]):
+            await self._undo({driver: request}, allocated)
+            self._ledger.limits.forget(meta.uid)
+            raise RoomTaken(node, why)
         self._ledger.add(holding)
         return holding
+
+    def _goes(self, new: Sequence[Holding]) -> str:
+        """Notes what the new holdings use. Why that can't be: what one of them uses is being given back."""
+        uids = {holding.uid for holding in new}
+        for holding in new:
+            held = held_as_recorded(holding.uid, holding.node, holding.allocation)
+            try:
+                holding.uses = tuple(self._drivers[holding.driver].uses(held))
+            except DriverFault as fault:
+                return str(fault)
+            for uid in set(holding.uses) - uids:
+                used = self._ledger.get(uid)
+                if used is None or not used.joinable:
+                    return f"what claim {holding.path} is to use is being given back"
+        return ""
 
     def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:
         counts = units(self._drivers, requests)

@@ -98,6 +98,7 @@ class Holding:
     `unseen` are pods, by UID, that a scheduler reserved it for and that may have been bound without being seen.
     `used`: a pod may have run with it. `kept_until`: so long it stays allocated without users, by its class.
     `records_units`: what it was allocated by may be gone or another by now, so that `units` are recorded with it.
+    `uses` are UIDs of claims that stay allocated as long as this one is.
     `owed` is what may still be prepared for pods that were deleted by force: for each there is a ClaimRelease, or
     there is about to be one. `removing`: the claim has ended, and what is owed is that its data is removed.
     """
@@ -125,6 +126,7 @@ class Holding:
     record_written: Written = Written.NO
     lists: int = 0
     unseen: dict[str, PodReference] = field(default_factory=dict)
+    uses: tuple[str, ...] = ()
     phase: Phase = Phase.HELD
     owed: set[PreparedOn] = field(default_factory=set)
     removing: bool = False
@@ -195,6 +197,7 @@ class Ledger:
         self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
         self._by_node: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
         self._reserving: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
+        self._used_by: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(self._by_uid.values())
@@ -207,6 +210,8 @@ class Ledger:
         if (former := self._by_uid.get(holding.uid)) is not None:
             self._leave_node(former)
         self._by_uid[holding.uid] = holding
+        for used in holding.uses:
+            self._used_by[used][holding.uid] = holding
         if holding.only_node is not None:
             self._by_node[holding.only_node][holding.uid] = holding
             if holding.allocation.reserve is not None and not holding.standalone:
@@ -246,6 +251,10 @@ class Ledger:
         self.limits.forget(holding.uid)
         if (known := self._by_uid.pop(holding.uid, None)) is not None:
             self._leave_node(known)
+        for used in holding.uses:
+            self._used_by[used].pop(holding.uid, None)
+            if not self._used_by[used]:
+                del self._used_by[used]
         key = (holding.namespace, holding.claim)
         if self._by_claim.get(key) is holding:
             del self._by_claim[key]
@@ -257,6 +266,10 @@ class Ledger:
                 del self._by_node[node]
             if self._reserving.get(node, {}).pop(holding.uid, None) is not None and not self._reserving[node]:
                 del self._reserving[node]
+
+    def used_by(self, holding: Holding) -> Collection[Holding]:
+        """The holdings that need this one to be there."""
+        return self._used_by[holding.uid].values() if holding.uid in self._used_by else ()
 
     def nodes(self) -> Collection[str]:
         """Those on which alone some holding can be used."""

@@ -308,7 +308,16 @@ def _remember(state: State, holding: Holding) -> None:
     if not holding.standalone:
         held = held_as_recorded(holding.uid, holding.node, holding.allocation)
         state.drivers[holding.driver].restore(held, holding.path)
+        holding.uses = _uses(state.drivers[holding.driver], held)
     state.ledger.add(holding)
+
+
+def _uses(driver: EmbeddedDriver, held: Held) -> tuple[str, ...]:
+    """What it needs to be there; nothing if the driver fails over it."""
+    try:
+        return tuple(driver.uses(held))
+    except DriverFault:
+        return ()
 
 
 def count_again(state: State, class_name: str) -> None:

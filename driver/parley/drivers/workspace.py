@@ -7,11 +7,11 @@ mounts it, and removes it when the claim ends. See docs/workspaces.md.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from secrets import token_hex
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from parley.api.builtin import Node, ResourceSlice
 from parley.api.quantity import parse
@@ -20,6 +20,7 @@ from parley.api.wording import bytes_text
 from parley.drivers.disks import Disks
 from parley.drivers.groups import Group, Groups, Rule, record, recorded
 from parley.drivers.reserves import excess
+from parley.drivers.views import Named, ViewRule, Views, misused, name_record, source_of, sources
 from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
 from parley.sdk import (
     Allocation,
@@ -51,6 +52,13 @@ SMALLEST_IMAGE: Final = 16 * _MI
 """Bytes: of a smaller file system much would be its own."""
 
 
+class _Promise(NamedTuple):
+    """So many bytes of the node's disk."""
+
+    node: str
+    bytes: int
+
+
 class NoRoom(Exception):
     """Raised when the room that was there at the question is promised to others since."""
 
@@ -79,8 +87,9 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         self._disks = Disks()
         self._enforcing: set[str] = set()
         """Nodes that can keep a workspace to its size."""
-        self._held: dict[str, tuple[str, int]] = {}
+        self._held: dict[str, _Promise] = {}
         self._groups = Groups()
+        self._views = Views()
 
     def observe(self, old: ResourceSlice | Node | None, new: ResourceSlice | Node | None) -> bool:
         """Learn how large the nodes' disks are, and which nodes are near each other."""
@@ -111,7 +120,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         """Count a workspace that exists."""
         data = held.data or {}
         if held.node is not None and isinstance(data.get("bytes"), int):
-            self._hold(held.uid, held.node, data["bytes"], recorded(data))
+            self._hold(held.uid, held.node, data)
 
     def forget(self, uid: str) -> None:
         """Ordinary DRA took the disk, and gave it back."""
@@ -131,12 +140,21 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         return not self._search(request).lacking(node)
 
     def alike(self, request: WorkspaceRequest) -> Hashable:
-        """A group of another namespace is another one."""
-        return tuple(_groups(request))
+        """A group of another namespace is another one, and so is a claim that is shown."""
+        return tuple(_groups(request)), tuple(sources(request))
 
     def is_local(self, held: Held) -> bool:
         """When the last member of a group goes, the next one may go to any node."""
         return recorded(held.data or {}) is None
+
+    def uses(self, held: Held) -> Sequence[str]:
+        """A view needs what it shows."""
+        source = source_of(held.data or {})
+        return () if source is None else (source,)
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Pods that wait for a view hear when what it is to show is there."""
+        await self._views.follow(changed)
 
     def viable_without(self, request: WorkspaceRequest, node: str, uids: Collection[str]) -> bool:
         """Whether there would be room if the claims with these UIDs had none."""
@@ -175,47 +193,61 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
         """Promise the room. Raises NoRoom if another request was faster."""
         if why := self._search(request).lacking(node):
             raise NoRoom(f"node {node}: {why}")
-        return {claim.name: self._allocation(request.pod.namespace, claim, node) for claim in request.claims}
+        in_order = sorted(request.claims, key=lambda claim: claim.parameters.source is not None)
+        return {claim.name: self._allocation(request.pod.namespace, claim, node) for claim in in_order}
 
     async def deallocate(self, uid: str) -> None:
         """The room is free: the node has removed the directory."""
         self._release(uid)
 
     def _allocation(self, namespace: str, claim: WorkspaceClaim, node: str) -> Allocation:
-        size, name = _bytes(claim), claim.parameters.group
-        group = Group(namespace, name) if name else None
-        self._hold(claim.uid, node, size, group)
-        handle = {
-            "workspace": f"{claim.uid}-{token_hex(4)}",  # a node that was lost may have an earlier one
-            "bytes": size,
+        everywhere = {
             "mountPath": claim.parameters.mount_path,
             "variable": _variable(claim),
             "generated": claim.generated,
-            **(record(group) if group is not None else {}),
-            **_asked_of_the_node(claim),
         }
+        if claim.parameters.source is not None:
+            handle = {**everywhere, **self._views.shown(Named(namespace, claim.parameters.source.claim))}
+        else:
+            name = claim.parameters.group
+            handle = {
+                "workspace": f"{claim.uid}-{token_hex(4)}",  # a node that was lost may have an earlier one
+                "bytes": _bytes(claim),
+                **everywhere,
+                **(record(Group(namespace, name)) if name else {}),
+                **({} if claim.generated else name_record(Named(namespace, claim.claim))),
+                **_asked_of_the_node(claim),
+            }
+        self._hold(claim.uid, node, handle)
         return Allocation((Device(node, DISK),), handle)
 
-    def _hold(self, uid: str, node: str, size: int, group: Group | None) -> None:
+    def _hold(self, uid: str, node: str, handle: Mapping[str, Any]) -> None:
         self._release(uid)
-        self._held[uid] = (node, size)
-        self._disks.promise(node, size)
-        if group is not None:
+        if source_of(handle) is not None:
+            return  # the room is the other's
+        promise = self._held[uid] = _Promise(node, handle["bytes"])
+        self._disks.promise(node, promise.bytes)
+        self._views.hold(uid, node, handle)
+        if (group := recorded(handle)) is not None:
             self._groups.hold(uid, group, node)
 
     def _release(self, uid: str) -> None:
         self._groups.release(uid)
-        node, size = self._held.pop(uid, ("", 0))
-        if node:
-            self._disks.promise(node, -size)
+        self._views.release(uid)
+        if (promise := self._held.pop(uid, None)) is not None:
+            self._disks.promise(promise.node, -promise.bytes)
 
     def _search(self, request: WorkspaceRequest, without: Collection[str] = ()) -> "_Search":
         """For nodes that will do, as if the claims with the UIDs `without` held nothing."""
-        rules = [self._groups.rule(group, key, without) for group, key in _groups(request)]
+        rules: list[Rule | ViewRule] = [self._groups.rule(group, key, without) for group, key in _groups(request)]
+        rules += self._views.rules(request)
         freed: defaultdict[str, int] = defaultdict(int)
-        for node, size in (self._held[uid] for uid in without if uid in self._held):
-            freed[node] += size
-        enforced = any(claim.class_parameters.enforce == "Image" for claim in request.claims)
+        for promise in (self._held[uid] for uid in without if uid in self._held):
+            freed[promise.node] += promise.bytes
+        enforced = any(
+            claim.class_parameters.enforce == "Image" and claim.parameters.source is None
+            for claim in request.claims
+        )
         only = self._enforcing if enforced else None
         return _Search(self._disks, _fault(request), _wanted(request), rules, freed, only)
 
@@ -228,7 +260,7 @@ class _Search:
     disks: Disks
     fault: str
     wanted: int
-    rules: Sequence[Rule]
+    rules: Sequence[Rule | ViewRule]
     freed: Mapping[str, int]
     enforcing: Collection[str] | None
 
@@ -270,11 +302,14 @@ def _groups(request: WorkspaceRequest) -> Iterator[tuple[Group, str]]:
 def _fault(request: WorkspaceRequest) -> str:
     """Why no node will ever do, "" if that is not so."""
     for claim in request.claims:
+        if fault := misused(claim):
+            return fault
         most = claim.class_parameters.max_size
         if most is not None and _bytes(claim) > parse(most):
             asked = claim.parameters.size or claim.class_parameters.default_size
             return f"size={asked} of claim {claim.claim} is more than maxSize={most} of class {claim.class_name}"
-        if claim.class_parameters.enforce == "Image" and _bytes(claim) < SMALLEST_IMAGE:
+        enforced = claim.class_parameters.enforce == "Image" and claim.parameters.source is None
+        if enforced and _bytes(claim) < SMALLEST_IMAGE:
             asked = claim.parameters.size or claim.class_parameters.default_size
             return f"size={asked} of claim {claim.claim} is too small for a file system: ask for 16Mi or more"
         if fault := excess(claim.parameters.reserve, claim.class_parameters.max_reserve, claim):
@@ -305,6 +340,9 @@ def _asked_of_the_node(claim: WorkspaceClaim) -> Mapping[str, Any]:
 
 
 def _bytes(claim: WorkspaceClaim) -> int:
+    """A view needs none: it shows another's."""
+    if claim.parameters.source is not None:
+        return 0
     return -int(-parse(claim.parameters.size or claim.class_parameters.default_size) // 1)
 
 

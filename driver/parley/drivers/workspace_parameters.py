@@ -30,6 +30,17 @@ def _mount_path(path: str) -> str:
     return path
 
 
+class WorkspaceSource(Parameters):
+    """The workspace of another claim of the namespace."""
+
+    claim: Annotated[
+        str,
+        Field(
+            max_length=253, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", description="The name of the other claim."
+        ),
+    ]
+
+
 class WorkspaceParameters(Parameters):
     """What a claim asks for."""
 
@@ -65,6 +76,10 @@ class WorkspaceParameters(Parameters):
         bool,
         Field(description="Whether containers can't write to it: those of all pods that use the claim."),
     ] = False
+    source: Annotated[
+        WorkspaceSource | None,
+        Field(description="The claim is a read-only view of the workspace of another claim, and has none itself."),
+    ] = None
     reclaim: Annotated[
         Literal["Delete", "Retain"],
         Field(description="Retain: the directory stays on its node when the claim ends, if the class lets it."),

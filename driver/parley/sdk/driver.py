@@ -290,6 +290,14 @@ class Driver(Generic[P, C]):
         """
         return None
 
+    def uses(self, held: Held) -> Sequence[str]:
+        """UIDs of named claims of this driver, in the allocation's namespace, that it needs to be there: it shows
+        what they have, say. They stay allocated at least as long as this one. Has no side effects.
+
+        Asked of drivers in the controller, when something was allocated or is restored, and with the same answer.
+        """
+        return ()
+
     def capacity(self, of: ClassOnNodes[C]) -> Capacity | None:
         """What the class has on its nodes; None if that can't be told.
 

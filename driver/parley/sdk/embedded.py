@@ -255,6 +255,11 @@ class EmbeddedDriver:
             check_reserve(self.name, claim.claim, found)
         return found if found is not None and found.thousandths() else None
 
+    def uses(self, held: Held) -> Sequence[str]:
+        """UIDs of the claims that an allocation needs to be there. Raises DriverFault."""
+        with self._contained("uses"):
+            return tuple(self.driver.uses(held))
+
     def capacity(self, class_: ResourceClass, nodes: Sequence[str]) -> Capacity | None:
         """What the class has on these nodes, if the driver can tell.
 

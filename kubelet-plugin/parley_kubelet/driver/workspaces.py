@@ -76,7 +76,7 @@ class OwnerHandle(BaseModel):
 class WorkspaceHandle(BaseModel):
     """What the controller's part hands over. `variable` has the path in containers; without `owner` the node's
     settings decide. `retain`: the directory stays when the claim ends, one of so many of its namespace.
-    `enforce`: what keeps it to its bytes."""
+    `enforce`: what keeps it to its bytes. `source`: the UID of the claim whose directory this is a view of."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
@@ -89,6 +89,7 @@ class WorkspaceHandle(BaseModel):
     read_only: bool = False
     retain: Annotated[int, Field(ge=0)] = 0
     enforce: Literal["Watch", "Image"] = "Watch"
+    source: str = ""
 
 
 def _root(path: Path) -> Path:
@@ -181,7 +182,9 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
         return _mounted(handle, device, type_=images.FILE_SYSTEM)
 
     async def unprepare(self, held: HeldClaim[WorkspaceHandle]) -> None:
-        """The directory stays, unless the claim goes with its pod."""
+        """The directory stays, unless the claim goes with its pod. A view has none."""
+        if held.claim.handle.source:
+            return
         _detach(held.claim)
         if held.claim.handle.generated:
             self._end(held.claim)
@@ -189,7 +192,9 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
 
     async def remove_data(self, claim: WorkspaceClaim) -> None:
         """Remove the directory, or put it by. Nothing of it is left when this returns, also what an earlier call
-        did not finish."""
+        did not finish. A view has none."""
+        if claim.handle.source:
+            return
         workspace = claim.handle.workspace
         self._end(claim)
         if discarded := [name for name in self._discarded() if name.startswith(f"{workspace}.")]:
@@ -199,7 +204,8 @@ class WorkspaceNode(NodeDriver[WorkspaceHandle, WorkspaceSettings]):
 
     async def notices(self, held: Sequence[HeldClaim[WorkspaceHandle]]) -> Sequence[Notice[WorkspaceHandle]]:
         """Who uses more than its size, or can't be measured."""
-        watched = (one.claim for one in held if one.claim.handle.enforce == "Watch")
+        handles = ((one.claim, one.claim.handle) for one in held)
+        watched = (claim for claim, handle in handles if handle.enforce == "Watch" and not handle.source)
         in_use = {claim.handle.workspace: claim for claim in watched}
         self._usage.follow(in_use.keys())
         self._measured = {name: claim for name, claim in self._measured.items() if name in self._usage.names()}

@@ -127,6 +127,8 @@ async def test_the_handle_has_what_the_node_needs() -> None:
         "mountPath": "/workspace",
         "variable": "WORKSPACE_BUILD_42_X_PATH",
         "generated": False,
+        "namespace": "team",
+        "claim": "build-42.x",
     }
     assert found["scratch"].data["variable"] == "WORKSPACE_SCRATCH_PATH"
     assert found["scratch"].data["mountPath"] == "/work/space"

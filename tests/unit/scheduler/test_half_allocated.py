@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.support.faults import FaultClient
 
 from parley.api.resources import BUILTIN_CLAIMS

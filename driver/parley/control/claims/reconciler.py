@@ -101,7 +101,7 @@ class ClaimReconciler:
         """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
         join it, or its claim is being deleted, or was kept long enough. For how many seconds it is kept still."""
         holding = self._ledger.of_claim(*key)
-        if holding is None or holding.pods or not holding.joinable:
+        if holding is None or holding.pods or not holding.joinable or self._ledger.used_by(holding):
             return 0.0
         left = self._keeping.seconds_left(holding)
         stays = holding.immediate or left > 0 or self._ledger.expected_for(*key) is not None

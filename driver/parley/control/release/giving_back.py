@@ -131,12 +131,12 @@ class GivingBack:
         use it any more, whatever fails."""
         driver = self._drivers.get(holding.driver)
         leaves_data = driver is not None and driver.leaves_data
-        if leaves_data:
-            await self._releases.leave_behind(holding)
-        if not leaves_data or not self._releases.owes_removal(holding):
-            await self._end(holding, departed=departed)
-            return
         with holding.entering(Phase.LEAVING):
+            if leaves_data:
+                await self._releases.leave_behind(holding)
+            if not leaves_data or not self._releases.owes_removal(holding):
+                await self._end(holding, departed=departed)
+                return
             await self._records.clear_mirror(holding)  # until then a scheduler may let others in
             holding.written = Written.NO
         holding.phase = Phase.LEAVING
@@ -145,7 +145,8 @@ class GivingBack:
 
     def _stays(self, holding: Holding) -> bool:
         """Whether it stays allocated without users. If its claim is being deleted it goes afterwards."""
-        return holding.immediate or self._keeping.seconds_left(holding) > 0
+        kept = holding.immediate or self._keeping.seconds_left(holding) > 0
+        return kept or bool(self._ledger.used_by(holding))
 
     async def _hold_back(self, holding: Holding) -> None:
         """Nobody uses the holding, but it may be prepared somewhere: it stays, for nobody to join."""
@@ -166,7 +167,8 @@ class GivingBack:
             if await self._follow(holding):
                 return
         for release in self._cluster.releases_of(uid):
-            if release.spec.driver_name in self._drivers and not release.spec.node_lost:
+            ours = release.spec.driver_name in self._drivers and not release.spec.node_lost
+            if ours and self._releases.keeps(release) is None:
                 await self._releases.waive(release)  # it keeps nothing
 
     async def _follow(self, holding: Holding) -> bool:
@@ -206,7 +208,8 @@ class GivingBack:
         `still` to be given up."""
         async with holding.lock:
             unseen = await self._unseen_users.check(holding)
-            if holding.pods or not holding.joinable or not still() or not self._is_there(holding):
+            unused = not holding.pods and not self._ledger.used_by(holding)
+            if not unused or not holding.joinable or not still() or not self._is_there(holding):
                 raise Busy
             self._releases.owe(holding, unseen)
             if holding.owed:
@@ -249,6 +252,9 @@ class GivingBack:
         self._releases.leftovers.ended(holding.uid)
         name = holding.path
         log.info("given back", claim=name, driver=holding.driver, node=holding.node)
+        for used in map(self._ledger.get, holding.uses):
+            if used is not None and not used.pods:
+                self._wakeups.wake(("claim", used.namespace, used.claim))
 
     async def _take_back(self, holding: Holding) -> None:
         if holding.named:

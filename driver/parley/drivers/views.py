@@ -1,0 +1,143 @@
+"""Read-only views of workspaces: claims that have no directory of their own, and show that of another claim.
+
+The other one is a named claim of the same namespace, or of the same pod. A view is where that is, and Parley keeps
+that allocated as long as there are views of it (`Driver.uses`).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from parley.drivers.workspace_parameters import WorkspaceClass, WorkspaceParameters
+from parley.sdk import ClaimRequest, Request
+
+_SOURCE, _NAMED = "source", "claim"
+_SHOWN = ("workspace", "bytes", "owner")
+"""What a view's handle has of the other's: whichever is mounted first makes the same directory."""
+
+_AWAITED = 10_000
+"""So many claims are remembered that views wait for. When there are more, whichever comes wakes them all."""
+
+
+class Named(NamedTuple):
+    """A claim by its namespace and name."""
+
+    namespace: str
+    name: str
+
+
+class _Shown(NamedTuple):
+    uid: str
+    node: str
+    handle: Mapping[str, Any]
+
+
+class Views:
+    """The workspaces that views can show, and who waits for one."""
+
+    def __init__(self) -> None:
+        self._there: dict[Named, _Shown] = {}
+        self._names: dict[str, Named] = {}
+        self._awaited: dict[Named, None] = {}
+        self._changed: Callable[[], None] = _nobody
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when something is there that a view waits for."""
+        self._changed = changed
+        await asyncio.Event().wait()
+
+    def hold(self, uid: str, node: str, handle: Mapping[str, Any]) -> None:
+        """The workspace of a claim is on the node. One that was made from a template has no name for others."""
+        if (name := _recorded_name(handle)) is None:
+            return
+        self._there[name], self._names[uid] = _Shown(uid, node, handle), name
+        if len(self._awaited) >= _AWAITED:
+            self._awaited.clear()
+            self._changed()
+        elif name in self._awaited:
+            del self._awaited[name]
+            self._changed()
+
+    def release(self, uid: str) -> None:
+        """It is gone. Idempotent."""
+        name = self._names.pop(uid, None)
+        if name is not None and self._there[name].uid == uid:
+            del self._there[name]
+
+    def rules(self, request: Request[WorkspaceParameters, WorkspaceClass]) -> Iterator["ViewRule"]:
+        """Where the request's views can be: where what they show is, or comes to be with the same request."""
+        own = {Named(request.pod.namespace, claim.claim) for claim in request.claims if not claim.generated}
+        for name in sources(request):
+            there = self._there.get(name)
+            if there is None and name not in own and len(self._awaited) < _AWAITED:
+                self._awaited[name] = None
+            if there is not None or name not in own:
+                yield ViewRule(name, there)
+
+    def shown(self, name: Named) -> Mapping[str, Any]:
+        """What the handle of a view of the claim has."""
+        uid, _, handle = self._there[name]
+        return {**{key: handle[key] for key in _SHOWN if key in handle}, "readOnly": True, _SOURCE: uid}
+
+
+def _nobody() -> None:
+    """Nobody follows."""
+
+
+class ViewRule(NamedTuple):
+    """Where a view of the claim may be."""
+
+    claim: Named
+    there: _Shown | None
+
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The nodes that the rule leaves."""
+        return (self.there.node,) if self.there is not None else ()
+
+    def broken_by(self, node: str) -> str:
+        """Why the view can't be on the node; "" if it can."""
+        if self.there is None:
+            return f"claim {self.claim.name}, which is to be shown, has no workspace yet"
+        if self.there.handle.get("enforce", "Watch") != "Watch":
+            return f"claim {self.claim.name} has a file system of its own (enforce=Image), which can't be shown"
+        return "" if node == self.there.node else f"claim {self.claim.name} is on node {self.there.node}"
+
+
+def sources(request: Request[WorkspaceParameters, WorkspaceClass]) -> Iterator[Named]:
+    """The claims that the request's views are to show."""
+    for claim in request.claims:
+        if claim.parameters.source is not None:
+            yield Named(request.pod.namespace, claim.parameters.source.claim)
+
+
+def misused(claim: ClaimRequest[WorkspaceParameters, WorkspaceClass]) -> str:
+    """What a view asks for and can't have, "" if nothing."""
+    asked = claim.parameters
+    if asked.source is None:
+        return ""
+    if asked.source.claim == claim.claim and not claim.generated:
+        return f"source.claim={asked.source.claim} of claim {claim.claim} is the claim itself: name another one"
+    given = (("size", asked.size), ("group", asked.group), ("reserve", asked.reserve))
+    fields = [name for name, value in given if value is not None]
+    if asked.reclaim != "Delete":
+        fields.append("reclaim")
+    if not fields:
+        return ""
+    return f"claim {claim.claim} has a source, and no room of its own: leave out {' and '.join(fields)}, or source"
+
+
+def name_record(name: Named) -> Mapping[str, str]:
+    """For the data of a named claim's allocation: the name by which views find it."""
+    return {"namespace": name.namespace, _NAMED: name.name}
+
+
+def _recorded_name(data: Mapping[str, Any]) -> Named | None:
+    namespace, name = data.get("namespace"), data.get(_NAMED)
+    return Named(namespace, name) if isinstance(namespace, str) and isinstance(name, str) else None
+
+
+def source_of(data: Mapping[str, Any]) -> str | None:
+    """The UID of the claim that a view shows, by the data of its allocation; None if it is no view."""
+    uid = data.get(_SOURCE)
+    return uid if isinstance(uid, str) else None

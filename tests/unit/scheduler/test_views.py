@@ -1,0 +1,172 @@
+"""A workspace that others show stays where it is as long as they do, whoever leads; views are where it is."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.kills import Death, Executioner, at_every_write
+from tests.unit.scheduler.reserving import claim, disks
+
+from parley.api import reasons
+from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES
+from parley.drivers.workspace import WorkspaceDriver
+from parley.kube.client import Client
+
+if TYPE_CHECKING:
+    from tests.unit.scheduler.conftest import World
+else:
+    World = Any
+
+Play = Callable[[Callable[[World], Any]], None]
+
+pytestmark = pytest.mark.doors("native", "extender")
+
+VIEW: Any = {"source": {"claim": "work"}, "mountPath": "/inputs"}
+
+
+async def prepared(world: World, *, start: bool = True) -> None:
+    """Nodes a, b and c; the class `workspace` keeps nothing."""
+    await disks(world, "a", "b", "c")
+    if start:
+        world.start_parley(drivers=[WorkspaceDriver()])
+    await world.client.patch(CLASSES, "workspace", {"whenUnused": None})
+    await world.add_template("view", "workspace", **VIEW)
+    await claim(world, "work")
+
+
+async def runs(world: World, pod: str, *templates: str, claims: tuple[str, ...] = ()) -> str:
+    """The node that it is bound to, "" if it is not."""
+    await world.add_pod(pod, *templates, claims=claims)
+    await world.settle()
+    return await world.node_of(pod)
+
+
+async def is_there(world: World, name: str = "work") -> bool:
+    """Whether the claim is allocated."""
+    return (await world.claim(name)).status.allocation is not None
+
+
+async def ended(world: World, *pods: str) -> None:
+    for pod in pods:
+        await world.finish_pod(pod)
+    await world.settle()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
+def test_what_is_shown_stays_until_the_last_view_ends(play: Play, restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        node = await runs(world, "writer", claims=("work",))
+        assert node
+        assert [await runs(world, f"reader-{i}", "view") for i in range(2)] == [node, node]
+        await ended(world, "writer", "reader-0")
+        if restarted:
+            await world.crash()
+            world.start_parley(drivers=[WorkspaceDriver()])
+            await world.settle()
+        assert await is_there(world)
+        assert (await world.claim("work")).status.reserved_for == ()
+        await ended(world, "reader-1")
+        assert not await is_there(world)
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_a_claim_that_is_deleted_goes_after_its_views(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        await runs(world, "writer", claims=("work",))
+        await runs(world, "reader", "view")
+        await ended(world, "writer")
+        await world.client.delete(CLAIMS, "work", "default")
+        await world.settle()
+        assert await is_there(world)
+        await ended(world, "reader")
+        await world.settle()
+        assert "work" not in [one.metadata.name for one in (await world.client.list(CLAIMS)).items]
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_a_pod_with_a_view_waits_for_what_it_shows_and_goes_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        await world.add_claim("inputs", "workspace", **VIEW)
+        assert [await runs(world, "reader", "view"), await runs(world, "other", claims=("inputs",))] == ["", ""]
+        status = (await world.scheduling("reader")).status
+        assert status.waiting_for == reasons.NOTHING_VIABLE
+        assert "claim work, which is to be shown, has no workspace yet" in status.message
+        node = await runs(world, "writer", claims=("work",))
+        assert node
+        await asyncio.sleep(10)
+        assert {await world.node_of("reader"), await world.node_of("other")} == {node}
+        assert await is_there(world, "inputs")
+
+    play(scenario)
+
+
+def test_one_pod_may_be_the_first_of_both(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        assert await runs(world, "alone", "view", claims=("work",))
+        await ended(world, "alone")
+        assert not await is_there(world)
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
+def test_a_view_that_is_kept_keeps_what_it_shows(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        lasting = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 600}}
+        await world.create(CLASSES, {"metadata": {"name": "lasting"}, **lasting})
+        await world.add_claim("inputs", "lasting", **VIEW)
+        await runs(world, "writer", claims=("work",))
+        await runs(world, "reader", claims=("inputs",))
+        await ended(world, "writer", "reader")
+        await asyncio.sleep(500)
+        assert await is_there(world)
+        await world.settle(200)
+        assert not await is_there(world, "inputs")
+        assert not await is_there(world)
+
+    play(scenario)
+
+
+async def story(world: World) -> None:
+    await prepared(world, start=False)
+    await world.add_claim("inputs", "workspace", **VIEW)
+    await runs(world, "writer", claims=("work",))
+    await runs(world, "reader", "view")
+    await runs(world, "other", claims=("inputs",))
+    await ended(world, "writer")
+    assert await is_there(world)
+    await ended(world, "reader")
+    assert await is_there(world)
+    await world.force_delete("other")
+    await world.settle(60)
+
+
+async def check(world: World) -> None:
+    assert not await is_there(world, "inputs")
+    assert not await is_there(world)
+    assert len(world.ledger) == 0
+    assert list((await world.client.list(CLAIM_RELEASES)).items) == []
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_kill_at_any_write_changes_nothing_in_the_end(play: Play, after: bool) -> None:
+    def start(world: World, client: Client | None) -> asyncio.Task[None]:
+        return world.start_parley(client, drivers=[WorkspaceDriver()])
+
+    async def life(world: World, death: Death) -> int:
+        async with Executioner(world, lambda client: start(world, client), death) as executioner:
+            await story(world)
+            await check(world)
+        return executioner.writes
+
+    at_every_write(play, life, after=after, at_least=21)
