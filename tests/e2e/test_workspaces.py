@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.containers import execute, touch
-from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class
+from tests.cluster.manifests import UNTIL_FINISHED, claim, pod, resource_class, template
 from tests.cluster.namespace import Namespace
 from tests.cluster.node_plugins import offered, workspace_plugins
 from tests.cluster.watching import until
@@ -203,6 +203,36 @@ async def test_a_directory_is_its_owners_and_stays_where_its_claim_says_so(
     )
     await team.delete(PODS, "reader")
     await team.delete(CLAIMS, "closed")
+
+
+async def test_a_view_has_the_files_of_another_claim_which_stays_as_long_as_it_is_used(
+    cluster: Cluster, team: Namespace, roots: dict[str, Path]
+) -> None:
+    await begin(cluster, team)
+    await team.create(
+        template("inputs", f"shelf-{team.name}", source={"claim": "build"}, mountPath="/inputs"),
+        pod("early", templates={"inputs": "inputs"}, script=UNTIL_FINISHED),
+    )
+    told = await team.scheduling("early", lambda s: bool(s.status.message), "is told why it waits", within=SOON)
+    assert "claim build, which is to be shown, has no workspace yet" in told.status.message
+    await team.create(pod("writer", claims={"work": "build"}, script=UNTIL_FINISHED))
+    node = (await team.runs("writer")).spec.node_name
+    execute(cluster, team, "writer", "echo result > /workspace/file")
+    assert (await team.runs("early")).spec.node_name == node
+    look = "cat $WORKSPACE_INPUTS_PATH/file; touch /inputs/other 2>&1 || true"
+    assert execute(cluster, team, "early", look).splitlines() == [
+        "result",
+        "touch: /inputs/other: Read-only file system",
+    ]
+    touch(cluster, team, "writer")
+    await team.pod("writer", lambda one: one.status.phase == "Succeeded", "is done")
+    await asyncio.sleep(WITHOUT_USERS)
+    assert (await team.parley_claim("build", lambda c: not c.status.reserved_for, "is unused")).status.allocation
+    assert execute(cluster, team, "early", "cat /inputs/file") == "result\n"
+    await team.delete(PODS, "early")
+    await team.parley_claim("build", lambda c: c.status.allocation is None, "is free")
+    assert left(roots) == []
+    await team.delete(CLAIMS, "build")
 
 
 @asynccontextmanager

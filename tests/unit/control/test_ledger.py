@@ -1,5 +1,7 @@
 """The ledger finds every holding by its claim and by its pods, and counts it as long as it is there."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -48,6 +50,18 @@ def test_a_holding_that_replaces_another_is_on_its_own_node_only() -> None:
     ledger.add(a_holding(node="node-1"))
     ledger.add(a_holding(node="node-2"))
     assert (list(ledger.nodes()), len(ledger.on("node-1")), len(ledger.on("node-2"))) == (["node-2"], 0, 1)
+
+
+def test_what_a_holding_needs_is_known_as_long_as_it_is_there() -> None:
+    ledger, shown = Ledger(), a_holding("shown")
+    views = [replace(a_holding(name), uses=(shown.uid,)) for name in ("one", "other")]
+    for holding in (shown, *views):
+        ledger.add(holding)
+    assert list(ledger.used_by(shown)) == views
+    assert list(ledger.used_by(views[0])) == []
+    for left in ([views[1]], []):
+        ledger.drop(next(iter(ledger.used_by(shown))))
+        assert list(ledger.used_by(shown)) == left
 
 
 def test_an_entry_finds_what_was_generated_for_it_and_no_named_claim() -> None:

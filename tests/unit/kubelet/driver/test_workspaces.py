@@ -239,6 +239,26 @@ def retained(root: Path) -> dict[str, list[str]]:
     return by_namespace
 
 
+def a_view(name: str, of: str, **more: Any) -> NodeClaim[Any]:
+    return claim(name, workspace=f"id-of-{of}", source=f"uid-of-{of}", readOnly=True, mountPath="/inputs", **more)
+
+
+@pytest.mark.parametrize("generated", [False, True])
+async def test_a_view_has_the_others_directory_for_reading_and_leaves_it(tmp_path: Path, generated: bool) -> None:
+    node, view = driver(tmp_path), a_view("view", "a", generated=generated)
+    await node.prepare(claim("a"))
+    (tmp_path / "data" / "id-of-a" / "file").write_text("result")
+    (mount,) = (await node.prepare(view)).edits.mounts
+    assert (mount.host_path, mount.container_path) == (str(tmp_path / "data" / "id-of-a"), "/inputs")
+    assert "ro" in mount.options
+    await node.unprepare(HeldClaim(view, None))
+    await node.remove_data(view)
+    assert data(tmp_path) == ["id-of-a"]
+    assert (tmp_path / "data" / "id-of-a" / "file").read_text() == "result"
+    await node.remove_data(claim("a"))
+    assert data(tmp_path) == []
+
+
 async def test_one_that_is_retained_stays_where_no_claim_finds_it(tmp_path: Path) -> None:
     kept = claim("a", retain=2, bytes=3 * 1024**3)
     await driver(tmp_path).prepare(kept)
@@ -327,7 +347,7 @@ async def test_who_uses_more_than_its_size_is_told_with_both_figures(tmp_path: P
         )
     }
     other = driver(tmp_path)
-    assert await notices(other, large, small) == told
+    assert await notices(other, large, small, a_view("view", "large", bytes=size)) == told
     assert await notices(other, small) == told, "it is kept, and its last user is gone"
     await other.remove_data(large)
     assert await notices(other, large, small) == {}
