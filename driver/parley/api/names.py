@@ -69,6 +69,9 @@ CONDITION_RELEASING: Final = "Releasing"
 CONDITION_STRANDED: Final = "Stranded"
 """Condition of a ResourceClaim whose only node takes no pods; the reason is what is wrong with the node."""
 
+CONDITION_NEEDED: Final = "Needed"
+"""Condition of a ResourceClaim that no pod uses, and that stays allocated because other claims need it."""
+
 CONDITION_FAILED: Final = "Failed"
 """Condition of a ResourceClaim that no pod may use any more, for good: its class lets it fail with its node."""
 

@@ -201,12 +201,21 @@ class ClaimPreemption:
             return Postponed(
                 "", f"{_one(pod, unbound[0])} of lower priority is about to be bound", BINDING_SECONDS
             )
+        if self._is_under_way(pod, plan):
+            return None
         pause = self._pods.attempt(pod).evictions.left(time)
         if len(self._recent) >= MOST_EVICTIONS:
             pause = max(pause, self._recent[0] + _MINUTE - time)
         if pause <= 0:
             return None
         return Postponed("", "Pods are evicted for it after a pause, as some were before", pause)
+
+    def _is_under_way(self, pod: Pod, plan: Plan) -> bool:
+        """Whether all of them were to be evicted before, which was cut short: others may have left already."""
+        nomination = self._nominations.of(pod.metadata.uid)
+        if nomination is None or nomination.node != plan.node:
+            return False
+        return nomination.leaving.issuperset(victim.metadata.uid for victim in plan.victims)
 
     def _nominate(self, pod: Pod, demand: Demand, plan: Plan) -> None:
         """Before anybody is evicted. Not for longer than a time, however long they take."""

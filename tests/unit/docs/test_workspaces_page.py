@@ -61,7 +61,7 @@ def test_the_template_makes_the_claim_that_the_text_names(tmp_path: Path) -> Non
 
 
 def test_tektons_template_makes_the_run_s_claim_where_its_tasks_have_the_workspace(tmp_path: Path) -> None:
-    class_, template, (run,) = shown("ResourceClass")[0], shown("ResourceClaimTemplate")[1], shown("PipelineRun")
+    class_, template, (run,) = shown("ResourceClass")[0], shown("ResourceClaimTemplate")[-1], shown("PipelineRun")
     asked = run["metadata"]["annotations"]["parley.dev/workspace"]
     labels = tekton_pods()[0]["metadata"]["labels"]
     claim = made(tmp_path, class_, template, pod(f"{asked}-{UID}", run["metadata"]["namespace"], labels))
@@ -80,3 +80,23 @@ def test_the_claim_that_reserves_room_does_so_as_its_class_allows(tmp_path: Path
     assert allocation.reserve is not None
     found = {**allocation.reserve.amounts, "pods": allocation.reserve.pods}
     assert found == claim["spec"]["parameters"]["reserve"]
+
+
+def test_the_template_of_a_view_shows_the_claim_that_the_page_makes(tmp_path: Path) -> None:
+    (template,) = (one for one in shown("ResourceClaimTemplate") if one["metadata"]["name"] == "results")
+    writer, reader = pod("build-42", "default", {}), pod("", "default", {})
+    reader["metadata"]["name"] = "reader"
+    reader["spec"]["resourceClaims"] = [{"name": "work", "resourceClaimTemplateName": "results"}]
+    objects = (shown("ResourceClass")[0], shown("ResourceClaim")[0], template, reader, writer)
+    assert template["spec"]["spec"]["parameters"]["source"] == {
+        "claim": shown("ResourceClaim")[0]["metadata"]["name"]
+    }
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+
+    async def story() -> None:
+        async with SimulatedCluster() as cluster:
+            await cluster.apply(read([NODES, tmp_path / "objects.yaml"]))
+            assert await cluster.settle()
+            assert [record.node for record in cluster.recording.pods] == ["node-1", "node-1"]
+
+    virtual_time.run(story())

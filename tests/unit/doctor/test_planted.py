@@ -97,6 +97,13 @@ CLAIM = {
     "metadata": {"name": "data", "namespace": "team", "finalizers": ["disk.example.com/deletion-protection"]},
     "spec": {"resourceClassName": "gpu"},
 }
+NEEDED = {
+    "type": "Needed",
+    "status": "True",
+    "reason": "UsedByClaims",
+    "message": "claims need what it has: team/view",
+    "lastTransitionTime": ago(900),
+}
 RELEASE_SPEC = {
     "claim": {"namespace": "team", "name": "data", "uid": "u1"},
     "nodeName": "node-2",
@@ -414,6 +421,17 @@ CASES: dict[str, tuple[Plant, str, Severity, str, str]] = {
         ERROR,
         "was deleted 15 min ago, and waits for disk.example.com/deletion-protection",
         "start driver disk.example.com, which has to give back what it holds",
+    ),
+    "a claim that is deleted and that others need": (
+        all_of(
+            created(CLAIMS, CLAIM),
+            changed(CLAIMS, "data", "metadata", "deletionTimestamp", to=ago(900)),
+            changed(CLAIMS, "data", "status", to={"conditions": [NEEDED]}),
+        ),
+        "deleted-claims",
+        WARNING,
+        "was deleted 15 min ago, and is there still: claims need what it has: team/view",
+        "end the claims that need it, or the pods that use them",
     ),
     "a release that no node answers": (
         all_of(created(CLAIM_RELEASES, RELEASE), OLD),

@@ -15,7 +15,7 @@ from parley.control.ledger import Holding
 from parley.control.nominations import KEPT_SECONDS
 from parley.control.objects.mirror import consumer
 from parley.drivers.device import DeviceDriver
-from parley.kube.client import Call, Client, Forbidden, ServerError
+from parley.kube.client import Call, Client, Forbidden, OutcomeUnknown, ServerError
 from parley.kube.informer import Informer
 from parley.kube.memory.evictions import BUDGETS
 from parley.negotiation.waiting import Place
@@ -420,6 +420,34 @@ def test_a_missing_right_is_told_with_its_remedy(play: Play) -> None:
             "class gpu to Never"
         )
         assert 5 <= len(asked) <= 12
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_evictions_that_were_cut_short_go_on_at_once(play: Play, arrived: bool) -> None:
+    """What one victim has left stays the preemptor's."""
+    posted: list[str] = []
+
+    def cut(call: NumberedCall) -> None:
+        if call.subresource == "eviction" and "dryRun" not in str(call.body):
+            posted.append(call.name)
+            if len(posted) == 2:
+                raise OutcomeUnknown("connection lost")
+
+    async def scenario(world: World) -> None:
+        client = world.server.client()
+        evicted = await begin(world, client=FaultClient(client, **{"after" if arrived else "before": cut}), a=2)
+        await hold(world, low=1, lower=0)
+        world.kubelets.stop("a")
+        await world.add_pod("urgent", "two", priority=10)
+        await world.add_pod("late", "one", priority=5)
+        await world.settle(5)
+        assert sorted(evicted) == ["low", "lower"]
+        world.kubelets.start("a")
+        await world.settle(20)
+        assert await world.node_of("urgent") == "a"
+        assert not await world.node_of("late")
 
     play(scenario)
 

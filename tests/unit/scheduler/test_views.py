@@ -47,6 +47,12 @@ async def is_there(world: World, name: str = "work") -> bool:
     return (await world.claim(name)).status.allocation is not None
 
 
+async def needed(world: World) -> str:
+    """Why the claim stays allocated without users, as it says itself."""
+    conditions = (await world.claim("work")).status.conditions
+    return "".join(condition.message for condition in conditions if condition.type == "Needed")
+
+
 async def ended(world: World, *pods: str) -> None:
     for pod in pods:
         await world.finish_pod(pod)
@@ -67,7 +73,13 @@ def test_what_is_shown_stays_until_the_last_view_ends(play: Play, restarted: boo
             await world.settle()
         assert await is_there(world)
         assert (await world.claim("work")).status.reserved_for == ()
+        (view,) = [one for one in await world.mirrors() if one.metadata.name.startswith("reader-1-")]
+        assert await needed(world) == (
+            "claims need what it has, and it stays allocated until they have ended: "
+            f"default/{view.metadata.name} (used by reader-1)"
+        )
         await ended(world, "reader-1")
+        assert await needed(world) == ""
         assert not await is_there(world)
         assert len(world.ledger) == 0
 
@@ -83,6 +95,7 @@ def test_a_claim_that_is_deleted_goes_after_its_views(play: Play) -> None:
         await world.client.delete(CLAIMS, "work", "default")
         await world.settle()
         assert await is_there(world)
+        assert "(used by reader)" in await needed(world)
         await ended(world, "reader")
         await world.settle()
         assert "work" not in [one.metadata.name for one in (await world.client.list(CLAIMS)).items]

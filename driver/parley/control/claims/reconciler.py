@@ -10,8 +10,9 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.conditions import ConditionUpdate
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import CONDITION_FAILED, CONDITION_STRANDED, FINALIZER
+from parley.api.names import CONDITION_FAILED, CONDITION_NEEDED, CONDITION_STRANDED, FINALIZER
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, Resource
+from parley.api.wording import listed
 from parley.control.allocation import Busy
 from parley.control.caches.indexes import Key
 from parley.control.claims.checks import first_problem
@@ -143,14 +144,23 @@ class ClaimReconciler:
 
     async def _tell(self, claim: ResourceClaim, said: list[ConditionUpdate]) -> bool:
         """Keep the conditions up to date; returns whether anything had to be written."""
-        stranded = self._stranding.conditions(claim)
-        gone = () if stranded else (CONDITION_STRANDED,)
-        if not await self._records.tell(claim, *said, *stranded, without=gone):
+        stranded, needed = self._stranding.conditions(claim), self._needed(claim)
+        gone = {CONDITION_STRANDED, CONDITION_NEEDED} - {condition.type for condition in (*stranded, *needed)}
+        if not await self._records.tell(claim, *said, *stranded, *needed, without=gone):
             return False
         for condition in stranded:
             if condition.type == CONDITION_FAILED:
                 await self._stranding.failed(claim, condition.message)
         return True
+
+    def _needed(self, claim: ResourceClaim) -> list[ConditionUpdate]:
+        """Why the claim stays allocated, though no pod uses it."""
+        holding = self._ledger.get(claim.metadata.uid)
+        if holding is None or holding.pods or not (users := self._ledger.used_by(holding)):
+            return []
+        names = listed(sorted(_with_pods(user) for user in users))
+        message = f"claims need what it has, and it stays allocated until they have ended: {names}"
+        return [ConditionUpdate(CONDITION_NEEDED, True, "UsedByClaims", message)]
 
     def _is_written_next(self, claim: ResourceClaim) -> bool:
         """Whether a standalone driver has just allocated it for a pod: reserving it writes the conditions, too."""
@@ -232,7 +242,9 @@ class ClaimReconciler:
     async def _delete(self, claim: ResourceClaim, mirror: BuiltinClaim | None) -> None:
         if self._ledger.get(claim.metadata.uid) is not None or claim.status.allocation is not None:
             if not self._cluster.own_writes.unseen(claim.metadata):
-                await self._records.tell(claim)  # that it is not ready any more
+                needed = self._needed(claim)
+                gone = () if needed else (CONDITION_NEEDED,)
+                await self._records.tell(claim, *needed, without=gone)  # also that it is not ready any more
             return
         if mirror is not None and mirrors(claim, mirror):
             await self._delete_mirror(mirror)
@@ -267,3 +279,8 @@ class ClaimReconciler:
         meta, status = mirror.metadata, mirror.status
         held = self._ledger.of_claim(meta.namespace, meta.name)
         return status.allocation is not None and not status.reserved_for and held is None
+
+
+def _with_pods(holding: Holding) -> str:
+    pods = listed(sorted(pod.name for pod in holding.pods.values()))
+    return f"{holding.path} (used by {pods})" if pods else holding.path

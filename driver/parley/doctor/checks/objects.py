@@ -4,7 +4,7 @@ that can't be decoded."""
 from collections.abc import Iterator, Sequence
 
 from parley.api.models import ClaimRelease
-from parley.api.names import FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT
+from parley.api.names import CONDITION_NEEDED, FINALIZER, MIRROR_LABEL, OUT_OF_SERVICE_TAINT
 from parley.api.resources import BUILTIN_CLAIMS, CLAIM_RELEASES, CLAIMS
 from parley.api.wording import listed
 from parley.doctor.facts import OURS, RAW_NODES, Facts
@@ -22,6 +22,12 @@ _DRIVERS = "/deletion-protection"
 def deleted_claims(facts: Facts) -> Iterator[Finding]:
     """No claim has been deleted for long and is still there."""
     claims = [(claim.metadata, claim.status.reserved_for) for claim in facts.all(CLAIMS)]
+    needed = {
+        claim.metadata.uid: condition.message
+        for claim in facts.all(CLAIMS)
+        for condition in claim.status.conditions
+        if condition.type == CONDITION_NEEDED
+    }
     mirrors = [
         (claim.metadata, tuple(claim.status.reserved_for))
         for claim in facts.all(BUILTIN_CLAIMS)
@@ -34,13 +40,22 @@ def deleted_claims(facts: Facts) -> Iterator[Finding]:
             if since is not None and since >= LONG:
                 found = True
                 pods = [user.name for user in users]
-                yield _stuck(f"{kind} {meta.namespace}/{meta.name}", since, list(meta.finalizers), pods)
+                about = f"{kind} {meta.namespace}/{meta.name}"
+                if why := needed.get(meta.uid):
+                    yield _needed(about, since, why)
+                else:
+                    yield _stuck(about, since, list(meta.finalizers), pods)
     if not found:
         yield ok("no claim is being deleted for long")
 
 
 def _since(facts: Facts, time: str | None) -> float | None:
     return seconds_since(time or "", facts.now)
+
+
+def _needed(about: str, since: float, why: str) -> Finding:
+    text = f"was deleted {span(since)} ago, and is there still: {why}"
+    return warning(text, "end the claims that need it, or the pods that use them", about)
 
 
 def _stuck(about: str, since: float, finalizers: Sequence[str], pods: Sequence[str]) -> Finding:
