@@ -17,6 +17,9 @@ from tests.soak.pods import (
     NAMESPACE,
     NODE_KINDS,
     POD_KINDS,
+    VIEW_CLASS_KINDS,
+    VIEW_POD_KINDS,
+    VIEW_TEMPLATE_KINDS,
 )
 from tests.soak.priorities import Preemption, Priorities
 from tests.soak.processes import acting_as
@@ -62,6 +65,9 @@ class Actions:
             self._classes.update(LASTING_CLASS_KINDS)
             self._pod_kinds.update(LASTING_POD_KINDS)
             self._keeps = (None, {"keepSeconds": 20}, {"keepSeconds": 240})
+        if world.plan.viewing:
+            self._classes.update(VIEW_CLASS_KINDS)
+            self._pod_kinds.update(VIEW_POD_KINDS)
         self._claims = kinds.claim_kinds(self._classes)
         self._actions: list[tuple[int, Callable[[], Awaitable[None] | None]]] = [
             (34, self._add_pod),
@@ -105,7 +111,8 @@ class Actions:
         for name, kind in self._classes.items():
             self._create(CLASSES, kinds.class_(name, kind))
         kept = KEPT_TEMPLATE_KINDS if self._priorities is not None else ()
-        for name in (*kinds.TEMPLATE_KINDS, *kept):
+        views = VIEW_TEMPLATE_KINDS if self._world.plan.viewing else ()
+        for name in (*kinds.TEMPLATE_KINDS, *kept, *views):
             self._create(TEMPLATES, kinds.template(name))
         for name in self._claims:
             self._create(CLAIMS, kinds.claim(name))

@@ -16,6 +16,7 @@ from tests.soak.keeping import allocation, is_kept
 from tests.soak.mirrors import Device, Json, is_parleys, read
 from tests.soak.pods import ALL_TEMPLATE_KINDS, CLAIM_KINDS
 from tests.soak.reservations import Room
+from tests.soak.views import SOURCE, VIEW
 
 from parley.api.quantity import parse
 from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, NODES, RESOURCE_SLICES, Resource
@@ -62,6 +63,7 @@ class Judge:
         self._records = {
             body["metadata"]["name"]: read(body) for body in bodies(server, BUILTIN_CLAIMS) if is_parleys(body)
         }
+        self._needed = frozenset(record.uses for record in self._records.values() if record.uses)
         self._going = {
             body["metadata"]["name"]
             for body in bodies(server, BUILTIN_CLAIMS)
@@ -71,7 +73,8 @@ class Judge:
         self._room = Room(self.claims.values()) if reserving else None
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
-        recorded = _recorded(self.claims.values(), {p.uid for p in invariants.pods.values() if p.alive})
+        living = {pod.uid for pod in invariants.pods.values() if pod.alive}
+        recorded = _recorded(self.claims.values(), living, self._needed)
         self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
         self._held = _held(self._taken)
 
@@ -160,10 +163,13 @@ class Judge:
             if entry.resource_claim_template_name:
                 if entry.resource_claim_template_name not in ALL_TEMPLATE_KINDS:
                     return None
+                if entry.resource_claim_template_name == VIEW and not self._is_shown(pod):
+                    return None
                 wants.append(_want(ALL_TEMPLATE_KINDS[entry.resource_claim_template_name][1]))
                 continue
             name = entry.resource_claim_name or ""
             claim, record = self.claims.get(name), self._records.get(name)
+            stays = claim is not None and self._stays(claim)
             if (
                 claim is None
                 or name not in CLAIM_KINDS
@@ -177,14 +183,24 @@ class Judge:
                 return None
             if others and node not in record.nodes:
                 return None
-            if not others and is_kept(claim):
+            if not others and stays:
                 nodes, *_ = allocation(claim) or ((),)
                 if node not in nodes:
                     return None
-            if not others and (record.users or not is_kept(claim)):  # what it uses alone counts as free: `_mine`
+            if not others and (record.users or not stays):  # what it uses alone counts as free: `_mine`
                 wants.append(_want(CLAIM_KINDS[name][1]))
                 reserving.append(name)
         return wants if self._room is None or self._room.serves(reserving, node) else None
+
+    def _is_shown(self, pod: Pod) -> bool:
+        """Whether what views need is there, or comes to be for the same pod."""
+        own = any(entry.resource_claim_name == SOURCE for entry in pod.spec.resource_claims)
+        return own or (SOURCE in self.claims and allocation(self.claims[SOURCE]) is not None)
+
+    def _stays(self, claim: Json) -> bool:
+        """Whether it is allocated, and stays so without users."""
+        is_needed = claim["metadata"]["uid"] in self._needed and allocation(claim) is not None
+        return is_kept(claim) or is_needed
 
     def _fits(self, wants: Sequence[Want], node: str, mine: Mapping[Device, int]) -> bool:
         """Whether there are devices for all wants together, by trying all ways. What is `mine` counts as free."""
@@ -231,11 +247,13 @@ def _by_device(holds: Mapping[Device, Mapping[Source, Hold]]) -> Iterator[tuple[
     return ((device, hold) for device, found in holds.items() for hold in found.values())
 
 
-def _recorded(claims: Iterable[Json], living: Set[str]) -> Iterator[tuple[Device, Hold]]:
-    """By a Parley claim's own record for a living pod: its built-in claim may be in deletion, and show nothing."""
+def _recorded(claims: Iterable[Json], living: Set[str], needed: Set[str]) -> Iterator[tuple[Device, Hold]]:
+    """By a Parley claim's own record for a living pod, or for a view: its built-in claim may be in deletion, or
+    without users, and show nothing."""
     for body in claims:
         users = (body.get("status") or {}).get("reservedFor") or ()
-        if any(user["uid"] in living for user in users) and (found := allocation(body)) is not None:
+        in_use = any(user["uid"] in living for user in users) or body["metadata"]["uid"] in needed
+        if in_use and (found := allocation(body)) is not None:
             _, devices, shared = found
             yield from ((device, Hold((body["metadata"]["uid"], ""), shared)) for device in devices)
 

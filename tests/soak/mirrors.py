@@ -16,7 +16,7 @@ ALLOCATED = "parley.dev/allocated"
 @dataclass(frozen=True, slots=True)
 class Record:
     """One claim. `nodes` and `devices` are those of a definite allocation, () without one; `offer` is set if the
-    nodes were offered, and devices found on one of them.
+    nodes were offered, and devices found on one of them. `uses` is the UID of a claim that it needs, or "".
 
     `identity` stays the same for a claim that is made anew: the pod's UID and entry, or the Parley claim's UID.
     """
@@ -32,6 +32,7 @@ class Record:
     devices: tuple[Device, ...]
     shared: bool
     offer: bool
+    uses: str
 
 
 def is_parleys(body: Json) -> bool:
@@ -59,6 +60,7 @@ def read(body: Json) -> Record:
         devices=tuple((d["pool"], d["device"]) for d in devices),
         shared=bool((handle or {}).get("shared")),
         offer=allocation is not None and is_offer(allocation),
+        uses=(handle or {}).get("uses", ""),
     )
 
 

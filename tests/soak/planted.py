@@ -18,6 +18,7 @@ from parley.api.models import ResourceClaim
 from parley.api.resources import BUILTIN_CLAIMS
 from parley.api.selectors import node_selector
 from parley.control import restoring, room
+from parley.control.allocation import Allocator
 from parley.control.caches.own_writes import OwnWrites
 from parley.control.claims import gathering, named
 from parley.control.claims.podclaims import PodClaim
@@ -139,7 +140,12 @@ async def _free_at_once(self: GivingBack, holding: Holding, *, departed: bool) -
     driver._inventory.release(holding.uid)
 
 
-_FINISH = GivingBack._finish
+def _needs_anything(self: Allocator, new: Any) -> str:
+    _GOES(self, new)
+    return ""
+
+
+_FINISH, _GOES = GivingBack._finish, Allocator._goes
 _LEFT, _LEFT_BY_POD, _ADOPT_RECORD = Keeping.left, GivingBack._left, restoring.adopt_record
 
 
@@ -304,6 +310,19 @@ BUGS = {
         ((Keeping, "seconds_left", lambda _self, holding: 60.0 if holding.kept_until else 0.0),),
         ("kept too long", "left over"),
         lasting=True,
+    ),
+    "what others need is given back with its last user": Bug(
+        ((Ledger, "used_by", lambda *_: ()),), ("freed under a view",), viewing=True
+    ),
+    "a restart forgets what allocations need": Bug(
+        ((restoring, "_uses", lambda *_: ()),), ("freed under a view",), viewing=True
+    ),
+    "what is being given back is needed anew": Bug(
+        ((Allocator, "_goes", _needs_anything),),
+        ("freed under a view",),
+        trouble=True,
+        extender=True,
+        viewing=True,
     ),
     "two claims reserve the same room": Bug(
         ((room, "crowded", lambda *_: ""),), ("reserved twice",), reserving=True, lasting=True

@@ -99,9 +99,6 @@ KEPT_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
 }
 """What else there is in worlds with priorities: a class of which nothing is taken, and more pods that take."""
 
-ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS}
-ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS}
-
 LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
     "cache": (10, (), ("cache",), {}),
     "cache-one": (5, ("one",), ("cache",), {}),
@@ -110,8 +107,17 @@ LASTING_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] 
     "both-lasting": (4, (), ("cache", "workspace"), {}),
 }
 
-ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS, **LASTING_POD_KINDS}
-ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS}
+VIEW_CLASS_KINDS: Mapping[str, Json] = {"view": {}}
+VIEW_TEMPLATE_KINDS: Mapping[str, tuple[str, Json]] = {"view": ("view", {})}
+VIEW_POD_KINDS: Mapping[str, tuple[int, Sequence[str], Sequence[str], Json]] = {
+    "view": (20, ("view",), (), {}),
+    "view-one": (5, ("view", "one"), (), {}),
+    "view-common": (10, ("view",), ("common",), {}),
+}
+"""What else there is where allocations need another one: see `views`."""
+
+ALL_POD_KINDS = {**POD_KINDS, **KEPT_POD_KINDS, **LASTING_POD_KINDS, **VIEW_POD_KINDS}
+ALL_TEMPLATE_KINDS = {**TEMPLATE_KINDS, **KEPT_TEMPLATE_KINDS, **VIEW_TEMPLATE_KINDS}
 
 
 def claim_kinds(classes: Mapping[str, Json]) -> list[str]:

@@ -8,7 +8,7 @@ started again, as a Deployment would do. What users and meddlers do to this clus
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.soak.priorities import Preemption
 from tests.soak.processes import ProcessLoop, acting_as
 from tests.soak.reservations import Reservations, reserve
 from tests.soak.turns import Turns
+from tests.soak.views import SOURCE, VIEW, Views
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
 from parley.control.nominations import Nomination
@@ -30,7 +31,7 @@ from parley.kube.fencing import LeasedClient
 from parley.kube.lease import LeaseClock, LeaseElector, LeaseLost, LeaseTimes
 from parley.scheduler.controller import Controller
 from parley.scheduler.settings import ControllerSettings
-from parley.sdk import Allocation, Device, Reserve
+from parley.sdk import Allocation, Answer, Device, Held, Reserve
 from parley.simulate.claim_controller import ClaimController
 from parley.simulate.cluster import loop_clock
 from parley.simulate.extender_calls import ExtenderUnavailable
@@ -87,13 +88,72 @@ class ReservingDriver(CountedDriver):
         return reserve(claim.claim)
 
 
+class ViewingDriver(CountedDriver):
+    """Views need the claim `SOURCE` to be allocated."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self._shown: dict[str, None] = {}
+        self._changed: Callable[[], None] | None = None
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        await asyncio.Event().wait()
+
+    def viable(self, request: Any, nodes: Sequence[str]) -> Mapping[str, Answer]:
+        if self._lacks(request):
+            return {c.name: Answer((), (), dict.fromkeys(nodes, "nothing to show")) for c in request.claims}
+        return super().viable(request, nodes)
+
+    def has_room(self, request: Any, node: str) -> bool:
+        return not self._lacks(request) and super().has_room(request, node)
+
+    def _lacks(self, request: Any) -> bool:
+        wants = any(claim.class_name == VIEW for claim in request.claims)
+        return wants and not self._shown and not any(map(_is_source, request.claims))
+
+    async def allocate(self, request: Any, node: str) -> Mapping[str, Allocation]:
+        if self._lacks(request):
+            raise RuntimeError("nothing to show")
+        source = next((claim.uid for claim in request.claims if _is_source(claim)), None)
+        source = source or next(reversed(self._shown), "")
+        found = dict(await super().allocate(request, node))
+        for claim in request.claims:
+            more = {"shown": True} if _is_source(claim) else {"uses": source} if claim.class_name == VIEW else {}
+            found[claim.name] = replace(found[claim.name], data={**found[claim.name].data, **more})
+            if _is_source(claim):
+                self._show(claim.uid)
+        return found
+
+    def restore(self, held: Held) -> None:
+        super().restore(held)
+        if (held.data or {}).get("shown"):
+            self._show(held.uid)
+
+    def _show(self, uid: str) -> None:
+        self._shown[uid] = None
+        if self._changed is not None:
+            self._changed()
+
+    async def deallocate(self, uid: str) -> None:
+        self._shown.pop(uid, None)
+        await super().deallocate(uid)
+
+    def uses(self, held: Held) -> Sequence[str]:
+        return [held.data["uses"]] if held.data and "uses" in held.data else []
+
+
+def _is_source(claim: Any) -> bool:
+    return claim.claim == SOURCE and not claim.generated
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a world is like: whether there are two controllers with a lease, trouble of the network, failing
     allocations, meddlers and mistakes of administrators, which part of the pods goes through the extender door
     (0 to 1), trouble of schedulers with bindings, whether a hostile tenant edits the namespace, whether some
     classes keep claims without users, whether pods leave data on nodes for named claims or these reserve room on
-    them, and what there is of priorities."""
+    them, whether some allocations need another one, and what there is of priorities."""
 
     lease: bool = False
     rates: Rates = CALM
@@ -106,13 +166,14 @@ class Plan:
     preemption: Preemption = Preemption.NONE
     data: bool = False
     reserving: bool = False
+    viewing: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, number: int) -> "Plan":
         """Half of the worlds have trouble, a third two controllers; three of five use the extender door. In every
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
         some claims are kept, and in one of these pods leave data; in two of seven, as far as they have no
-        priorities, claims reserve room."""
+        priorities, claims reserve room, and in two others some allocations need another one."""
         drawn = cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
@@ -124,6 +185,7 @@ class Plan:
             preemption=Preemption.of_world(number),
             data=number % 7 == 1,
             reserving=number % 7 in (0, 4) and Preemption.of_world(number) is Preemption.NONE,
+            viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
         )
         most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
         return replace(drawn, extender=min(drawn.extender, most))
@@ -134,7 +196,8 @@ class Process:
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         self.name = name
-        kind = LeavingDriver if plan.data else ReservingDriver if plan.reserving else CountedDriver
+        kinds = {LeavingDriver: plan.data, ReservingDriver: plan.reserving, ViewingDriver: plan.viewing}
+        kind = next((kind for kind, is_wanted in kinds.items() if is_wanted), CountedDriver)
         self.driver = kind(world.chance)
         self.driver.failing = plan.failing
         self.controller: Controller | None = None
@@ -248,6 +311,7 @@ class World:
         self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
         self.turns = Turns(self._leaders_memory)
         self.reservations = Reservations(self.invariants.fault)
+        self.views = Views(self.invariants, self.invariants.fault)
         self.server.forbids_evictions = plan.preemption is not Preemption.ALLOWED
         self.calm = False
         self._parts: list[asyncio.Task[None]] = []
@@ -260,6 +324,8 @@ class World:
         self.invariants.observe(step)
         if self.plan.reserving:
             self.reservations.observe(step)
+        if self.plan.viewing:
+            self.views.observe(step)
         if self.plan.preemption is not Preemption.NONE:
             self.evictions.observe(step)
             self.plans.observe(step)

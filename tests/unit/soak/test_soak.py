@@ -31,6 +31,8 @@ FOUND_BY = {
     "what is kept is open to pods of equal priority": 8,
     "pods stand in line by arrival alone": 13,
     "neither the preemptor's policy nor its class is looked at": 1,
+    "what others need is given back with its last user": 1,
+    "a restart forgets what allocations need": 1,
 }
 """Where world 0 does not show the bug, the first that did when this was written, to be played before the others.
 Worlds change with the code: another one may have to be found, which takes longer and is no failure."""
