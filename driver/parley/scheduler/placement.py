@@ -139,14 +139,16 @@ class Placement:
     async def give_back_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
         """Whatever the pod holds or waits for is given up.
 
-        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`.
+        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`: before anything
+        is given back, for its scheduler may have bound it by then.
         """
         user = reference(pod)
         self._sessions.end(pod)
         if self._ledger.of_pod(user):
             await self.check_current(pod)
         self._cluster.usage.remove(user.uid)
-        for holding in self._ledger.of_pod(user):
+        uids = {holding.uid for holding in cleared}
+        for holding in sorted(self._ledger.of_pod(user), key=lambda holding: holding.uid not in uids):
             node = pod.spec.node_name
             prepared_on = (node,) if node and holding.reaches(node) else ()
             departure = Departure(departed=False, bound=bool(node), prepared_on=prepared_on)

@@ -212,6 +212,26 @@ def test_a_pod_that_is_let_in_again_after_its_claim_was_cleared_stays_in(play: A
     play(scenario)
 
 
+@pytest.mark.doors("native")
+def test_what_such_a_pod_has_beside_the_claim_stays_its_own(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = SlowToRead(world.server.client(), "second")
+        await begin(world, client=client, shareable=True)
+        await world.add_pod("first", claims=["common"])
+        await world.settle()
+        await world.add_pod("second", "shelf", claims=["common"], schedulerName="slow")
+        await world.settle()
+        (own,) = [one for one in await world.mirrors() if one.metadata.name.startswith("second-")]
+        cleared = {"status": {"allocation": None, "reservedFor": None}}
+        await world.client.patch(BUILTIN_CLAIMS, "common", cleared, "default", subresource="status")
+        await world.settle()
+        (after,) = [one for one in await world.mirrors() if one.metadata.uid == own.metadata.uid]
+        assert after.metadata.resource_version == own.metadata.resource_version
+        assert after.status.allocation is not None
+
+    play(scenario)
+
+
 def test_a_pod_that_waits_with_a_claim_hears_that_another_pod_has_got_the_claim(play: Any) -> None:
     """It needs less then, and stood in line with pods that need more."""
 
