@@ -139,7 +139,7 @@ class Placement:
     async def give_back_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
         """Whatever the pod holds or waits for is given up.
 
-        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`. It does so before
+        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`. The latter before
         anything is given back: the scheduler may have bound the pod by then.
         """
         user = reference(pod)
