@@ -139,8 +139,8 @@ class Placement:
     async def give_back_all(self, pod: Pod, cleared: Sequence[Holding] = ()) -> None:
         """Whatever the pod holds or waits for is given up.
 
-        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`. What was cleared
-        is looked at first: the scheduler may have bound the pod by then.
+        Raises Busy if the pod is not as the cache has it, or has again what somebody had `cleared`. That is
+        looked at first: the scheduler may have bound the pod by then.
         """
         user = reference(pod)
         self._sessions.end(pod)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.faults import FaultClient, NumberedCall
 from tests.unit.scheduler.grump import APART, add_grump
 
-from parley.api.builtin import Pod
+from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES, PODS
 from parley.control.caches.cluster import reference
 from parley.control.ledger import Holding
@@ -448,6 +448,32 @@ def test_evictions_that_were_cut_short_go_on_at_once(play: Play, arrived: bool) 
         await world.settle(20)
         assert await world.node_of("urgent") == "a"
         assert not await world.node_of("late")
+
+    play(scenario)
+
+
+def test_what_a_preemptor_gives_back_claim_by_claim_is_kept_for_it(play: Play) -> None:
+    """Its scheduler could not bind it, and let go of its claims."""
+
+    async def mine(world: World) -> list[BuiltinClaim]:
+        return [mirror for mirror in await world.mirrors() if mirror.metadata.name.startswith("urgent-")]
+
+    async def scenario(world: World) -> None:
+        await begin(world, a=2)
+        await world.add_class("exact", placement="Exact", preemption="LowerPriority")
+        await world.add_template("offered", "exact")
+        await hold(world, low=1, lower=0)
+        await world.add_pod("urgent", "offered", "offered", priority=10, schedulerName="asleep")
+        await world.settle(5)
+        await world.add_pod("equal", "one", priority=10)
+        await world.settle(5)
+        for users in ([consumer(reference(await world.pod("urgent")))], []):
+            for mirror in await mine(world):
+                await patch_claim(world.client, mirror, {"reservedFor": users})
+            await world.settle(1)
+            assert sum((await world.devices()).values()) == (2 if users else 0)
+        await world.settle(60)
+        assert not await world.node_of("equal")
 
     play(scenario)
 

@@ -1,10 +1,13 @@
 """Where what pods give up is kept for other pods, as one pod finds it (`control.nominations`)."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from parley.control.decision.demand import Demand
 from parley.control.nominations import Nomination
 from parley.control.state import State
+from parley.sdk import ClaimRequest, PodReference, Request
 from parley.sdk.together import together
 
 KEPT = "what pods give up there is kept for a pod that they were evicted for"
@@ -31,8 +34,24 @@ def _enough(state: State, uid: str, least: int, node: str, demand: Demand) -> bo
 
 def beside(state: State, uid: str, priority: int, node: str) -> list[Nomination]:
     """What is kept on the node for others of at least that priority, and not allocated for them yet."""
-    others = state.nominations.beside(uid, priority, node)
-    return [one for one in others if not state.ledger.of_pod(one.pod)]
+    others = (_unallocated(state, one) for one in state.nominations.beside(uid, priority, node))
+    return [one for one in others if one.requests]
+
+
+def _unallocated(state: State, one: Nomination) -> Nomination:
+    """What of it is not allocated: all or nothing, but while claims are given back again, one after the other."""
+    if not state.ledger.of_pod(one.pod):
+        return one
+    left: dict[str, Request[Any, Any]] = {}
+    for name, request in one.requests.items():
+        if claims := tuple(claim for claim in request.claims if not _holds(state, one.pod, claim)):
+            left[name] = replace(request, claims=claims)
+    return replace(one, requests=left)
+
+
+def _holds(state: State, pod: PodReference, claim: ClaimRequest[Any, Any]) -> bool:
+    holding = state.ledger.get(claim.uid) or state.ledger.of_entry(pod, claim.name)
+    return holding is not None and pod.uid in holding.pods
 
 
 def is_enough(
