@@ -11,10 +11,12 @@ from tests.integration.door.conftest import Parley
 from parley.api import reasons
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
+from parley_devcluster.fake_nodes import ALLOCATABLE
 
 pytestmark = pytest.mark.cluster
 
 CPUS = 32
+SLOTS = int(ALLOCATABLE["pods"])
 """Of a node."""
 
 
@@ -36,13 +38,13 @@ def task(name: str, of: str, cpus: int) -> Manifest:
     return pod(name, claims={"work": of}, containers=[container("main", "true", resources=resources)])
 
 
-async def begin(team: Namespace, parley: Parley, **reserve: str) -> None:
+async def begin(team: Namespace, parley: Parley, **reserve: str | int) -> None:
     """One node has a disk. The first task of `build` was a small one, and has ended."""
     await parley.kill()
     parley.drivers = (Directories,)
     await parley.start()
     class_ = {"whenUnused": {"keepSeconds": 600}}
-    most = {"maxReserve": {"cpu": str(CPUS)}}
+    most = {"maxReserve": {"cpu": str(CPUS), "pods": SLOTS}}
     await team.create(
         workspace_disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_)
     )
@@ -71,6 +73,18 @@ async def test_with_a_reservation_the_late_big_task_fits_and_others_are_kept_out
     assert (await team.bound("late")).spec.node_name == "node-0"
     await team.finish("late")
     await team.waits("kept-out", reasons.NO_CANDIDATES)
+
+
+async def test_pod_slots_are_kept_too_and_the_reason_says_so(team: Namespace, parley: Parley) -> None:
+    await begin(team, parley, pods=SLOTS - 1)
+    for name in ("beside", "kept-out"):
+        await team.create(claim(name, "builds", size="1Mi"), task(name, name, 1))
+        if name == "beside":
+            assert (await team.bound(name)).spec.node_name == "node-0"
+    told = await team.waits("kept-out", reasons.NO_CANDIDATES)
+    assert f"no pod slots left: {SLOTS - 1} pod slots are reserved for claim {team.name}/build" in told
+    await team.create(task("late", "build", 1))
+    assert (await team.bound("late")).spec.node_name == "node-0"
 
 
 async def test_without_one_others_have_the_room(team: Namespace, parley: Parley) -> None:
