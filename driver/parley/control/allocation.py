@@ -154,19 +154,29 @@ class Allocator:
         return holding
 
     def _goes(self, new: Sequence[Holding]) -> str:
-        """Notes what the new holdings use. Why that can't be: what one of them uses is being given back."""
-        uids = {holding.uid for holding in new}
+        """Notes what the new holdings use. Why one of them can't be; "" if they can."""
         for holding in new:
             held = held_as_recorded(holding.uid, holding.node, holding.allocation)
             try:
                 holding.uses = tuple(self._drivers[holding.driver].uses(held))
             except DriverFault as fault:
                 return str(fault)
-            for uid in set(holding.uses) - uids:
-                used = self._ledger.get(uid)
-                if used is None or not used.joinable:
-                    return f"what claim {holding.path} is to use is being given back"
-        return ""
+        beside = {holding.uid: holding for holding in new}
+        return next(filter(None, (self._unusable(one, uid, beside) for one in new for uid in one.uses)), "")
+
+    def _unusable(self, holding: Holding, uid: str, beside: Mapping[str, Holding]) -> str:
+        """Why the new holding can't use the one of that UID, which is allocated `beside` it or was there."""
+        used = beside.get(uid) or self._ledger.get(uid)
+        if used is None or not used.joinable:
+            return f"what claim {holding.path} is to use is being given back"
+        is_its_own = used.named and (used.driver, used.namespace) == (holding.driver, holding.namespace)
+        in_circles = uid in beside and not beside.keys().isdisjoint(used.uses)
+        if is_its_own and not in_circles:
+            return ""
+        return (
+            f"driver {holding.driver} lets claim {holding.path} use claim {used.path}: possible are named claims "
+            "of its own in the same namespace that use nothing themselves"
+        )
 
     def _count(self, pod: Pod, claims: Sequence[PodClaim], requests: Requests) -> dict[str, int]:
         counts = units(self._drivers, requests)

@@ -33,6 +33,9 @@ MAX_NODES = 128
 MAX_RESERVED = 16
 """Resources of which one claim reserves some."""
 
+MAX_USED = 32
+"""Claims that one claim needs to be there."""
+
 MOST_PODS = 10_000
 MOST_CAPACITY = 2**63 - 1
 
@@ -226,6 +229,13 @@ def _reserve_fault(reserve: Reserve) -> str:
     except ValueError as error:
         return str(error)
     return "no amount may be less than 0" if any(amount < 0 for amount in amounts.values()) else ""
+
+
+def check_uses(driver: str, uses: object) -> None:
+    """Raises DriverFault unless they are UIDs, and not too many."""
+    found = uses if isinstance(uses, Sequence) and not isinstance(uses, str) else [None]
+    if len(found) > MAX_USED or not all(isinstance(uid, str) and uid for uid in found):
+        raise DriverFault(f"driver {driver} says that a claim uses {uses!r}; possible are {MAX_USED} UIDs")
 
 
 def check_allocations(driver: str, request: Request[Any, Any], allocations: Mapping[str, Allocation]) -> None:

@@ -292,7 +292,8 @@ class Driver(Generic[P, C]):
 
     def uses(self, held: Held) -> Sequence[str]:
         """UIDs of named claims of this driver, in the allocation's namespace, that it needs to be there: it shows
-        what they have, say. They stay allocated at least as long as this one. Has no side effects.
+        what they have, say. They stay allocated at least as long as this one. Has no side effects. Those of the
+        same request must use nothing themselves.
 
         Asked of drivers in the controller, when something was allocated or is restored, and with the same answer.
         """

@@ -31,6 +31,7 @@ from parley.sdk.checks import (
     check_scores,
     check_stranded,
     check_units,
+    check_uses,
     fault_text,
 )
 from parley.sdk.driver import (
@@ -258,7 +259,9 @@ class EmbeddedDriver:
     def uses(self, held: Held) -> Sequence[str]:
         """UIDs of the claims that an allocation needs to be there. Raises DriverFault."""
         with self._contained("uses"):
-            return tuple(self.driver.uses(held))
+            found = self.driver.uses(held)
+            check_uses(self.name, found)
+        return tuple(found)
 
     def capacity(self, class_: ResourceClass, nodes: Sequence[str]) -> Capacity | None:
         """What the class has on these nodes, if the driver can tell.

@@ -1,7 +1,7 @@
 """A workspace that others show stays where it is as long as they do, whoever leads; views are where it is."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,7 @@ from parley.api import reasons
 from parley.api.resources import CLAIM_RELEASES, CLAIMS, CLASSES
 from parley.drivers.workspace import WorkspaceDriver
 from parley.kube.client import Client
+from parley.sdk import Held
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import World
@@ -146,6 +147,44 @@ def test_a_view_that_is_kept_keeps_what_it_shows(play: Play) -> None:
         await world.settle(200)
         assert not await is_there(world, "inputs")
         assert not await is_there(world)
+
+    play(scenario)
+
+
+class Astray(WorkspaceDriver):
+    """Says of views what the test wants."""
+
+    def __init__(self, uses: Any) -> None:
+        super().__init__()
+        self._uses = uses
+
+    def uses(self, held: Held) -> Sequence[str]:
+        found: Sequence[str] = self._uses(held.uid) if super().uses(held) else ()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("uses", "words"),
+    [
+        (lambda own: "work", "says that a claim uses 'work'; possible are 32 UIDs"),
+        (
+            lambda own: [own],
+            "lets claim default/inputs use claim default/inputs: possible are named claims of its own",
+        ),
+        (lambda own: ["elsewhere"], "what claim default/inputs is to use is being given back"),
+    ],
+)
+def test_a_driver_that_lets_views_use_what_they_cannot_is_named(play: Play, uses: Any, words: str) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world, start=False)
+        world.start_parley(drivers=[Astray(uses)])
+        await world.add_claim("inputs", "workspace", **VIEW)
+        await runs(world, "writer", claims=("work",))
+        assert await runs(world, "reader", claims=("inputs",)) == ""
+        (_, note), *_ = [event for event in await world.events_on("reader") if event[0] == "AllocationFailed"]
+        assert words in note
+        assert not await is_there(world, "inputs")
+        assert len(world.ledger) == 1
 
     play(scenario)
 
