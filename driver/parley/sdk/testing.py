@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from parley.negotiation.answers import Answers
-from parley.sdk.checks import check_allocations, check_answers, check_room
+from parley.sdk.checks import check_allocations, check_answers, check_room, check_uses
 from parley.sdk.driver import Allocation, ClaimRequest, Driver, Held, PodReference, Request
 
 
@@ -165,8 +165,12 @@ async def check_restore_equals_allocate(scenario: Scenario, wanted: Request[Any,
     for copy, node, allocations in await _exhaust(driver, scenario, wanted):
         for claim in copy.claims:
             allocation = allocations[claim.name]
+            held = Held(claim.uid, node, allocation.devices, allocation.data)
             for _ in range(2):
-                successor.restore(Held(claim.uid, node, allocation.devices, allocation.data))
+                successor.restore(held)
+            used = driver.uses(held)
+            check_uses(driver.name, used)
+            assert list(used) == list(successor.uses(held)), "uses() says something else after restore()"
     assert _answers(driver, scenario, wanted) == _answers(successor, scenario, wanted), (
         "restore() forgot something"
     )

@@ -1,6 +1,7 @@
 """Views of workspaces, as the driver sees them: where they are, what they take, and what they can't have."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -158,13 +159,37 @@ def test_a_source_is_a_claims_name(name: str) -> None:
         WorkspaceParameters.model_validate({"source": {"claim": name}})
 
 
-async def test_views_keep_the_promises_of_a_driver() -> None:
+def views_of_a_workspace(kind: type[WorkspaceDriver]) -> Scenario:
     def made() -> WorkspaceDriver:
-        driver = stocked()
+        driver = stocked(kind())
         handle = {"workspace": "w", "bytes": GI, "namespace": "default", "claim": "work"}
         driver.restore(Held("uid-of-work", "b", (), handle))
         return driver
 
     both = wants(a_view("view", "work"), a_claim("other", size="1Gi", mountPath="/other"))
     again = replace(both, pod=PodReference("default", "q", "uid-of-q"))
-    await check_driver(Scenario(made, NODES, (both, again)))
+    return Scenario(made, NODES, (both, again))
+
+
+async def test_views_keep_the_promises_of_a_driver() -> None:
+    await check_driver(views_of_a_workspace(WorkspaceDriver))
+
+
+class Forgetful(WorkspaceDriver):
+    """What its views use it knows of those alone that it allocated itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mine: set[str] = set()
+
+    async def allocate(self, request: Request[Any, Any], node: str) -> Mapping[str, Allocation]:
+        self.mine.update(claim.uid for claim in request.claims)
+        return await super().allocate(request, node)
+
+    def uses(self, held: Held) -> Sequence[str]:
+        return super().uses(held) if held.uid in self.mine else ()
+
+
+async def test_a_driver_that_forgets_what_a_view_uses_breaks_a_promise() -> None:
+    with pytest.raises(AssertionError, match=r"uses\(\) says something else after restore\(\)"):
+        await check_driver(views_of_a_workspace(Forgetful))

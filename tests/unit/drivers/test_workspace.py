@@ -39,8 +39,8 @@ def enforcing(slice_: ResourceSlice, able: bool = True) -> ResourceSlice:
     return msgspec.structs.replace(slice_, spec=msgspec.structs.replace(slice_.spec, devices=devices))
 
 
-def stocked() -> WorkspaceDriver:
-    driver = WorkspaceDriver()
+def stocked(driver: WorkspaceDriver | None = None) -> WorkspaceDriver:
+    driver = driver or WorkspaceDriver()
     assert driver.observe(None, disk("a"))
     assert driver.observe(None, disk("b", "4Gi"))
     return driver
