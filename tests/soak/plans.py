@@ -224,11 +224,18 @@ class Plans:
     def _suits(self, pod: Pod, node: str) -> bool:
         """Whether the pod's classes admit the node; the soak's selectors name one."""
         classes = {body["metadata"]["name"]: body for body in bodies(self._server, CLASSES)}
-        for name in _classes(pod):
+        for name in _classes(pod, self._allocated_claims()):
             for term in (classes.get(name, {}).get("suitableNodes") or {}).get("nodeSelectorTerms") or ():
                 if node not in term["matchFields"][0]["values"]:
                     return False
         return True
+
+    def _allocated_claims(self) -> frozenset[str]:
+        """Those stay where they are, whatever their classes say meanwhile."""
+        claims = bodies(self._server, CLAIMS)
+        return frozenset(
+            body["metadata"]["name"] for body in claims if (body.get("status") or {}).get("allocation")
+        )
 
     def _fault(self, rule: str, text: str) -> None:
         self._invariants.fault(rule, text)
@@ -385,8 +392,11 @@ def _level(pod: Json) -> int:
     return found
 
 
-def _classes(pod: Pod) -> Iterator[str]:
+def _classes(pod: Pod, without: frozenset[str]) -> Iterator[str]:
+    """Those of its claims, but for the named ones `without`."""
     for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name in without:
+            continue
         template, claim = entry.resource_claim_template_name or "", entry.resource_claim_name or ""
         found: tuple[str, Any] | None = ALL_TEMPLATE_KINDS.get(template) or CLAIM_KINDS.get(claim)
         if found is not None:

@@ -3,8 +3,8 @@
     out of turn   no pod waits for what one of lower priority, of the same kind and scheduler, got during the rest
 
 Pods of one kind ask for the same. A controller can serve those whose claims its watches have shown. Those that
-their scheduler refused somewhere stand in no line with others, of those that are offered the same node it chooses
-itself, and after a restart lines are formed anew (docs/limits.md).
+their scheduler refused somewhere stand in no line with others, nor do those for which a driver failed. Of those
+that are offered the same node it chooses itself, and after a restart lines are formed anew (docs/limits.md).
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Turns:
         served = [pod for pod in ours if self._served.get(pod.metadata.uid, 0.0) > self._since]
         for pod in ours:
             attempt = pods.known(reference(pod))
-            if pod.spec.node_name or attempt is None or attempt.exact or attempt.refused or attempt.excluded:
+            if pod.spec.node_name or attempt is None or attempt.exact or attempt.excluded or attempt.left:
                 continue
             for other in served:
                 if pod.metadata.uid not in self._could_be[other.metadata.uid] or not self._before(pod, other):

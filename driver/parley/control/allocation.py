@@ -102,6 +102,7 @@ class Allocator:
             driver, allocation = results[claim.entry]
             holding = _holding(pod, claim, driver, node, allocation, offered=offered)
             holding.units = counts[claim.entry]
+            holding.shareable = self._is_shareable(holding)
             holdings.append(holding)
         if why := self._goes(holdings):
             await self._back_out(claims, requests, results)
@@ -142,16 +143,22 @@ class Allocator:
             class_name=class_.metadata.name,
             units=taken,
             records_units=(claim.spec.parameters_ref or class_.parameters_ref) is not None,
-            shareable=class_.shareable,
             immediate=True,
             node_part=class_.node_part == "Required",
         )
+        holding.shareable = self._is_shareable(holding)
         if why := self._goes([holding]):
             await self._undo({driver: request}, allocated)
             self._ledger.limits.forget(meta.uid)
             raise RoomTaken(node, why)
         self._ledger.add(holding)
         return holding
+
+    def _is_shareable(self, holding: Holding) -> bool:
+        """By class and built-in claim as they are now: either may have changed while the driver worked."""
+        class_ = self._state.cluster.class_(holding.class_name)
+        mirror = self._state.cluster.mirror((holding.namespace, holding.claim))
+        return class_ is not None and class_.shareable and mirror is not None and mirrors.is_shareable(mirror)
 
     def _goes(self, new: Sequence[Holding]) -> str:
         """Notes what the new holdings use. Why one of them can't be; "" if they can."""
@@ -265,7 +272,6 @@ def _holding(
         claim=claim.name,
         entry=claim.entry,
         named=claim.claim is not None,
-        shareable=claim.class_ is not None and claim.class_.shareable and mirrors.is_shareable(claim.mirror),
         driver=driver,
         node=node,
         allocation=allocation,

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart
+from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class, restart, slow
 
 from parley.api.resources import BUILTIN_CLAIMS, CLASSES
 from parley.kube.informer import Informer
@@ -35,6 +35,32 @@ async def begin(world: World, places: int = 4, **class_: Any) -> Behaviour:
     await add_shelf_class(world, **class_)
     world.start_parley(drivers=[ShelfDriver(behaviour), OtherShelfDriver(Behaviour(other=9))])
     return behaviour
+
+
+def test_a_claim_that_is_exclusive_when_the_driver_is_done_serves_one_pod_at_a_time(play: Any) -> None:
+    """Its class was shareable when the driver began."""
+
+    async def scenario(world: World) -> None:
+        behaviour = await begin(world, shareable=True)
+        behaviour.trouble = slow(5)
+        await world.add_claim("common", "shelf")
+        await world.add_pod("first", claims=["common"])
+        for _ in range(100):
+            await asyncio.sleep(0 if behaviour.allocated else 0.1)
+        assert behaviour.allocated
+        await world.client.patch(CLASSES, "shelf", {"shareable": False})
+        await world.add_pod("second", claims=["common"])
+        await world.settle()
+        running = [name for name in ("first", "second") if (await world.pod(name)).status.phase == "Running"]
+        assert len(running) == 1
+        mirror = await world.mirror("common")
+        assert mirror is not None
+        assert [user.name for user in mirror.status.reserved_for] == running
+        await world.finish_pod(running[0])
+        await world.settle()
+        assert {await world.node_of("first"), await world.node_of("second")} <= {"a", "b"}
+
+    play(scenario)
 
 
 async def change(world: World, **class_: Any) -> None:
