@@ -269,6 +269,10 @@ class Handle(Model):
     data: Annotated[dict[str, Any] | None, Field(description="Of the driver's own schema; at most 10 KiB.")] = None
 
 
+Hold = Literal["Ledger", "Nominated"]
+"""Who is kept out of reserved room: pods that Parley judges, or also those that only the scheduler does."""
+
+
 class Reserve(Model):
     """Room that is kept on a claim's node for the pods that use it. Their requests count against it first."""
 
@@ -277,6 +281,13 @@ class Reserve(Model):
         Field(max_length=16, description="How much of the node's resources, by name."),
     ] = {}
     pods: Annotated[int, Field(ge=0, le=10_000, description="How many of the node's pods.")] = 0
+    hold: Annotated[
+        Hold,
+        Field(
+            description="Ledger: Parley keeps pods that it judges out of the room. Nominated: the scheduler keeps "
+            "all others out, too, by reservation pods."
+        ),
+    ] = "Ledger"
 
 
 class Allocation(Model):

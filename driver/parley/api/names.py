@@ -55,6 +55,12 @@ CONDITION_ALLOCATED: Final = "parley.dev/allocated"
 CONDITION_DECLINED: Final = "parley.dev/declined"
 """Binding failure condition of a provisional allocation: the scheduler takes the claim back."""
 
+RESERVATION_GATE: Final = "parley.dev/reservation"
+"""Scheduling gate of a reservation pod: it never runs, and its nomination holds room on a node."""
+
+RESERVED_CLAIM_LABEL: Final = "parley.dev/reserved-claim"
+"""On a reservation pod: the UID of the claim that it holds room for."""
+
 FIELD_MANAGER: Final = "parley-controller"
 
 CONTROLLER_LEASE: Final = "parley-controller"

@@ -71,6 +71,9 @@ OVER_SIZE: Final = "OverSize"
 SIZE_UNKNOWN: Final = "SizeUnknown"
 """An event on a claim and its pods: a workspace can't be measured as a whole."""
 
+ROOM_NOT_HELD: Final = "RoomNotHeld"
+"""An event on a claim: the scheduler does not keep ordinary pods out of the room that it reserves."""
+
 NO_CANDIDATES: Final = "NoCandidates"
 """No node passes the scheduler's basic filters and the classes' suitableNodes."""
 

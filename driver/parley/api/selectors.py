@@ -20,6 +20,13 @@ def node_selector(nodes: Iterable[str]) -> dict[str, Any]:
     }
 
 
+def named_by(selector: builtin.NodeSelector | None) -> tuple[str, ...]:
+    """The nodes that a selector made by `node_selector` names."""
+    terms = selector.node_selector_terms if selector is not None else []
+    fields = (field for term in terms for field in term.match_fields if field.key == "metadata.name")
+    return tuple(value for field in fields for value in field.values)
+
+
 def selector_of(selector: meta.NodeSelector) -> builtin.NodeSelector:
     """A selector in one of our own kinds as one of Kubernetes'."""
     return msgspec.convert(selector.wire(), builtin.NodeSelector)

@@ -52,6 +52,20 @@ WhichPods = Annotated[
 ]
 
 
+ReservationSchedulers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reservation-pods-for",
+        help="A scheduler whose pods are kept out of what claims reserve with `hold: Nominated`; can be repeated. "
+        "Default: none, and no reservation pods.",
+        show_default=False,
+    ),
+]
+ReservationPriority = Annotated[
+    str, typer.Option(help="The PriorityClass of reservation pods; the cluster's default.", show_default=False)
+]
+
+
 def controller(
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = NAMESPACE,
@@ -71,6 +85,8 @@ def controller(
     web_address: web.OfController = "",
     web_host: web.Names = None,
     pod_schedulings: WhichPods = "Always",
+    reservation_pods_for: ReservationSchedulers = None,
+    reservation_priority: ReservationPriority = "",
     log_format: Format = LogFormat.TEXT,
     log_level: Level = LogLevel.INFO,
 ) -> None:
@@ -88,6 +104,8 @@ def controller(
         managed_resources=tuple(managed_resource or ()) if entry is not None else (),
         pod_schedulings=pod_schedulings,
         namespace=namespace,
+        reservation_schedulers=tuple(reservation_pods_for or ()),
+        reservation_priority=reservation_priority,
     )
     made: list[Controller] = []
 

@@ -7,7 +7,7 @@ when its last pod is done or gone, or when it was taken back before any pod was 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -160,6 +160,12 @@ class Holding:
         return self.nodes[0] if self.nodes is not None and len(self.nodes) == 1 else None
 
     @property
+    def is_nominated(self) -> bool:
+        """Whether reservation pods hold what it reserves on its node."""
+        reserve = self.allocation.reserve
+        return reserve is not None and reserve.hold == "Nominated"
+
+    @property
     def claim_uids(self) -> tuple[str, ...]:
         """UIDs of the built-in claims that a node may know it by."""
         own = () if self.named else (self.uid,)
@@ -185,11 +191,17 @@ class Holding:
         return self.nodes is None or node in self.nodes
 
 
+def _unheard(_: str) -> None:
+    """There are no reservation pods."""
+
+
 class Ledger:
     """All holdings, by claim, by pod and by node, and what they use up of the limits."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, held: Callable[[str], None] = _unheard) -> None:
+        """`held` is called with a node when what reservation pods are to hold there may have changed."""
         self.limits = limits or Limits()
+        self._held = held
         self._expected: dict[tuple[str, str], tuple[PodReference, str]] = {}
         self._expecting: dict[PodReference, dict[tuple[str, str], None]] = {}
         self._by_uid: dict[str, Holding] = {}
@@ -216,6 +228,8 @@ class Ledger:
             self._by_node[holding.only_node][holding.uid] = holding
             if holding.allocation.reserve is not None and not holding.standalone:
                 self._reserving[holding.only_node][holding.uid] = holding
+                if holding.is_nominated:
+                    self._held(holding.only_node)
         if holding.class_name:
             self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
         key = (holding.namespace, holding.claim)
@@ -266,6 +280,8 @@ class Ledger:
                 del self._by_node[node]
             if self._reserving.get(node, {}).pop(holding.uid, None) is not None and not self._reserving[node]:
                 del self._reserving[node]
+            if holding.is_nominated:
+                self._held(node)
 
     def used_by(self, holding: Holding) -> Collection[Holding]:
         """The holdings that need this one to be there."""

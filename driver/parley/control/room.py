@@ -4,18 +4,20 @@ The one place where the ledger's reservations meet what pods use. Whoever judges
 extender, and once more what allocates, in the moment in which it is put into the ledger. Nothing is decided here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parley.api.builtin import Pod
+from parley.control.caches.cluster import over
 from parley.control.caches.usage import Share
 from parley.control.decision.demand import Reserving
 from parley.control.ledger import Holding
 from parley.control.state import State
-from parley.negotiation.requests import Amounts
-from parley.negotiation.reservations import PODS, Reservation, crowded
+from parley.negotiation.requests import Amounts, requested
+from parley.negotiation.reservations import PODS, Handover, Reservation, crowded, hand_over
 
-_POD: Amounts = {PODS: 1000}
+A_POD: Amounts = {PODS: 1000}
+"""The slot that a pod takes on its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Asker:
         return Asker(
             pod.metadata.namespace,
             pod.metadata.uid,
-            {**dict(requests), **_POD},
+            {**dict(requests), **A_POD},
             frozenset(
                 entry.resource_claim_name for entry in pod.spec.resource_claims if entry.resource_claim_name
             ),
@@ -67,7 +69,7 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
     if not held and not new:
         return ""
     pods = {uid: share for holding in held for uid, share in _users(state, holding) if uid != asker.uid}
-    used: dict[str, Amounts] = {uid: {**share.amounts, **_POD} for uid, share in pods.items()}
+    used: dict[str, Amounts] = {uid: {**share.amounts, **A_POD} for uid, share in pods.items()}
     if asker.uid:
         used[asker.uid] = asker.amounts
     reservations = [
@@ -81,10 +83,37 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
 def _users(state: State, holding: Holding) -> Iterator[tuple[str, Share]]:
     """The pods on the holding's node that name its claim, and what they use: also those that others put there, and
     that nobody has looked at yet."""
-    for pod in state.cluster.pods_naming((holding.namespace, holding.claim)) if holding.named else ():
+    for pod in _naming(state, holding):
         share = state.cluster.usage.share(pod.metadata.uid)
         if share is not None and share.node == holding.node:
             yield pod.metadata.uid, share
+
+
+def left_to_hold(state: State, node: str, schedulers: Collection[str]) -> Handover:
+    """What of the node's reservations is to be held against pods of the schedulers: what neither pods on the node
+    use nor pods that these schedulers are about to place there. The pod that came first takes first."""
+    placed: dict[str, Amounts] = {}
+    waiting: dict[str, Pod] = {}
+    reservations = []
+    for holding in state.ledger.reserving(node):
+        users = [pod for pod in _naming(state, holding) if not over(pod)]
+        there = {pod.metadata.uid for pod in users if pod.spec.node_name == node}
+        coming = {pod.metadata.uid: pod for pod in users if _awaits(pod, schedulers)}
+        placed |= {uid: {**share.amounts, **A_POD} for uid in there if (share := state.cluster.usage.share(uid))}
+        waiting |= coming
+        takers = frozenset([*there, *coming])
+        reservations.append(Reservation(holding.uid, holding.path, reserved(holding), takers))
+    in_turn = sorted(waiting.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
+    asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
+    return hand_over(reservations, placed, asked)
+
+
+def _awaits(pod: Pod, schedulers: Collection[str]) -> bool:
+    return not pod.spec.node_name and not pod.spec.scheduling_gates and pod.spec.scheduler_name in schedulers
+
+
+def _naming(state: State, holding: Holding) -> Sequence[Pod]:
+    return state.cluster.pods_naming((holding.namespace, holding.claim)) if holding.named else ()
 
 
 def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:

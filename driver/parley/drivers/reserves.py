@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from parley.api.models import Hold
 from parley.api.quantity import parse, thousandths
 from parley.sdk import ClaimRequest, Parameters, Reserve
 from parley.sdk.checks import MOST_PODS
@@ -39,10 +40,10 @@ class WorkspaceReserve(Parameters):
     memory: Annotated[Size | None, Field(description="As pods request it.")] = None
     pods: Annotated[int, Field(ge=0, le=MOST_PODS, description="Of the number of pods that the node takes.")] = 0
 
-    def reserve(self) -> Reserve:
+    def reserve(self, hold: Hold) -> Reserve:
         """As it is recorded."""
         named = {"cpu": self.cpu, "memory": self.memory}
-        return Reserve({name: amount for name, amount in named.items() if amount is not None}, self.pods)
+        return Reserve({name: amount for name, amount in named.items() if amount is not None}, self.pods, hold)
 
     def amounts(self) -> dict[str, str | int]:
         """By the names of the fields, without those that are left out."""

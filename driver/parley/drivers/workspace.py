@@ -178,7 +178,7 @@ class WorkspaceDriver(Driver[WorkspaceParameters, WorkspaceClass]):
     def reserves(self, claim: WorkspaceClaim) -> Reserve | None:
         """As the claim says."""
         asked = claim.parameters.reserve
-        return asked.reserve() if asked is not None else None
+        return asked.reserve(claim.class_parameters.hold) if asked is not None else None
 
     def room_left(self, request: WorkspaceRequest, nodes: Sequence[str]) -> Mapping[str, float]:
         """The GiB that are left."""

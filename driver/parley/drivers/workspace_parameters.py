@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from parley.api.models import MAX_DEADLINE
+from parley.api.models import MAX_DEADLINE, Hold
 from parley.drivers.groups import HOSTNAME
 from parley.drivers.reserves import Size, WorkspaceReserve
 from parley.sdk import Parameters
@@ -125,6 +125,13 @@ class WorkspaceClass(Parameters):
         WorkspaceReserve | None,
         Field(description="What a claim may reserve at most; what is left out, not at all."),
     ] = None
+    hold: Annotated[
+        Hold,
+        Field(
+            description="Who is kept out of what claims reserve. Ledger: pods with Parley's claims, and all of "
+            "its second scheduler. Nominated: all pods, by reservation pods, if the installation has these."
+        ),
+    ] = "Ledger"
     topology_key: Annotated[
         str,
         Field(max_length=317, description="The label of nodes by which groups are kept together."),

@@ -47,14 +47,49 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
     order = sorted(reservations, key=lambda one: one.uid)
     claims = {pod: [one.uid for one in order if pod in one.users] for pod in pods}
     for pod in sorted(pods, key=lambda uid: (len(claims[uid]), uid)):
-        for name, amount in pods[pod].items():
-            wanted = amount
-            for claim in claims[pod]:
-                taken = min(wanted, left[claim].get(name, 0))
-                if taken > 0:
-                    left[claim][name] -= taken
-                    wanted -= taken
+        _take(left, claims[pod], pods[pod])
     return left
+
+
+def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> bool:
+    """Take the amounts from what is left of the claims, by UID, one after the other; whether they had it all."""
+    covered = True
+    for name, amount in amounts.items():
+        wanted = amount
+        for claim in claims:
+            taken = min(wanted, left[claim].get(name, 0))
+            if taken > 0:
+                left[claim][name] -= taken
+                wanted -= taken
+        covered = covered and wanted <= 0
+    return covered
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What is `left` of each reservation, by its claim's UID, when waiting pods have taken their part; and which
+    of these pods, by UID, request no more than what was reserved for them."""
+
+    left: Mapping[str, Amounts]
+    covered: Sequence[str]
+
+
+def hand_over(
+    reservations: Sequence[Reservation], pods: Mapping[str, Amounts], waiting: Mapping[str, Amounts]
+) -> Handover:
+    """Let pods that wait for the node take from the reservations beside `pods`, which are on it: first come, first
+    served, in the order of `waiting`. A reservation without pod slots covers that of one pod."""
+    left = unused(reservations, pods)
+    slotless = [one.uid for one in reservations if PODS not in one.amounts]
+    for claim in slotless:
+        left[claim][PODS] = 1000
+    order = sorted(reservations, key=lambda one: one.uid)
+    covered = [
+        pod for pod, asked in waiting.items() if _take(left, [one.uid for one in order if pod in one.users], asked)
+    ]
+    for claim in slotless:
+        del left[claim][PODS]
+    return Handover(left, covered)
 
 
 def crowded(

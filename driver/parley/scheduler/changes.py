@@ -3,7 +3,7 @@
 Changes are heard from the moment when everything is restored; what the caches had before is looked at once.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from parley.api.builtin import (
@@ -17,13 +17,14 @@ from parley.api.builtin import (
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.control.caches.cluster import ClusterCache, done, priority
-from parley.control.caches.indexes import Key
+from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.named import failure_of
 from parley.control.claims.on_demand import shared_topic
-from parley.control.claims.podclaims import NODES, PREEMPTION, Topic
+from parley.control.claims.podclaims import NODES, PREEMPTION, ROOM, Topic
 from parley.control.ledger import Holding
 from parley.control.limits import topic as limit_topic
 from parley.control.objects.mirror import is_mirror, owner_pod
+from parley.control.objects.reservation_pod import reserved_on
 from parley.control.objects.standin import is_stand_in
 from parley.control.publishing.podscheduling import Publisher
 from parley.control.release.giving_back import GivingBack
@@ -50,7 +51,8 @@ def _pod_fields(pod: PodReference) -> Mapping[str, object]:
 @dataclass(frozen=True)
 class Queues:
     """What is to be looked at: pods, by priority; named claims and templates by name, holdings that nodes owe
-    something for by UID, pods whose PodScheduling is behind, classes whose status may be behind by name."""
+    something for by UID, pods whose PodScheduling is behind, classes whose status may be behind by name, nodes
+    whose reservation pods may have to change."""
 
     pods: WorkQueue[Key]
     claims: WorkQueue[Key] = field(default_factory=lambda: WorkQueue(fields=_named("claim")))
@@ -58,11 +60,15 @@ class Queues:
     releases: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda uid: {"holding": uid}))
     publications: WorkQueue[PodReference] = field(default_factory=lambda: WorkQueue(fields=_pod_fields))
     classes: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda name: {"class": name}))
+    reservations: WorkQueue[str] = field(default_factory=lambda: WorkQueue(fields=lambda node: {"node": node}))
 
-    def wake(self, topic: Topic, _nodes: object = None) -> None:
-        """A topic changed: a named claim is looked at with whoever waits for it."""
+    def wake(self, topic: Topic, nodes: Iterable[str] | None = None) -> None:
+        """A topic changed: a named claim is looked at with whoever waits for it, and so is reserved room."""
         if topic[0] == "claim":
             self.claims.add((topic[1], topic[2]))
+        elif topic == ROOM:
+            for node in nodes or ():
+                self.reservations.add(node)
 
     @staticmethod
     def empty(cluster: ClusterCache) -> "Queues":
@@ -105,9 +111,18 @@ class Changes:
             self._queues.pods.add((user.namespace, user.name))
 
     def enqueue(self, pod: Pod) -> None:
-        """The pod is looked at, if it has claims."""
+        """The pod is looked at, if it has claims, and what it uses or holds of reserved room."""
         if pod.spec.resource_claims:
             self._enqueue_new((pod.metadata.namespace, pod.metadata.name))
+        self._look_at_room(pod)
+
+    def _look_at_room(self, pod: Pod) -> None:
+        for key in named_claims(pod):
+            holding = self._ledger.of_claim(*key)
+            if holding is not None and holding.is_nominated:
+                self._queues.reservations.add(holding.node)
+        for _, node in reserved_on(pod):
+            self._queues.reservations.add(node)
 
     def _enqueue_new(self, key: Key) -> None:
         self._reconciler.pod_came(key)
@@ -149,7 +164,10 @@ class Changes:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and not _differs(old, new):
             return
-        self._wakeups.wake(NODES, [node.metadata.name for node in (old, new) if node is not None])
+        names = [node.metadata.name for node in (old, new) if node is not None]
+        self._wakeups.wake(NODES, names)
+        if (old is None or new is None) and self._ledger.reserving(names[0]):
+            self._queues.reservations.add(names[0])
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
         if (node := new or old) is not None and unavailable(old) != unavailable(new):

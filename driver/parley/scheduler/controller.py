@@ -91,6 +91,7 @@ class Controller:
                 "releases": queues.releases,
                 "podschedulings": queues.publications,
                 "classes": queues.classes,
+                "reservations": queues.reservations,
             }
         )
 
@@ -128,6 +129,7 @@ class Controller:
         tasks.create_task(self.references.run())
         tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
         tasks.create_task(run_workers(queues.classes, parts_.classes.sync, 1))
+        tasks.create_task(run_workers(queues.reservations, parts_.reservation_pods.sync, settings.claim_workers))
         tasks.create_task(parts_.classes.run())
         publish = self._parts.publisher.publish
         tasks.create_task(run_workers(queues.publications, publish, settings.publish_workers))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from parley.control.reservation_pods import ReservationPodSettings
 from parley.negotiation.rounds import DEFAULT_CANDIDATES
 from parley.scheduler.reporting import PodSchedulings
 
@@ -14,7 +15,8 @@ class ControllerSettings:
     are reconciled at once, `instance` the name in events. Pods that name one of `scheduler_names`, or request one
     of `managed_resources`, are negotiated for by the extender door, which is there if any are given.
     `pod_schedulings`: whether there is a PodScheduling for every pod, or only for those that had to wait.
-    `namespace` is where standalone drivers have their Leases.
+    `namespace` is where standalone drivers have their Leases, and where reservation pods are made: they keep out
+    pods of `reservation_schedulers`, and have the PriorityClass `reservation_priority`, or the cluster's default.
     """
 
     candidates: int = DEFAULT_CANDIDATES
@@ -26,6 +28,13 @@ class ControllerSettings:
     managed_resources: tuple[str, ...] = ()
     pod_schedulings: PodSchedulings = "Always"
     namespace: str = "parley-system"
+    reservation_schedulers: tuple[str, ...] = ()
+    reservation_priority: str = ""
+
+    @property
+    def reservation_pods(self) -> ReservationPodSettings:
+        """Where and how reservation pods are made."""
+        return ReservationPodSettings(self.namespace, self.reservation_schedulers, self.reservation_priority)
 
 
 DEFAULTS = ControllerSettings()

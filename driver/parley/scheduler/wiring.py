@@ -27,6 +27,7 @@ from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData
 from parley.control.release.releasing import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.telemetry.metrics import Metrics
 from parley.control.wakeups import Wakeups
@@ -78,6 +79,7 @@ class Parts:
     extender: ExtenderDoor | None
     changes: Changes
     classes: ClassStatuses
+    reservation_pods: ReservationPods
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,11 @@ def base(
             for claim in request.claims:
                 wakeups.wake(("claim", nomination.pod.namespace, claim.claim))
 
-    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels))
+    queues = Queues.empty(cluster)
+    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.reservations.add)
     state = State(cluster, ledger, drivers, Nominations(kept_no_more))
     show_cluster(state)
     presence = DriverPresence(client, settings.namespace, [*drivers, *apart])
-    queues = Queues.empty(cluster)
     return Base(client, clock, metrics, settings, state, wakeups, tombstones, recorder, queues, presence, apart)
 
 
@@ -156,6 +158,7 @@ def parts(base: Base) -> Parts:
         extender,
         Changes(queues, state, base.wakeups, reconciler, control.giving_back, control.releases, publisher),
         classes,
+        ReservationPods(client, state, base.recorder, settings.reservation_pods),
     )
 
 

@@ -222,6 +222,8 @@ def check_reserve(driver: str, claim: str, reserve: object) -> None:
 
 
 def _reserve_fault(reserve: Reserve) -> str:
+    if reserve.hold not in ("Ledger", "Nominated"):
+        return "hold must be Ledger or Nominated"
     if not 0 <= reserve.pods <= MOST_PODS or "pods" in reserve.amounts or len(reserve.amounts) > MAX_RESERVED:
         return f"possible are 0 to {MOST_PODS} pods, and amounts of {MAX_RESERVED} other resources"
     try:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from parley.api.models import Hold
 from parley.api.quantity import thousandths
 from parley.api.resources import Resource
 from parley.negotiation.answers import Answer
@@ -128,10 +129,15 @@ class Capacity:
 @dataclass(frozen=True, slots=True)
 class Reserve:
     """Room on a claim's node for the pods that use it: `amounts` as Kubernetes writes them, by resource name
-    (`{"cpu": "2", "memory": "4Gi"}`), and so many `pods`."""
+    (`{"cpu": "2", "memory": "4Gi"}`), and so many `pods`.
+
+    `hold` says who is kept out of what is unused: with `Ledger` all pods that Parley judges, with `Nominated` also
+    those that only the scheduler judges, by reservation pods.
+    """
 
     amounts: Mapping[str, str] = field(default_factory=dict)
     pods: int = 0
+    hold: Hold = "Ledger"
 
     def thousandths(self) -> dict[str, int]:
         """All of it by resource name, in thousandths, without what is zero. Raises ValueError."""

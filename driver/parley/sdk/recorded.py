@@ -34,7 +34,7 @@ def allocation_record(driver: str, allocation: Allocation, node: str, *, shareab
     if allocation.available_on is not None:
         body["availableOnNodes"] = node_selector(allocation.available_on or (node,))
     if (reserve := allocation.reserve) is not None:
-        body["reserve"] = {"amounts": dict(reserve.amounts), "pods": reserve.pods}
+        body["reserve"] = {"amounts": dict(reserve.amounts), "pods": reserve.pods, "hold": reserve.hold}
     return body
 
 
@@ -80,7 +80,7 @@ def _reserve(recorded: models.Reserve | None) -> Reserve | None:
     """What is reserved by the record; nothing if somebody else wrote it, in another form."""
     if recorded is None:
         return None
-    reserve = Reserve(recorded.amounts, recorded.pods)
+    reserve = Reserve(recorded.amounts, recorded.pods, recorded.hold)
     try:
         return reserve if reserve.thousandths() else None
     except ValueError:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from parley.api.builtin import Node
+from parley.control.caches.cluster import priority
 from parley.negotiation.requests import Amounts, amounts, requested
 from parley.simulate.anti_affinity import Pod, has_rules
 
@@ -48,6 +49,8 @@ class NodeTable(dict[str, Occupied]):
         self._place: dict[str, tuple[str, Pod]] = {}
         self._elsewhere: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._ruled: dict[tuple[str, str], Pod] = {}
+        self._nominated: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        self._nominated_on: dict[str, str] = {}
         self._order: list[tuple[int, str]] = []
         for name, occupied in nodes.items():
             self._rank(name)
@@ -94,6 +97,24 @@ class NodeTable(dict[str, Occupied]):
             self._rank(name)
         elif pod is not None:
             self._elsewhere[name].pop(uid, None)
+
+    def nominate(self, pod: Pod, name: str) -> None:
+        """The pod waits, and is nominated for the node; "" for none any more."""
+        known = self._nominated_on.pop(pod.metadata.uid, "")
+        self._nominated[known].pop(pod.metadata.uid, None)
+        if name:
+            self._nominated_on[pod.metadata.uid] = name
+            self._nominated[name][pod.metadata.uid] = pod
+
+    def judged(self, name: str, pod: Pod) -> Occupied:
+        """The node as it is judged for the pod: pods that are nominated there count, gated ones, too, unless its
+        priority is higher (`addGENominatedPods`)."""
+        occupied = self[name]
+        nominated = self._nominated.get(name, {}).values()
+        counting = [
+            one for one in nominated if priority(one) >= priority(pod) and one.metadata.uid != pod.metadata.uid
+        ]
+        return Occupied(occupied.node, [*occupied.pods, *counting]) if counting else occupied
 
     def _rank(self, name: str) -> None:
         heapq.heappush(self._order, (len(self[name].pods), name))

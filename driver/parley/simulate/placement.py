@@ -43,11 +43,11 @@ def place(pod: Pod, claims: Sequence[BuiltinClaim], nodes: Mapping[str, Occupied
     table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
     needs, forbidden = needs_of(pod), keeping_apart(pod, table)
     for name in _promising(claims, table):
-        occupied = table[name]
+        occupied = table.judged(name, pod)
         fits = not _misfit(needs, occupied) and not _repelled(occupied.node, forbidden)
         if fits and all(_usable(claim, occupied.node) for claim in claims):
             return SimulatedPlacement(name)
-    return _anywhere(claims, table, needs, forbidden)
+    return _anywhere(pod, claims, table, forbidden)
 
 
 def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str]:
@@ -61,14 +61,15 @@ def _promising(claims: Sequence[BuiltinClaim], table: NodeTable) -> Iterator[str
 
 
 def _anywhere(
-    claims: Sequence[BuiltinClaim], table: NodeTable, needs: Needs, forbidden: frozenset[tuple[str, str]]
+    pod: Pod, claims: Sequence[BuiltinClaim], table: NodeTable, forbidden: frozenset[tuple[str, str]]
 ) -> SimulatedPlacement:
     """All nodes, each with what speaks against it."""
     fitting: list[Occupied] = []
     refusals: Counter[str] = Counter()
     unavailable: dict[str, BuiltinClaim] = {}
     preemptible: list[str] = []
-    for occupied in table.values():
+    needs = needs_of(pod)
+    for occupied in (table.judged(name, pod) for name in table):
         reason, resolvable = in_tree_misfit(needs, occupied, forbidden)
         if reason:
             refusals[f"node(s) {reason}"] += 1

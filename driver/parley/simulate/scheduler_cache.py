@@ -98,6 +98,7 @@ class SchedulerCache:
             self._retry(key)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        self._nominate(old, new)
         if new is not None and self._mine(new):
             if old is None or self._extended or _asks(old) != _asks(new):
                 self._await_claims(old, new)
@@ -109,6 +110,17 @@ class SchedulerCache:
         on_node = any(pod is not None and pod.spec.node_name for pod in (old, new))
         if (counted or on_node) if self._extended else ended:
             self.retry_all()
+
+    def _nominate(self, old: Pod | None, new: Pod | None) -> None:
+        """Note where pods that wait are nominated. Whoever waits, too, is tried again when one gives that up."""
+        before = old.status.nominated_node_name if old is not None and self._mine(old) else ""
+        after = new.status.nominated_node_name if new is not None and self._mine(new) else ""
+        if old is not None and before and (new is None or new.metadata.uid != old.metadata.uid or before != after):
+            self._table.nominate(old, "")
+            if new is None or not new.spec.node_name:
+                self.retry_all()
+        if new is not None and after:
+            self._table.nominate(new, after)
 
     def _await_claims(self, old: Pod | None, new: Pod | None) -> None:
         """Keep the pod among those that wait, under the claims whose changes concern it."""

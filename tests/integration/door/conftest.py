@@ -23,6 +23,7 @@ from parley.drivers.device import DeviceDriver
 from parley.kube.client import Client
 from parley.kube.http import HttpClient
 from parley.scheduler.controller import Controller
+from parley.scheduler.settings import ControllerSettings
 from parley.sdk import Driver
 from parley_devcluster import Cluster
 
@@ -39,10 +40,11 @@ def cluster(workplace: Cluster) -> Iterator[Cluster]:
 
 class Parley:
     """The controller, which can be ended without a chance to tidy up and begun again with nothing in memory.
-    `drivers` are those of its next start."""
+    `drivers` and `settings` are those of its next start."""
 
     def __init__(self, account: Path) -> None:
         self.drivers: Sequence[Callable[[], Driver[Any, Any]]] = (DeviceDriver,)
+        self.settings = ControllerSettings()
         self._account = account
         self._client: HttpClient | None = None
         self._running: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class Parley:
     async def start(self) -> None:
         """Returns when it is ready to decide."""
         self._client = HttpClient.from_kubeconfig(str(self._account))
-        controller = Controller(self._client, [driver() for driver in self.drivers])
+        controller = Controller(self._client, [driver() for driver in self.drivers], self.settings)
         self._running = asyncio.create_task(controller.run())
         ready = asyncio.create_task(controller.ready.wait())
         await asyncio.wait([self._running, ready], return_when=asyncio.FIRST_COMPLETED)

@@ -1,23 +1,39 @@
 """Room that is reserved for the users of a claim, under the real scheduler: a late big task fits beside others."""
 
+import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.cluster.manifests import Manifest, claim, container, pod, resource_class, workspace_disk
 from tests.cluster.namespace import Namespace
+from tests.cluster.starting import DEPLOY
+from tests.cluster.watching import LIMIT, until
 from tests.integration.door.conftest import Parley
 
 from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.models import Hold
+from parley.api.resources import PODS
 from parley.drivers.workspace import WorkspaceDriver
-from parley.kube.client import Client
+from parley.kube.client import Client, Forbidden
+from parley.kube.http import HttpClient
+from parley.scheduler.settings import ControllerSettings
+from parley_devcluster import Cluster, ClusterError
 from parley_devcluster.fake_nodes import ALLOCATABLE
+from parley_devcluster.manifests import template as chart
+from parley_devcluster.parley import CONTROLLER
+from parley_devcluster.parley import NAMESPACE as HOME
 
 pytestmark = pytest.mark.cluster
 
 CPUS = 32
 SLOTS = int(ALLOCATABLE["pods"])
 """Of a node."""
+KUBE_SCHEDULER = "default-scheduler"
 
 
 class Directories(WorkspaceDriver):
@@ -38,13 +54,14 @@ def task(name: str, of: str, cpus: int) -> Manifest:
     return pod(name, claims={"work": of}, containers=[container("main", "true", resources=resources)])
 
 
-async def begin(team: Namespace, parley: Parley, **reserve: str | int) -> None:
+async def begin(team: Namespace, parley: Parley, hold: Hold = "Ledger", **reserve: str | int) -> None:
     """One node has a disk. The first task of `build` was a small one, and has ended."""
     await parley.kill()
     parley.drivers = (Directories,)
+    parley.settings = ControllerSettings(reservation_schedulers=(KUBE_SCHEDULER,))
     await parley.start()
     class_ = {"whenUnused": {"keepSeconds": 600}}
-    most = {"maxReserve": {"cpu": str(CPUS), "pods": SLOTS}}
+    most = {"maxReserve": {"cpu": str(CPUS), "pods": SLOTS}, "hold": hold}
     await team.create(
         workspace_disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_)
     )
@@ -94,3 +111,110 @@ async def test_without_one_others_have_the_room(team: Namespace, parley: Parley)
         assert (await team.bound(name)).spec.node_name == "node-0"
     await team.create(task("late", "build", 24))
     assert "too little cpu left" in await team.waits("late", reasons.CLAIM_STRANDED)
+
+
+@pytest.fixture
+def reservation_pods(cluster: Cluster) -> Iterator[None]:
+    """What the chart gives the controller for them."""
+    values = {"reservationPods": {"enabled": True}}
+    manifest = chart(DEPLOY, values, "--show-only", "templates/base/reservation-pods.yaml")
+    cluster.kubectl("apply", "-f", "-", stdin=manifest)
+    deadline = time.monotonic() + LIMIT
+    while not refused(cluster):
+        assert time.monotonic() < deadline, "the admission policy did not come into force"
+    yield
+    cluster.kubectl("delete", "-f", "-", stdin=manifest)
+
+
+CONTAINERS: Manifest = {"containers": [container("main", "true")]}
+PLAIN: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}, "spec": CONTAINERS}
+
+
+def refused(cluster: Cluster) -> bool:
+    """Whether the policy keeps the controller's account from making other pods."""
+    account = f"system:serviceaccount:{HOME}:{CONTROLLER}"
+    try:
+        cluster.kubectl(
+            "create", "--as", account, "-n", HOME, "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(PLAIN)
+        )
+    except ClusterError as error:
+        return "no pods but those with the scheduling gate" in str(error)
+    return False
+
+
+def ordinary(name: str, cpus: int = 1) -> Manifest:
+    """A pod without claims, which Parley does not judge, for the node with the disk."""
+    resources = {"requests": {"cpu": str(cpus)}}
+    selector = {"kubernetes.io/hostname": "node-0"}
+    return pod(name, containers=[container("main", "true", resources=resources)], nodeSelector=selector)
+
+
+def decided(pods: Collection[Pod]) -> bool:
+    """The scheduler has looked at each of them."""
+    return all(one.spec.node_name or "PodScheduled" in {c.type for c in one.status.conditions} for one in pods)
+
+
+async def there(team: Namespace, prefix: str) -> int:
+    """How many of these pods are bound, when the scheduler has looked at all."""
+    pods = await team.pods(
+        lambda pods: decided([one for one in pods if one.metadata.name.startswith(prefix)]), "were looked at"
+    )
+    return sum(1 for one in pods if one.metadata.name.startswith(prefix) and one.spec.node_name)
+
+
+async def held(team: Namespace, cpus: int) -> None:
+    """Return when a reservation pod holds so many CPUs."""
+
+    def holds(pods: Mapping[Any, Pod]) -> bool:
+        nominated = [one for one in pods.values() if one.status.nominated_node_name == "node-0"]
+        amounts = [one.spec.containers[0].resources.requests.get("cpu") for one in nominated]
+        return amounts == ([str(cpus)] if cpus else [])
+
+    await until(team.client, PODS, holds, f"{cpus} CPUs are held", namespace=HOME)
+
+
+@pytest.mark.parametrize("hold", ["Nominated", "Ledger"])
+async def test_reservation_pods_keep_ordinary_pods_out_over_a_restart_of_the_scheduler(
+    cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley, hold: Hold
+) -> None:
+    """Thirty pods without claims and thirty with one of their own want the node; without reservation pods those
+    without claims take what is reserved."""
+    await begin(team, parley, hold, cpu="24")
+    await held(team, 24 if hold == "Nominated" else 0)
+    await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
+    assert await there(team, "ordinary-") == (CPUS - 24 if hold == "Nominated" else 30)
+    for i in range(30):
+        await team.create(claim(f"other-{i}", "builds", size="1Mi"), task(f"other-{i}", f"other-{i}", 1))
+    for i in range(30):
+        assert "too little cpu left" in await team.waits(f"other-{i}", reasons.NO_CANDIDATES)
+
+    cluster.component("kube-scheduler").kill()
+    cluster.component("kube-scheduler").start()
+    await team.create(ordinary("after-restart"))
+    assert await there(team, "after-restart") == (0 if hold == "Nominated" else 1)
+
+    await team.create(task("late", "build", 24))
+    if hold == "Nominated":
+        assert (await team.bound("late")).spec.node_name == "node-0"
+        assert await there(team, "ordinary-") == CPUS - 24
+        await held(team, 0)
+        await team.finish("late")
+        await held(team, 24)
+    else:
+        assert "too little cpu left" in await team.waits("late", reasons.CLAIM_STRANDED)
+
+
+async def test_the_controllers_account_makes_no_other_pods(
+    cluster: Cluster, controller_account: Path, reservation_pods: None
+) -> None:
+    """Or it could run as any account of its namespace."""
+    async with HttpClient.from_kubeconfig(str(controller_account)) as account:
+        with pytest.raises(Forbidden, match="no pods but those with the scheduling gate"):
+            await account.create(PODS, PLAIN, HOME)
+        with pytest.raises(Forbidden):
+            await account.create(PODS, PLAIN, "default")
+        gates = [{"name": "parley.dev/reservation"}]
+        await account.create(PODS, {**PLAIN, "spec": {**CONTAINERS, "schedulingGates": gates}}, HOME)
+        with pytest.raises(Forbidden):
+            await account.patch(PODS, "mine", {"spec": {"schedulingGates": []}}, HOME)
+        await account.delete(PODS, "mine", HOME)

@@ -23,6 +23,7 @@ OF_CLASSES_ALONE = {reasons.DRIVER_MISSING}
 OF_EVENTS_ALONE = {
     reasons.OVER_SIZE,
     reasons.SIZE_UNKNOWN,
+    reasons.ROOM_NOT_HELD,
     reasons.UNREADABLE,
     reasons.PREEMPTED,
     reasons.CLAIM_RECREATED,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.negotiation.requests import Amounts
-from parley.negotiation.reservations import Reservation, amount_of, crowded, unused
+from parley.negotiation.reservations import Reservation, amount_of, crowded, hand_over, unused
 
 
 def reservation(name: str, amounts: Amounts, *users: str, new: bool = False) -> Reservation:
@@ -35,6 +35,26 @@ class TestUnused:
     def test_those_that_can_take_from_one_alone_come_first(self) -> None:
         held = [reservation("a", {"cpu": 2}, "both", "one"), reservation("b", {"cpu": 2}, "both")]
         assert unused(held, {"both": {"cpu": 2}, "one": {"cpu": 2}}) == {"a": {"cpu": 0}, "b": {"cpu": 0}}
+
+
+class TestHandOver:
+    def test_who_waits_takes_from_what_is_left_and_is_covered_if_that_is_enough(self) -> None:
+        held = [reservation("a", {"cpu": 4000, "pods": 3000}, "there", "first", "second")]
+        waiting: dict[str, Amounts] = {name: {"cpu": 2000, "pods": 1000} for name in ("first", "second")}
+        handover = hand_over(held, {"there": {"cpu": 1000, "pods": 1000}}, waiting)
+        assert handover.left == {"a": {"cpu": 0, "pods": 0}}
+        assert handover.covered == ["first"]
+
+    def test_a_resource_that_is_not_reserved_is_not_covered(self) -> None:
+        held = [reservation("a", {"cpu": 4000, "pods": 1000}, "p")]
+        assert hand_over(held, {}, {"p": {"cpu": 1000, "memory": 1, "pods": 1000}}).covered == []
+
+    def test_without_reserved_pod_slots_one_pod_at_a_time_is_covered(self) -> None:
+        held = [reservation("a", {"cpu": 4000}, "first", "second")]
+        waiting: dict[str, Amounts] = {name: {"cpu": 1000, "pods": 1000} for name in ("first", "second")}
+        handover = hand_over(held, {}, waiting)
+        assert handover.covered == ["first"]
+        assert handover.left == {"a": {"cpu": 2000}}
 
 
 class TestCrowded:
@@ -158,3 +178,25 @@ def test_users_have_the_larger_of_what_is_reserved_and_what_they_use(reserved: i
     for asked, fits in (({"cpu": rest}, True), ({"cpu": rest + 1}, total >= reserved)):
         told = crowded(asked, {"cpu": size - total}, held, {**pods, "other": asked}, named)
         assert (told == "") is fits
+
+
+@given(
+    st.dictionaries(NAMES, st.integers(1, 8), min_size=1),
+    st.lists(st.tuples(st.integers(0, 8), st.frozensets(NAMES, min_size=1)), max_size=8),
+    st.integers(0, 8),
+)
+def test_nominated_pods_and_reservation_pods_never_hold_more_than_what_is_reserved(
+    reserved: dict[str, int], pods: list[tuple[int, frozenset[str]]], placed: int
+) -> None:
+    """Whatever tenants request: those of the pods that wait which are covered, and what is left, fit in it."""
+    amounts = {f"p{i}": {"cpu": cpu, "pods": 1000} for i, (cpu, _) in enumerate(pods)}
+    held = [
+        reservation(claim, {"cpu": cpu}, *(f"p{i}" for i, (_, claims) in enumerate(pods) if claim in claims))
+        for claim, cpu in reserved.items()
+    ]
+    there = dict(list(amounts.items())[:placed])
+    handover = hand_over(held, there, {pod: one for pod, one in amounts.items() if pod not in there})
+    left = sum(one["cpu"] for one in handover.left.values())
+    covered = sum(amounts[pod]["cpu"] for pod in handover.covered)
+    assert left + covered <= sum(one["cpu"] for one in unused(held, there).values())
+    assert len(handover.covered) <= len(held)

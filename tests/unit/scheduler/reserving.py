@@ -5,13 +5,14 @@ from typing import Any
 
 from tests.unit.scheduler.conftest import World
 
+from parley.api.models import Hold
 from parley.api.resources import CLASSES, RESOURCE_SLICES
 from parley.drivers.workspace import DISK, WorkspaceDriver
 
 MOST = {"cpu": "8", "memory": "16Gi", "pods": 100}
 
 
-async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST) -> None:
+async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST, hold: Hold = "Ledger") -> None:
     """Nodes with disks, 8 CPUs and 16Gi; the class `workspace` is shareable and keeps claims without users."""
     for node in nodes:
         await world.add_node(node)
@@ -20,7 +21,7 @@ async def disks(world: World, *nodes: str, most: dict[str, Any] | None = MOST) -
         spec = {"driver": WorkspaceDriver.name, "nodeName": node, "pool": pool, "devices": [device]}
         await world.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-disk"}, "spec": spec})
     body = {"driverName": WorkspaceDriver.name, "shareable": True, "whenUnused": {"keepSeconds": 3600}}
-    parameters = {"maxReserve": most} if most else {}
+    parameters = {"hold": hold, **({"maxReserve": most} if most else {})}
     await world.create(CLASSES, {"metadata": {"name": "workspace"}, **body, "parameters": parameters})
 
 

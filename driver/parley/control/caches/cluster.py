@@ -50,6 +50,7 @@ from parley.control.caches.usage import Share, Usage
 from parley.control.caches.volumes import Volumes, volume_claims
 from parley.control.caches.wanted import WantedInformer
 from parley.control.objects.mirror import owner_pod_uid
+from parley.control.objects.reservation_pod import reserved_on
 from parley.kube.client import Client, Tombstone
 from parley.kube.informer import Informer, OnChange, Selection
 from parley.negotiation.requests import Amounts, amounts, requested
@@ -151,6 +152,7 @@ class ClusterCache:
         self._releases.index("holding", lambda release: [release.spec.holding_uid])
         self._pods.index("claim", named_claims)
         self._pods.index("volume claim", volume_claims)
+        self._pods.index("reservation", reserved_on)
 
     def _informer(
         self,
@@ -239,6 +241,10 @@ class ClusterCache:
     def pods_with_volume(self, claim: Key) -> Sequence[Pod]:
         """The pods with claims of ours that have the PersistentVolumeClaim."""
         return self._pods.by_index("volume claim", claim)
+
+    def reservation_pods(self, namespace: str, node: str) -> Sequence[Pod]:
+        """The pods of the namespace that hold room on the node."""
+        return self._pods.by_index("reservation", (namespace, node))
 
     def node(self, name: str) -> Node | None:
         return self._nodes.get("", name)

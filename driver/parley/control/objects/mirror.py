@@ -26,7 +26,7 @@ from parley.api.names import (
     SHAREABLE_REQUEST,
 )
 from parley.api.opaque import read, why_unreadable
-from parley.api.selectors import node_selector
+from parley.api.selectors import named_by, node_selector
 from parley.sdk import Allocation, Device, PodReference
 
 PLACEHOLDER = Device("parley.dev", "negotiated")
@@ -285,14 +285,7 @@ def offer_ended(claim: BuiltinClaim) -> str:
 
 def nodes_of(allocation: BuiltinAllocation) -> tuple[str, ...]:
     """The nodes that the allocation's selector names."""
-    terms = allocation.node_selector.node_selector_terms if allocation.node_selector else []
-    return tuple(
-        value
-        for term in terms
-        for field in term.match_fields
-        if field.key == "metadata.name"
-        for value in field.values
-    )
+    return named_by(allocation.node_selector)
 
 
 def allocated(claim: BuiltinClaim, driver: str) -> Allocation | None:

@@ -1,0 +1,101 @@
+"""Reservation pods: they hold room on a node against the scheduler's other pods, and never run. Pure.
+
+A pod with a scheduling gate is not scheduled, but kube-scheduler counts it for the node in its
+`status.nominatedNodeName` when it judges that node for pods of the same or a lower priority
+(`addGENominatedPods`, and `PriorityQueue.addPod` of Kubernetes 1.37). No kubelet sees it, nothing is evicted.
+The name is a digest of the content: what exists under that name is what is wanted.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from parley.api.builtin import Pod
+from parley.api.names import RESERVATION_GATE, RESERVED_CLAIM_LABEL
+from parley.api.selectors import named_by, node_selector
+from parley.control.caches.indexes import Key
+from parley.negotiation.requests import Amounts
+from parley.negotiation.reservations import PODS
+
+_IMAGE = "registry.k8s.io/pause:3.10"
+"""Required by the API. Nobody pulls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPod:
+    """One that is wanted: `amounts` in thousandths by resource name, for a claim by its UID, against pods of the
+    scheduler."""
+
+    node: str
+    claim: str
+    scheduler: str
+    amounts: tuple[tuple[str, int], ...]
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Of the object."""
+        content = repr((self.node, self.claim, self.scheduler, self.amounts, self.number))
+        return f"reservation-{sha256(content.encode()).hexdigest()[:20]}"
+
+    def body(self, namespace: str, priority_class: str) -> dict[str, Any]:
+        """As it is created; the strictest Pod Security Standard admits it. What it requests is its limit, too, as
+        the API wants it of resources other than CPU and memory."""
+        requests = {name: _quantity(amount) for name, amount in self.amounts}
+        confined = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": 65535,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        resources = {"resources": {"requests": requests, "limits": requests}} if requests else {}
+        return {
+            "metadata": {
+                "name": self.name,
+                "namespace": namespace,
+                "labels": {"app.kubernetes.io/name": "parley-reservation", RESERVED_CLAIM_LABEL: self.claim},
+            },
+            "spec": {
+                "schedulingGates": [{"name": RESERVATION_GATE}],
+                "schedulerName": self.scheduler,
+                **({"priorityClassName": priority_class} if priority_class else {}),
+                "affinity": {
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": node_selector([self.node])}
+                },
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "room", "image": _IMAGE, "securityContext": confined, **resources}],
+            },
+        }
+
+
+def reservation_pods(node: str, claim: str, left: Amounts, schedulers: Iterable[str]) -> Sequence[ReservationPod]:
+    """The pods that hold what is left of a claim's reservation: one for each of its pod slots, the first of them
+    with all amounts; a single one if no slots are reserved."""
+    amounts = tuple(sorted((name, amount) for name, amount in left.items() if amount > 0 and name != PODS))
+    slots = -(-left[PODS] // 1000) if PODS in left else bool(amounts)
+    return [
+        ReservationPod(node, claim, scheduler, amounts if number == 0 else (), number)
+        for scheduler in schedulers
+        for number in range(slots)
+    ]
+
+
+def is_reservation_pod(pod: Pod) -> bool:
+    """Whether the pod looks like one. Anybody may make such a pod, though not in Parley's namespace."""
+    return any(gate.name == RESERVATION_GATE for gate in pod.spec.scheduling_gates)
+
+
+def reserved_on(pod: Pod) -> Iterable[Key]:
+    """The namespace of a reservation pod and the node where it holds room, for an index."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    if affinity is None or not is_reservation_pod(pod):
+        return []
+    selector = affinity.required_during_scheduling_ignored_during_execution
+    return [(pod.metadata.namespace, node) for node in named_by(selector)]
+
+
+def _quantity(thousandths: int) -> str:
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"

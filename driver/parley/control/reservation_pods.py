@@ -1,0 +1,138 @@
+"""Keeps the reservation pods of each node as they should be: ordinary pods are kept out of what claims reserve.
+
+For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate what is missing, nominate
+the pods that are about to use such claims there, delete the rest. So a pod that comes for its claim's room gets it
+without a moment in which others could take it. One that requests more than what is reserved is not nominated: its
+nomination would keep others from what nobody has reserved.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import structlog
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.names import API_VERSION
+from parley.api.resources import PODS
+from parley.control.caches.cluster import reference
+from parley.control.ledger import Holding
+from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
+from parley.control.publishing.events import Recorder
+from parley.control.room import left_to_hold
+from parley.control.state import State
+from parley.kube.client import AlreadyExists, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.kube.queue import Requeue
+from parley.negotiation.requests import requested
+from parley.sdk import PodReference
+
+REFUSED_SECONDS = 60.0
+"""Until the next attempt after the API server refused a pod, unless something changes before."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPodSettings:
+    """Where reservation pods are made, against the pods of which `schedulers`, and their priority class. Without
+    schedulers there are none."""
+
+    namespace: str = "parley-system"
+    schedulers: tuple[str, ...] = ()
+    priority_class: str = ""
+
+
+class ReservationPods:
+    """Reconciles reservation pods, node by node."""
+
+    def __init__(self, client: Client, state: State, recorder: Recorder, settings: ReservationPodSettings) -> None:
+        self._client = client
+        self._state = state
+        self._recorder = recorder
+        self._settings = settings
+
+    async def sync(self, node: str) -> Requeue | None:
+        """Reconcile the node. Raises what a client raises; then it is to be repeated."""
+        if not self._settings.schedulers:
+            await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
+        wanted, covered = self._wanted(node)
+        found = self._state.cluster.reservation_pods(self._settings.namespace, node)
+        present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
+        try:
+            for name, missing in wanted.items():
+                if name not in present:
+                    await self._create(missing)
+                elif present[name].status.nominated_node_name != node:
+                    await self._nominate(reference(present[name]), node)
+        except (BadRequest, Forbidden, Invalid) as error:
+            await self._warn(node, f"the API server refused a reservation pod: {error.message}")
+            return Requeue(REFUSED_SECONDS)
+        await self._give_up([pod for name, pod in present.items() if name not in wanted], node, covered)
+        return None
+
+    async def _give_up(self, surplus: Sequence[Pod], node: str, covered: Collection[str]) -> None:
+        """Delete the pods; with the last one the room goes to those that it was held for.
+
+        Each deletion makes the scheduler try all pods again, and a pod that fails then loses its nomination. So
+        users are nominated before the last one, which is one that holds amounts.
+        """
+        for left, pod in enumerate(sorted(surplus, key=_holds_amounts), start=1 - len(surplus)):
+            if left == 0:
+                await self._nominate_users(node, covered)
+            await self._delete(pod)
+
+    def _wanted(self, node: str) -> tuple[Mapping[str, ReservationPod], Collection[str]]:
+        """The pods that are to be there, by name, and the UIDs of pods that no more than take what is theirs."""
+        holdings, schedulers = self._nominated(node), self._settings.schedulers
+        if not holdings or self._state.cluster.node(node) is None:
+            return {}, ()
+        handover = left_to_hold(self._state, node, schedulers)
+        pods = (reservation_pods(node, one.uid, handover.left[one.uid], schedulers) for one in holdings)
+        return {pod.name: pod for pod in chain.from_iterable(pods)}, handover.covered
+
+    def _nominated(self, node: str) -> Sequence[Holding]:
+        return [holding for holding in self._state.ledger.reserving(node) if holding.is_nominated]
+
+    async def _nominate_users(self, node: str, covered: Collection[str]) -> None:
+        """Before the room that is held for them is given up. Who is bound meanwhile has it already."""
+        for holding in self._nominated(node):
+            for pod in self._state.cluster.pods_naming((holding.namespace, holding.claim)):
+                if pod.metadata.uid in covered and not pod.status.nominated_node_name:
+                    await self._nominate(reference(pod), node)
+
+    async def _nominate(self, pod: PodReference, node: str) -> None:
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            await self._client.patch(PODS, pod.name, body, pod.namespace, subresource="status")
+        except (Conflict, Invalid, NotFound):
+            pass  # it is gone, or another one has its name by now: its change leads here again
+
+    async def _create(self, pod: ReservationPod) -> None:
+        """It is nominated afterwards: of an object that is made with a status the API server drops the status."""
+        body = pod.body(self._settings.namespace, self._settings.priority_class)
+        try:
+            made = await self._client.create(PODS, body, self._settings.namespace)
+        except AlreadyExists:
+            return  # the cache has yet to show it
+        await self._nominate(reference(made), pod.node)
+
+    async def _delete(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+        except (Conflict, NotFound):
+            pass  # it is gone
+        except Forbidden as error:
+            log.warning("a reservation pod is left", pod=f"{meta.namespace}/{meta.name}", error=error.message)
+
+    async def _warn(self, node: str, why: str) -> None:
+        """An event on each claim whose room is not held."""
+        for holding in self._nominated(node):
+            about = ("ResourceClaim", API_VERSION, holding.namespace, holding.claim, holding.uid)
+            message = f"Ordinary pods may take what it reserves on node {node}: {why}"
+            await self._recorder.warn(*about, reasons.ROOM_NOT_HELD, message)
+
+
+def _holds_amounts(pod: Pod) -> bool:
+    return bool(requested(pod))

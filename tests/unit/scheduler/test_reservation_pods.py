@@ -1,0 +1,253 @@
+"""Reservation pods: the scheduler keeps ordinary pods out of what claims reserve, and lets their users in."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.scheduler.conftest import NAMESPACE, World
+from tests.unit.scheduler.reserving import claim, disks, task
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.models import Hold
+from parley.api.resources import CLAIMS, NODES, PODS
+from parley.drivers.workspace import WorkspaceDriver
+from parley.kube.client import Client, Forbidden
+from parley.kube.transport import Call
+
+Play = Callable[[Callable[[World], Any]], None]
+
+HOME = "parley-system"
+"""Where reservation pods are made."""
+KUBE_SCHEDULER = "default-scheduler"
+
+
+async def begin(
+    world: World, *nodes: str, hold: Hold = "Nominated", schedulers: Sequence[str] = (KUBE_SCHEDULER,)
+) -> None:
+    await disks(world, *nodes, hold=hold)
+    world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=tuple(schedulers))
+
+
+async def ordinary(world: World, name: str, cpu: str = "2", **spec: Any) -> str:
+    """A pod without claims, which Parley does not judge; its node, or ""."""
+    return await task(world, name, cpu=cpu, schedulerName=KUBE_SCHEDULER, **spec)
+
+
+async def held(world: World) -> dict[str, list[str]]:
+    """What reservation pods hold: the CPU that each requests, by the node that it is nominated for."""
+    found: dict[str, list[str]] = {}
+    for pod in await reservation_pods(world):
+        assert not pod.spec.node_name
+        requests = pod.spec.containers[0].resources.requests
+        found.setdefault(pod.status.nominated_node_name, []).append(str(requests.get("cpu", "")))
+    return {node: sorted(amounts) for node, amounts in found.items()}
+
+
+async def reservation_pods(world: World) -> Sequence[Pod]:
+    return (await world.client.list(PODS, HOME)).items
+
+
+def test_ordinary_pods_are_kept_out_and_the_late_big_task_fits(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build") == "a"
+        assert await held(world) == {"a": ["5"]}
+        await world.finish_pod("clone")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+        assert [await ordinary(world, f"ordinary-{i}") for i in range(3)] == ["a", "", ""]
+        assert await held(world) == {"a": ["6"]}
+        assert await task(world, "late", "build", cpu="6") == "a"
+        assert await held(world) == {}
+        await world.finish_pod("late")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+
+    play(scenario)
+
+
+def test_with_ledger_ordinary_pods_take_the_room(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a", hold="Ledger")
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        assert [await ordinary(world, f"ordinary-{i}") for i in range(3)] == ["a"] * 3
+        assert await held(world) == {}
+
+    play(scenario)
+
+
+def test_a_pod_of_higher_priority_passes(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "7"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        assert await ordinary(world, "ordinary") == ""
+        assert await ordinary(world, "important", priority=1000) == "a"
+        assert await held(world) == {"a": ["7"]}
+
+    play(scenario)
+
+
+def test_pod_slots_are_held_by_one_pod_each(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await world.client.patch(
+            NODES,
+            "a",
+            {"status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "4"}}},
+            subresource="status",
+        )
+        await claim(world, "build", {"cpu": "2", "pods": 3})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        assert await held(world) == {"a": ["", "", "2"]}
+        assert [await ordinary(world, f"ordinary-{i}", cpu="1") for i in range(2)] == ["a", ""]
+        assert [await task(world, f"late-{i}", "build", cpu="500m") for i in range(3)] == ["a"] * 3
+        assert await held(world) == {}  # no pod slot is left that somebody could use the other 500m with
+
+    play(scenario)
+
+
+def test_nothing_is_left_when_the_claim_has_ended(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        assert await ordinary(world, "ordinary", cpu="4") == ""
+        await world.client.delete(CLAIMS, "build", NAMESPACE)
+        await asyncio.sleep(20)
+        assert await held(world) == {}
+        assert await world.node_of("ordinary") == "a"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "while_away", ["nothing", "the claim's end", "a nomination that is cleared", "a pod that is deleted"]
+)
+def test_a_new_controller_goes_on_where_the_former_one_was(play: Play, while_away: str) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        await world.crash()
+        (pod,) = await reservation_pods(world)
+        match while_away:
+            case "the claim's end":
+                body = {"metadata": {"finalizers": None}}
+                await world.client.patch(CLAIMS, "build", body, NAMESPACE)
+                await world.client.delete(CLAIMS, "build", NAMESPACE)
+            case "a nomination that is cleared":
+                body = {"status": {"nominatedNodeName": None}}
+                await world.client.patch(PODS, pod.metadata.name, body, HOME, subresource="status")
+            case "a pod that is deleted":
+                await world.client.delete(PODS, pod.metadata.name, HOME)
+        world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
+        await asyncio.sleep(30)
+        assert await held(world) == ({} if while_away == "the claim's end" else {"a": ["6"]})
+
+    play(scenario)
+
+
+def test_a_preemptor_clears_the_nomination_and_it_is_made_again(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        (pod,) = await reservation_pods(world)
+        body = {"status": {"nominatedNodeName": None}}
+        await world.client.patch(PODS, pod.metadata.name, body, HOME, subresource="status")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+
+    play(scenario)
+
+
+def test_a_user_is_nominated_only_if_it_requests_no_more_than_what_is_reserved(play: Play) -> None:
+    """Or anybody with a claim could hold a whole node with pods that never fit."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "4"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        for i in range(5):
+            assert await task(world, f"giant-{i}", "build", cpu="100") == ""
+        assert await held(world) == {}
+        nominated = [p.status.nominated_node_name for p in (await world.client.list(PODS, NAMESPACE)).items]
+        assert not any(nominated)
+        assert await ordinary(world, "ordinary", cpu="8") == "a"
+
+    play(scenario)
+
+
+def test_users_that_wait_take_no_more_than_what_is_reserved_together(play: Play) -> None:
+    """Each is nominated as long as what is left for it suffices; node "a" has no room for any of them."""
+
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "4", "pods": 10})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await ordinary(world, "important", cpu="7", priority=1000)
+        placed = [await task(world, f"task-{i}", "build", cpu="2") for i in range(4)]
+        assert placed == [""] * 4
+        pods = {
+            p.metadata.name: p.status.nominated_node_name for p in (await world.client.list(PODS, NAMESPACE)).items
+        }
+        assert [pods[f"task-{i}"] for i in range(4)] == ["a", "a", "", ""]
+
+    play(scenario)
+
+
+def test_a_pod_of_another_scheduler_has_its_room_until_it_is_bound(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await task(world, "other", "build", cpu="6", schedulerName="nobody")
+        assert await held(world) == {"a": ["6"]}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_where_room_can_not_be_held_the_claim_says_so(play: Play, enabled: bool) -> None:
+    async def scenario(world: World) -> None:
+        await disks(world, "a", hold="Nominated")
+        schedulers = (KUBE_SCHEDULER,) if enabled else ()
+        client = NoPods(world.server.client())
+        world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=schedulers)
+        await claim(world, "build", {"cpu": "6"})
+        assert await task(world, "clone", "build") == "a"
+        why = (
+            "the API server refused a reservation pod: not here" if enabled else "reservation pods are not enabled"
+        )
+        events = dict(await world.events_on("build"))
+        assert f"Ordinary pods may take what it reserves on node a: {why}" in events[reasons.ROOM_NOT_HELD]
+
+    play(scenario)
+
+
+class NoPods(Client):
+    """An account that may make no pods."""
+
+    async def request(self, call: Call) -> bytes:
+        if call.verb == "create" and call.resource == PODS:
+            raise Forbidden(403, "Forbidden", "not here")
+        return await super().request(call)
