@@ -14,12 +14,13 @@ from parley.api.models import PodScheduling, ResourceClaim
 from parley.api.names import CONDITION_RELEASING, CONDITION_STRANDED
 from parley.api.resources import CLAIMS, POD_SCHEDULINGS
 from parley.control.allocation import Busy
-from parley.control.caches.cluster import ClusterCache
 from parley.control.claims.podclaims import PodClaim
-from parley.control.ledger import Holding, Ledger, Written
+from parley.control.ledger import Holding, Written
 from parley.control.objects import mirror as mirrors
 from parley.control.objects import standin
 from parley.control.release.receipts import releasing_condition
+from parley.control.reservation_pods import ReservationPods
+from parley.control.state import State
 from parley.control.writes import ClaimWrites, MirrorWrites
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, rfc3339
@@ -36,17 +37,24 @@ _NOTHING: Mapping[str, Any] = {**NOTHING_ALLOCATED, "reservedFor": None, "keptUn
 class Records:
     """Writes what is in the ledger, and clears what leaves it."""
 
-    def __init__(self, client: Client, cluster: ClusterCache, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, client: Client, state: State, clock: Clock, reservation_pods: ReservationPods) -> None:
         self._client = client
-        self._cluster = cluster
-        self._ledger = ledger
+        self._cluster = state.cluster
+        self._ledger = state.ledger
         self._clock = clock
-        self._mirrors = MirrorWrites(client, cluster)
-        self._claims = ClaimWrites(client, cluster)
+        self._reservation_pods = reservation_pods
+        self._mirrors = MirrorWrites(client, state.cluster)
+        self._claims = ClaimWrites(client, state.cluster)
 
     async def write(self, claims: Sequence[PodClaim]) -> None:
-        """Record each claim's holding and its users. Safe to repeat."""
+        """Record each claim's holding and its users. Safe to repeat.
+
+        Room that reservation pods hold for new users is handed over first: the scheduler clears an allocation that
+        it finds no room for.
+        """
         held = [(claim, claim.holding or self._ledger.get(claim.uid)) for claim in claims]
+        for node in {holding.node for _, holding in held if holding is not None and holding.is_nominated}:
+            await self._reservation_pods.sync(node)
         await together(self._write(claim, holding) for claim, holding in held if holding is not None)
 
     async def _write(self, claim: PodClaim, holding: Holding) -> None:

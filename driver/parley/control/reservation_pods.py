@@ -6,9 +6,11 @@ without a moment in which others could take it. One that requests more than what
 nomination would keep others from what nobody has reserved.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -29,6 +31,9 @@ from parley.sdk import PodReference
 
 REFUSED_SECONDS = 60.0
 """Until the next attempt after the API server refused a pod, unless something changes before."""
+
+SETTLING_SECONDS = 0.1
+"""For pods that a deletion made the scheduler try in vain."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,9 +56,16 @@ class ReservationPods:
         self._state = state
         self._recorder = recorder
         self._settings = settings
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+        """By node: the order of writes matters, and whoever records users calls beside the queue's worker."""
 
     async def sync(self, node: str) -> Requeue | None:
         """Reconcile the node. Raises what a client raises; then it is to be repeated."""
+        lock = self._locks.setdefault(node, asyncio.Lock())
+        async with lock:
+            return await self._sync(node)
+
+    async def _sync(self, node: str) -> Requeue | None:
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
         wanted, covered = self._wanted(node)
@@ -68,19 +80,23 @@ class ReservationPods:
         except (BadRequest, Forbidden, Invalid) as error:
             await self._warn(node, f"the API server refused a reservation pod: {error.message}")
             return Requeue(REFUSED_SECONDS)
-        await self._give_up([pod for name, pod in present.items() if name not in wanted], node, covered)
+        if surplus := [pod for name, pod in present.items() if name not in wanted]:
+            await self._give_up(surplus, node, covered)
         return None
 
     async def _give_up(self, surplus: Sequence[Pod], node: str, covered: Collection[str]) -> None:
         """Delete the pods; with the last one the room goes to those that it was held for.
 
         Each deletion makes the scheduler try all pods again, and a pod that fails then loses its nomination. So
-        users are nominated before the last one, which is one that holds amounts.
+        users are nominated before the last one, when those that were tried have failed.
         """
-        for left, pod in enumerate(sorted(surplus, key=_holds_amounts), start=1 - len(surplus)):
-            if left == 0:
-                await self._nominate_users(node, covered)
+        *first, last = sorted(surplus, key=_holds_amounts)
+        for pod in first:
             await self._delete(pod)
+        if first:
+            await asyncio.sleep(SETTLING_SECONDS)
+        await self._nominate_users(node, covered)
+        await self._delete(last)
 
     def _wanted(self, node: str) -> tuple[Mapping[str, ReservationPod], Collection[str]]:
         """The pods that are to be there, by name, and the UIDs of pods that no more than take what is theirs."""

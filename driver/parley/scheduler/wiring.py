@@ -91,6 +91,7 @@ class _Control:
     releases: Releases
     giving_back: GivingBack
     keeping: Keeping
+    reservation_pods: ReservationPods
 
 
 def base(
@@ -158,20 +159,21 @@ def parts(base: Base) -> Parts:
         extender,
         Changes(queues, state, base.wakeups, reconciler, control.giving_back, control.releases, publisher),
         classes,
-        ReservationPods(client, state, base.recorder, settings.reservation_pods),
+        control.reservation_pods,
     )
 
 
 def _control(base: Base, publisher: Publisher) -> _Control:
     client, state = base.client, base.state
-    records = Records(client, state.cluster, state.ledger, base.clock)
+    reservation_pods = ReservationPods(client, state, base.recorder, base.settings.reservation_pods)
+    records = Records(client, state, base.clock, reservation_pods)
     queue = base.queues.releases
     leftovers = LostNodesData(client, state.cluster, state.ledger, queue, base.clock)
     releases = Releases(client, state.cluster, state.ledger, records, queue, leftovers)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
     giving_back = GivingBack(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)
-    return _Control(Allocator(state), records, releases, giving_back, keeping)
+    return _Control(Allocator(state), records, releases, giving_back, keeping, reservation_pods)
 
 
 def _doors(base: Base, pods: Pods, control: _Control) -> tuple[NativeDoor, ExtenderDoor | None]:

@@ -54,13 +54,15 @@ def task(name: str, of: str, cpus: int) -> Manifest:
     return pod(name, claims={"work": of}, containers=[container("main", "true", resources=resources)])
 
 
-async def begin(team: Namespace, parley: Parley, hold: Hold = "Ledger", **reserve: str | int) -> None:
+async def begin(
+    team: Namespace, parley: Parley, hold: Hold = "Ledger", *, shareable: bool = False, **reserve: str | int
+) -> None:
     """One node has a disk. The first task of `build` was a small one, and has ended."""
     await parley.kill()
     parley.drivers = (Directories,)
     parley.settings = ControllerSettings(reservation_schedulers=(KUBE_SCHEDULER,))
     await parley.start()
-    class_ = {"whenUnused": {"keepSeconds": 600}}
+    class_ = {"whenUnused": {"keepSeconds": 600}, "shareable": shareable}
     most = {"maxReserve": {"cpu": str(CPUS), "pods": SLOTS}, "hold": hold}
     await team.create(
         workspace_disk("node-0"), resource_class("builds", Directories.name, parameters=most, **class_)
@@ -173,13 +175,13 @@ async def held(team: Namespace, cpus: int) -> None:
     await until(team.client, PODS, holds, f"{cpus} CPUs are held", namespace=HOME)
 
 
-@pytest.mark.parametrize("hold", ["Nominated", "Ledger"])
+@pytest.mark.parametrize(("hold", "shareable"), [("Nominated", False), ("Nominated", True), ("Ledger", False)])
 async def test_reservation_pods_keep_ordinary_pods_out_over_a_restart_of_the_scheduler(
-    cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley, hold: Hold
+    cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley, hold: Hold, shareable: bool
 ) -> None:
     """Thirty pods without claims and thirty with one of their own want the node; without reservation pods those
-    without claims take what is reserved."""
-    await begin(team, parley, hold, cpu="24")
+    without claims take what is reserved. The scheduler lets pods into an allocated shared claim by itself."""
+    await begin(team, parley, hold, shareable=shareable, cpu="24")
     await held(team, 24 if hold == "Nominated" else 0)
     await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
     assert await there(team, "ordinary-") == (CPUS - 24 if hold == "Nominated" else 30)

@@ -32,6 +32,7 @@ from parley.control.release.keeping import Keeping
 from parley.control.release.leftovers import LostNodesData
 from parley.control.release.releasing import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.reservation_pods import ReservationPods, ReservationPodSettings
 from parley.control.state import State
 from parley.control.wakeups import Wakeups
 from parley.drivers.tokens import TokensDriver
@@ -185,8 +186,9 @@ class World:
             for resource in driver.driver.watches:
                 cluster.observe(resource, _telling(driver))
         self.state = State(cluster, Ledger(Limits(self.wakeups.wake)), embedded)
-        self.records = Records(self.client, cluster, self.state.ledger, self.clock)
         self.recorder = Recorder(self.client, self.clock, "parley")
+        reservation_pods = ReservationPods(self.client, self.state, self.recorder, ReservationPodSettings())
+        self.records = Records(self.client, self.state, self.clock, reservation_pods)
 
     def _wake(self, topic: Topic, _nodes: Collection[str] | None) -> None:
         self.woken.append(topic)

@@ -110,6 +110,7 @@ def test_pod_slots_are_held_by_one_pod_each(play: Play) -> None:
         await world.settle()
         assert await held(world) == {"a": ["", "", "2"]}
         assert [await ordinary(world, f"ordinary-{i}", cpu="1") for i in range(2)] == ["a", ""]
+        await world.delete_pod("ordinary-1")
         assert [await task(world, f"late-{i}", "build", cpu="500m") for i in range(3)] == ["a"] * 3
         assert await held(world) == {}  # no pod slot is left that somebody could use the other 500m with
 
