@@ -61,6 +61,9 @@ RESERVATION_GATE: Final = "parley.dev/reservation"
 RESERVED_CLAIM_LABEL: Final = "parley.dev/reserved-claim"
 """On a reservation pod: the UID of the claim that it holds room for."""
 
+RESERVED_FOR_ANNOTATION: Final = "parley.dev/reserved-for"
+"""On a reservation pod: namespace and name of that claim. For people; nothing is decided by it."""
+
 FIELD_MANAGER: Final = "parley-controller"
 
 CONTROLLER_LEASE: Final = "parley-controller"

@@ -104,7 +104,8 @@ class ReservationPods:
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
         handover = left_to_hold(self._state, node, schedulers)
-        pods = (reservation_pods(node, one.uid, handover.left[one.uid], schedulers) for one in holdings)
+        left = handover.left
+        pods = (reservation_pods(node, one.uid, one.path, left[one.uid], schedulers) for one in holdings)
         return {pod.name: pod for pod in chain.from_iterable(pods)}, handover.covered
 
     def _nominated(self, node: str) -> Sequence[Holding]:

@@ -38,6 +38,9 @@ from parley.scheduler.reconciler import Reconciler
 from parley.sdk import PodReference
 from parley.sdk.recorded import driver_of_record
 
+ROOM_SECONDS = 0.1
+"""Between a change and the look at the reservation pods of its node."""
+
 
 def _named(kind: str) -> Callable[[Key], Mapping[str, object]]:
     """How a key is named in a log entry: {"pod": "team/a"}."""
@@ -68,7 +71,12 @@ class Queues:
             self.claims.add((topic[1], topic[2]))
         elif topic == ROOM:
             for node in nodes or ():
-                self.reservations.add(node)
+                self.look_at_room(node)
+
+    def look_at_room(self, node: str) -> None:
+        """What reservation pods are to hold on the node may have changed. Many pods may come and go at a time: the
+        node is looked at once for all of them."""
+        self.reservations.add_after(node, ROOM_SECONDS)
 
     @staticmethod
     def empty(cluster: ClusterCache) -> "Queues":
@@ -120,9 +128,9 @@ class Changes:
         for key in named_claims(pod):
             holding = self._ledger.of_claim(*key)
             if holding is not None and holding.is_nominated:
-                self._queues.reservations.add(holding.node)
+                self._queues.look_at_room(holding.node)
         for _, node in reserved_on(pod):
-            self._queues.reservations.add(node)
+            self._queues.look_at_room(node)
 
     def _enqueue_new(self, key: Key) -> None:
         self._reconciler.pod_came(key)
@@ -167,7 +175,7 @@ class Changes:
         names = [node.metadata.name for node in (old, new) if node is not None]
         self._wakeups.wake(NODES, names)
         if (old is None or new is None) and self._ledger.reserving(names[0]):
-            self._queues.reservations.add(names[0])
+            self._queues.look_at_room(names[0])
         if old is not None and out_of_service(new):
             self._releases.node_lost(old.metadata.name)
         if (node := new or old) is not None and unavailable(old) != unavailable(new):

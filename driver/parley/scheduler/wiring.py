@@ -114,7 +114,7 @@ def base(
                 wakeups.wake(("claim", nomination.pod.namespace, claim.claim))
 
     queues = Queues.empty(cluster)
-    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.reservations.add)
+    ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.look_at_room)
     state = State(cluster, ledger, drivers, Nominations(kept_no_more))
     show_cluster(state)
     presence = DriverPresence(client, settings.namespace, [*drivers, *apart])

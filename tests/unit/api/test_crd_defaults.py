@@ -26,6 +26,7 @@ FILLED_IN = {
     "ResourceClaimTemplate": {".spec.spec.allocationMode": "WaitForFirstConsumer"},
     "PodScheduling": {},
     "ClaimRelease": {
+        ".spec.allocation.reserve.hold": "Ledger",
         ".spec.units": 1,
         ".spec.allocation.shareable": False,
         ".spec.removeData": False,

@@ -23,26 +23,26 @@ GI = 1000 * 1024**3
     ],
 )
 def test_the_first_one_holds_the_amounts_and_each_a_pod_slot(left: Amounts, amounts: list[Amounts]) -> None:
-    made = reservation_pods("node-1", "uid-1", left, SCHEDULERS)
+    made = reservation_pods("node-1", "uid-1", "team/build", left, SCHEDULERS)
     assert [requested(as_kept(one.body("parley-system", ""))) for one in made] == amounts
     assert len({one.name for one in made}) == len(made)
 
 
 def test_there_is_one_for_each_scheduler() -> None:
-    made = reservation_pods("node-1", "uid-1", {"cpu": 1000}, ("default-scheduler", "batch"))
+    made = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, ("default-scheduler", "batch"))
     assert [one.scheduler for one in made] == ["default-scheduler", "batch"]
     assert len({one.name for one in made}) == 2
 
 
 def test_the_name_says_whether_it_is_what_is_wanted() -> None:
-    (one,) = reservation_pods("node-1", "uid-1", {"cpu": 1000}, SCHEDULERS)
-    (same,) = reservation_pods("node-1", "uid-1", {"cpu": 1000}, SCHEDULERS)
-    (other,) = reservation_pods("node-1", "uid-1", {"cpu": 1001}, SCHEDULERS)
+    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
+    (same,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
+    (other,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1001}, SCHEDULERS)
     assert one.name == same.name != other.name
 
 
 def test_it_is_found_by_its_node_from_what_the_cache_keeps_of_it() -> None:
-    (one,) = reservation_pods("node-1", "uid-1", {"cpu": 1000}, SCHEDULERS)
+    (one,) = reservation_pods("node-1", "uid-1", "team/build", {"cpu": 1000}, SCHEDULERS)
     body = one.body("parley-system", "low")
     assert list(reserved_on(as_kept(body))) == [("parley-system", "node-1")]
     body["spec"]["schedulingGates"] = []

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from parley.api.builtin import Pod
-from parley.api.names import RESERVATION_GATE, RESERVED_CLAIM_LABEL
+from parley.api.names import RESERVATION_GATE, RESERVED_CLAIM_LABEL, RESERVED_FOR_ANNOTATION
 from parley.api.selectors import named_by, node_selector
 from parley.control.caches.indexes import Key
 from parley.negotiation.requests import Amounts
@@ -24,11 +24,12 @@ _IMAGE = "registry.k8s.io/pause:3.10"
 
 @dataclass(frozen=True, slots=True)
 class ReservationPod:
-    """One that is wanted: `amounts` in thousandths by resource name, for a claim by its UID, against pods of the
-    scheduler."""
+    """One that is wanted: `amounts` in thousandths by resource name, for a claim by its UID and, for people, as
+    "namespace/name", against pods of the scheduler."""
 
     node: str
     claim: str
+    path: str
     scheduler: str
     amounts: tuple[tuple[str, int], ...]
     number: int
@@ -56,6 +57,7 @@ class ReservationPod:
                 "name": self.name,
                 "namespace": namespace,
                 "labels": {"app.kubernetes.io/name": "parley-reservation", RESERVED_CLAIM_LABEL: self.claim},
+                "annotations": {RESERVED_FOR_ANNOTATION: self.path},
             },
             "spec": {
                 "schedulingGates": [{"name": RESERVATION_GATE}],
@@ -71,13 +73,15 @@ class ReservationPod:
         }
 
 
-def reservation_pods(node: str, claim: str, left: Amounts, schedulers: Iterable[str]) -> Sequence[ReservationPod]:
+def reservation_pods(
+    node: str, claim: str, path: str, left: Amounts, schedulers: Iterable[str]
+) -> Sequence[ReservationPod]:
     """The pods that hold what is left of a claim's reservation: one for each of its pod slots, the first of them
     with all amounts; a single one if no slots are reserved."""
     amounts = tuple(sorted((name, amount) for name, amount in left.items() if amount > 0 and name != PODS))
     slots = -(-left[PODS] // 1000) if PODS in left else bool(amounts)
     return [
-        ReservationPod(node, claim, scheduler, amounts if number == 0 else (), number)
+        ReservationPod(node, claim, path, scheduler, amounts if number == 0 else (), number)
         for scheduler in schedulers
         for number in range(slots)
     ]
