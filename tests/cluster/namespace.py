@@ -191,7 +191,18 @@ class Namespace:
         return frozenset(device for claim in await self.mirrors(pod) for device in devices_of(claim))
 
     async def clear(self) -> None:
-        """Remove everything that was created here, and wait until nothing is left. Raises TooLate."""
+        """Remove everything that was created here, and wait until nothing is left. Raises TooLate.
+
+        What belongs to no namespace is removed in any case: other tests make objects of these names.
+        """
+        try:
+            await self._clear_namespace()
+        finally:
+            for resource, name in reversed(self._outside):
+                await self._delete(resource, name)
+        await self._delete(NAMESPACES, self.name)
+
+    async def _clear_namespace(self) -> None:
         for resource in _MADE_BY_USERS:
             grace = self._grace if resource is PODS else None
             for item in (await self.client.list(resource, self.name)).items:
@@ -202,9 +213,6 @@ class Namespace:
         for resource in _OF_A_NAMESPACE:
             await until(self.client, resource, _none, f"no {resource.kind} is left", namespace=self.name)
         await until(self.client, CLAIM_RELEASES, self._nothing_owed, "no node owes a receipt")
-        for resource, name in reversed(self._outside):
-            await self._delete(resource, name)
-        await self._delete(NAMESPACES, self.name)
 
     def _nothing_owed(self, releases: Mapping[Identity, ClaimRelease]) -> bool:
         return all(release.spec.claim.namespace != self.name for release in releases.values())

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.cluster.manifests import Manifest, claim, pod, template
 from tests.cluster.namespace import Namespace, devices_of
+from tests.cluster.receipts import receipts_given
 from tests.integration.door.conftest import Devices
 
 from parley.api import reasons
@@ -30,13 +31,15 @@ def held_by(name: str, mirror: BuiltinClaim) -> bool:
 
 @pytest.fixture
 async def waiting(team: Namespace, devices: Devices) -> AsyncIterator[Namespace]:
-    """A namespace where the test lets `holder` have the one device, and `next` wait for it."""
+    """A namespace where the test lets `holder` have the one device, and `next` wait for it. The node confirms that
+    it has unprepared the device, where the claim was deleted under its pod."""
     await devices(node_0=1)
     await team.create(template("one"))
     yield team
     assert await team.devices("next") == frozenset()
-    await team.delete(PODS, "holder")
-    await team.bound("next")
+    async with receipts_given(team.client, ["node-0"]):
+        await team.delete(PODS, "holder")
+        await team.bound("next")
     assert await team.devices("next") == THE_DEVICE
 
 
