@@ -23,6 +23,7 @@ from tests.soak.pods import (
 )
 from tests.soak.priorities import Preemption, Priorities
 from tests.soak.processes import acting_as
+from tests.soak.reservations import HOME
 from tests.soak.tenant import Tenant
 from tests.soak.world import SECOND_SCHEDULER, Process, World
 
@@ -93,6 +94,8 @@ class Actions:
                 (1, self._delete_template_mirror),
                 (1, self._delete_scheduling),
             ]
+        if world.plan.meddling and world.plan.reserving == "Nominated":
+            self._actions.append((4, self._disturb_reservation_pod))
         self._priorities: Priorities | None = None
         if world.plan.preemption is not Preemption.NONE:
             self._priorities = Priorities(world.server, world.chance, world.plan.preemption)
@@ -292,6 +295,20 @@ class Actions:
             with acting_as("meddler"):
                 self._delete(POD_SCHEDULINGS, found.meta["name"])
 
+    def _disturb_reservation_pod(self) -> None:
+        """Somebody deletes it, or a scheduler clears its nomination for a pod that preempts."""
+        objects = self._server.store.collection(PODS).objects
+        found = [stored for (namespace, _), stored in objects.items() if namespace == HOME]
+        if not found:
+            return
+        name = self._chance.choice(found).meta["name"]
+        with acting_as("meddler"):
+            if self._chance.random() < 0.5:
+                self._server.delete(PODS, name, HOME, grace=0)
+                return
+            body = {"status": {"nominatedNodeName": None}}
+            self._server.patch(PODS, name, body, HOME, Manager("meddler", UPDATE, "status"))
+
     # -- processes and the network
 
     def _some_process(self) -> Process | None:
@@ -327,7 +344,8 @@ class Actions:
     # -- requests
 
     def _all(self, resource: Resource[Any]) -> list[Stored]:
-        return list(self._server.store.collection(resource).objects.values())
+        objects = self._server.store.collection(resource).objects
+        return [stored for (namespace, _), stored in objects.items() if namespace in ("", NAMESPACE)]
 
     def _some(self, resource: Resource[Any]) -> Stored | None:
         found = self._all(resource)

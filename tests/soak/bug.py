@@ -5,6 +5,8 @@ from typing import Any
 
 from tests.soak.priorities import Preemption
 
+from parley.api.models import Hold
+
 Patch = tuple[Any, str, Any]
 """An object, its attribute, and what stands there while the bug is planted."""
 
@@ -27,7 +29,7 @@ class Bug:
     lasting: bool = False
     preemption: Preemption = Preemption.NONE
     data: bool = False
-    reserving: bool = False
+    reserving: Hold | None = None
     viewing: bool = False
 
 

@@ -52,7 +52,8 @@ class Judge:
         *,
         reserving: bool = False,
     ) -> None:
-        self.pods = [SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS)]
+        pods = (SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS))
+        self.pods = [pod for pod in pods if not pod.spec.scheduling_gates]
         self._nodes = {
             node.metadata.name: Occupied(node) for node in (NODES.decode(data) for data in _data(server, NODES))
         }

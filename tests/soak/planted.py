@@ -31,6 +31,7 @@ from parley.control.release.giving_back import GivingBack
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
 from parley.control.release.unseen_users import UnseenUsers
+from parley.control.reservation_pods import ReservationPods
 from parley.control.state import State
 from parley.control.writes import MirrorWrites
 from parley.drivers.device.inventory import Inventory
@@ -325,13 +326,29 @@ BUGS = {
         viewing=True,
     ),
     "two claims reserve the same room": Bug(
-        ((room, "crowded", lambda *_: ""),), ("reserved twice",), reserving=True, lasting=True
+        ((room, "crowded", lambda *_: ""),), ("reserved twice",), reserving="Ledger", lasting=True
     ),
     "a restart forgets what is reserved": Bug(
-        ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserving=True, lasting=True
+        ((sdk_records, "_reserve", no_result),), ("reserved twice",), reserving="Ledger", lasting=True
     ),
     "what was reserved stays reserved": Bug(
-        ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserving=True, lasting=True
+        ((Ledger, "reserving", _ever_reserving()),), ("waits in vain",), reserving="Ledger", lasting=True
+    ),
+    "room is held for claims that have ended": Bug(
+        ((ReservationPods, "_give_up", nothing),),
+        ("room not held", "left over"),
+        reserving="Nominated",
+        lasting=True,
+    ),
+    "reservation pods are not nominated": Bug(
+        ((ReservationPods, "_nominate", nothing),), ("room not held",), reserving="Nominated", lasting=True
+    ),
+    "nobody looks at reservation pods that others deleted": Bug(
+        ((Changes, "_look_at_room", lambda *_: None),),
+        ("room not held", "left over"),
+        meddling=True,
+        reserving="Nominated",
+        lasting=True,
     ),
 }
 

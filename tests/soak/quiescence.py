@@ -11,12 +11,14 @@ from tests.soak.keeping import kept_too_long
 from tests.soak.mirrors import Json
 from tests.soak.pods import CLAIM_KINDS
 from tests.soak.priorities import Preemption
+from tests.soak.reservations import not_held
 from tests.soak.world import SECOND_SCHEDULER, Broken, World
 
 from parley.api.resources import (
     BUILTIN_CLAIMS,
     CLAIM_RELEASES,
     CLAIMS,
+    NODES,
     POD_SCHEDULINGS,
     PODS,
 )
@@ -102,7 +104,7 @@ def _faults(world: World) -> Iterator[str]:
     and claims whose conditions contradict the rest of their status."""
     yield from world.plans.in_vain()
     yield from _kept_for_nobody(world)
-    judge = Judge(world.server, world.invariants, reserving=world.plan.reserving)
+    judge = Judge(world.server, world.invariants, reserving=world.plan.reserving is not None)
     for pod in judge.pods:
         name = pod.metadata.name
         if done(pod) or pod.metadata.deletion_timestamp:
@@ -116,6 +118,9 @@ def _faults(world: World) -> Iterator[str]:
         yield from (f"not reserved: claim {claim} for pod {name}" for claim in judge.unreserved(pod))
     if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
         yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
+    nodes = [body["metadata"]["name"] for body in bodies(world.server, NODES)]
+    held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes)
+    yield from (f"room not held: {what}" for what in held)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))
     yield from (f"kept too long: {what}" for what in kept_too_long(judge.claims.values(), world.clock()))

@@ -1,19 +1,21 @@
 """What must hold of room that claims reserve on nodes, in worlds where the driver says so.
 
     reserved twice   what the claims on a node reserve there, by their records, is never more than the node has
+    room not held    at rest, reservation pods hold just what claims reserve with `hold: Nominated`
 
 They reserve a resource that no pod requests: so they are in each other's way alone, and whether a claim finds it
 is judged from the records (`Room`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from tests.soak.keeping import allocation
 from tests.soak.mirrors import Json
 from tests.soak.observed import Step
 
+from parley.api.models import Hold
 from parley.sdk import Reserve
 
 RESOURCE = "example.com/room"
@@ -24,9 +26,32 @@ RESERVED: Mapping[str, int] = {"disk": 3, "tape": 2, "common": 2, "cache": 3, "w
 """What named claims reserve, by their names."""
 
 
-def reserve(claim: str) -> Reserve | None:
+HOME = "parley-system"
+"""Where reservation pods are."""
+
+
+def reserve(claim: str, hold: Hold) -> Reserve | None:
     """What the driver says of a claim of that name."""
-    return Reserve({RESOURCE: str(RESERVED[claim])}) if claim in RESERVED else None
+    return Reserve({RESOURCE: str(RESERVED[claim])}, hold=hold) if claim in RESERVED else None
+
+
+def not_held(claims: Iterable[Json], pods: Iterable[Json], nodes: Collection[str]) -> Iterator[str]:
+    """Claims whose room is not held on their node, or not as they reserve it; pods that hold anything else."""
+    reserved = Counter[tuple[str, str, str]]()
+    for claim in claims:
+        node, amount = _recorded(claim)
+        body = claim.get("status", {}).get("allocation") or {}
+        if amount and node in nodes and body["reserve"].get("hold") == "Nominated":
+            reserved[claim["metadata"]["uid"], node, str(amount)] += 1
+    for pod in pods:
+        if pod["metadata"]["namespace"] == HOME:
+            (container,) = pod["spec"]["containers"]
+            held = container["resources"]["requests"][RESOURCE]
+            uid = pod["metadata"]["labels"]["parley.dev/reserved-claim"]
+            reserved[uid, pod["status"].get("nominatedNodeName", ""), held] -= 1
+    for (uid, node, held), missing in reserved.items():
+        if missing:
+            yield f"{'nothing' if missing > 0 else 'a pod'} holds {held} on node {node!r} for claim {uid}"
 
 
 def _recorded(claim: Json) -> tuple[str, int]:

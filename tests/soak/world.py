@@ -25,6 +25,7 @@ from tests.soak.turns import Turns
 from tests.soak.views import SOURCE, VIEW, Views
 from tests.support.trouble import LATE_WRITE, LATEST, Rates, TroubleClient
 
+from parley.api.models import Hold
 from parley.control.nominations import Nomination
 from parley.drivers.device import DeviceDriver
 from parley.kube.fencing import LeasedClient
@@ -84,8 +85,16 @@ class LeavingDriver(CountedDriver):
 class ReservingDriver(CountedDriver):
     """Named claims reserve room on their node."""
 
+    hold: Hold = "Ledger"
+
     def reserves(self, claim: Any) -> Reserve | None:
-        return reserve(claim.claim)
+        return reserve(claim.claim, self.hold)
+
+
+class NominatingDriver(ReservingDriver):
+    """Reservation pods hold that room."""
+
+    hold: Hold = "Nominated"
 
 
 class ViewingDriver(CountedDriver):
@@ -165,7 +174,7 @@ class Plan:
     lasting: bool = False
     preemption: Preemption = Preemption.NONE
     data: bool = False
-    reserving: bool = False
+    reserving: Hold | None = None
     viewing: bool = False
 
     @classmethod
@@ -184,11 +193,17 @@ class Plan:
             lasting=number % 7 < 2,
             preemption=Preemption.of_world(number),
             data=number % 7 == 1,
-            reserving=number % 7 in (0, 4) and Preemption.of_world(number) is Preemption.NONE,
+            reserving=_hold(number) if Preemption.of_world(number) is Preemption.NONE else None,
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
         )
         most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
         return replace(drawn, extender=min(drawn.extender, most))
+
+
+def _hold(number: int) -> Hold | None:
+    """How claims of the world reserve room on their nodes, if they do."""
+    holds: dict[int, Hold] = {0: "Ledger", 4: "Nominated"}
+    return holds.get(number % 7)
 
 
 class Process:
@@ -196,7 +211,12 @@ class Process:
 
     def __init__(self, world: "World", name: str, plan: Plan) -> None:
         self.name = name
-        kinds = {LeavingDriver: plan.data, ReservingDriver: plan.reserving, ViewingDriver: plan.viewing}
+        kinds = {
+            LeavingDriver: plan.data,
+            ReservingDriver: plan.reserving == "Ledger",
+            NominatingDriver: plan.reserving == "Nominated",
+            ViewingDriver: plan.viewing,
+        }
         kind = next((kind for kind, is_wanted in kinds.items() if is_wanted), CountedDriver)
         self.driver = kind(world.chance)
         self.driver.failing = plan.failing
@@ -232,7 +252,9 @@ class Process:
     async def _lead(self) -> None:
         watched = WatchedEvictions(self.client, self._evicts)
         client = watched if self._elector is None else LeasedClient(watched, self._elector)
-        settings = ControllerSettings(scheduler_names=(SECOND_SCHEDULER,))
+        settings = ControllerSettings(
+            scheduler_names=(SECOND_SCHEDULER,), reservation_schedulers=("default-scheduler",)
+        )
         self.controller = Controller(client, [self.driver], settings, clock=self._world.clock)
         restored = asyncio.create_task(self._restored(self.controller))
         try:
