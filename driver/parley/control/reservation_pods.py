@@ -71,6 +71,15 @@ class ReservationPods:
         wanted, covered = self._wanted(node)
         found = self._state.cluster.reservation_pods(self._settings.namespace, node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
+        requeue = await self._provide(wanted, present, node)
+        if surplus := [pod for name, pod in present.items() if name not in wanted]:
+            await self._give_up(surplus, node, covered)
+        return requeue
+
+    async def _provide(
+        self, wanted: Mapping[str, ReservationPod], present: Mapping[str, Pod], node: str
+    ) -> Requeue | None:
+        """Create and nominate what is missing. What can't be is not held; users get their room all the same."""
         try:
             for name, missing in wanted.items():
                 if name not in present:
@@ -80,8 +89,6 @@ class ReservationPods:
         except (BadRequest, Forbidden, Invalid) as error:
             await self._warn(node, f"the API server refused a reservation pod: {error.message}")
             return Requeue(REFUSED_SECONDS)
-        if surplus := [pod for name, pod in present.items() if name not in wanted]:
-            await self._give_up(surplus, node, covered)
         return None
 
     async def _give_up(self, surplus: Sequence[Pod], node: str, covered: Collection[str]) -> None:

@@ -245,10 +245,34 @@ def test_where_room_can_not_be_held_the_claim_says_so(play: Play, enabled: bool)
     play(scenario)
 
 
+def test_a_quota_that_lets_no_further_pod_in_keeps_no_user_from_its_room(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await disks(world, "a", hold="Nominated")
+        client = NoPods(world.server.client())
+        client.quota = 2
+        world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        assert await held(world) == {"a": ["6"]}
+        assert await task(world, "late", "build", cpu="4") == "a"
+        assert await held(world) == {}
+        client.quota = 1
+        await asyncio.sleep(120)
+        assert await held(world) == {"a": ["2"]}
+
+    play(scenario)
+
+
 class NoPods(Client):
-    """An account that may make no pods."""
+    """An account that may make no more than a few pods."""
+
+    quota = 0
 
     async def request(self, call: Call) -> bytes:
         if call.verb == "create" and call.resource == PODS:
-            raise Forbidden(403, "Forbidden", "not here")
+            if not self.quota:
+                raise Forbidden(403, "Forbidden", "not here")
+            self.quota -= 1
         return await super().request(call)
