@@ -2,8 +2,8 @@
 
 For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate what is missing, nominate
 the pods that are about to use such claims there, delete the rest. So a pod that comes for its claim's room gets it
-without a moment in which others could take it. One that requests more than what is reserved is not nominated: its
-nomination would keep others from what nobody has reserved.
+without a moment in which others could take it. One for which the node has too little is not nominated: it would
+keep others out, and not run.
 """
 
 import asyncio
@@ -68,12 +68,12 @@ class ReservationPods:
     async def _sync(self, node: str) -> Requeue | None:
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
-        wanted, covered = self._wanted(node)
+        wanted, served = self._wanted(node)
         found = self._state.cluster.reservation_pods(self._settings.namespace, node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
         requeue = await self._provide(wanted, present, node)
         if surplus := [pod for name, pod in present.items() if name not in wanted]:
-            await self._give_up(surplus, node, covered)
+            await self._give_up(surplus, node, served)
         return requeue
 
     async def _provide(
@@ -91,7 +91,7 @@ class ReservationPods:
             return Requeue(REFUSED_SECONDS)
         return None
 
-    async def _give_up(self, surplus: Sequence[Pod], node: str, covered: Collection[str]) -> None:
+    async def _give_up(self, surplus: Sequence[Pod], node: str, served: Collection[str]) -> None:
         """Delete the pods; with the last one the room goes to those that it was held for.
 
         Each deletion makes the scheduler try all pods again, and a pod that fails then loses its nomination. So
@@ -102,27 +102,27 @@ class ReservationPods:
             await self._delete(pod)
         if first:
             await asyncio.sleep(SETTLING_SECONDS)
-        await self._nominate_users(node, covered)
+        await self._nominate_users(node, served)
         await self._delete(last)
 
     def _wanted(self, node: str) -> tuple[Mapping[str, ReservationPod], Collection[str]]:
-        """The pods that are to be there, by name, and the UIDs of pods that no more than take what is theirs."""
+        """The pods that are to be there, by name, and the UIDs of users that find what they request."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
         handover = left_to_hold(self._state, node, schedulers)
         left = handover.left
         pods = (reservation_pods(node, one.uid, one.path, left[one.uid], schedulers) for one in holdings)
-        return {pod.name: pod for pod in chain.from_iterable(pods)}, handover.covered
+        return {pod.name: pod for pod in chain.from_iterable(pods)}, handover.served
 
     def _nominated(self, node: str) -> Sequence[Holding]:
         return [holding for holding in self._state.ledger.reserving(node) if holding.is_nominated]
 
-    async def _nominate_users(self, node: str, covered: Collection[str]) -> None:
+    async def _nominate_users(self, node: str, served: Collection[str]) -> None:
         """Before the room that is held for them is given up. Who is bound meanwhile has it already."""
         for holding in self._nominated(node):
             for pod in self._state.cluster.pods_naming((holding.namespace, holding.claim)):
-                if pod.metadata.uid in covered and not pod.status.nominated_node_name:
+                if pod.metadata.uid in served and not pod.status.nominated_node_name:
                     await self._nominate(reference(pod), node)
 
     async def _nominate(self, pod: PodReference, node: str) -> None:

@@ -77,7 +77,9 @@ def lacking(state: State, node: str, asker: Asker, new: Sequence[Reserving] = ()
         *(Reservation(one.uid, one.claim, one.amounts, frozenset([asker.uid]), new=True) for one in new),
     ]
     asked: Amounts = {} if asker.bound else asker.amounts
-    return crowded(asked, _free(state, node, asker), reservations, used, asker.name)
+    # of one that asks and is not bound, what it may be counted for already is free
+    free = _free(state, node, () if asker.bound else (asker.uid,))
+    return crowded(asked, free, reservations, used, asker.name)
 
 
 def _users(state: State, holding: Holding) -> Iterator[tuple[str, Share]]:
@@ -105,7 +107,7 @@ def left_to_hold(state: State, node: str, schedulers: Collection[str]) -> Handov
         reservations.append(Reservation(holding.uid, holding.path, reserved(holding), takers))
     in_turn = sorted(waiting.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     asked: dict[str, Amounts] = {pod.metadata.uid: {**requested(pod), **A_POD} for pod in in_turn}
-    return hand_over(reservations, placed, asked)
+    return hand_over(reservations, placed, asked, _free(state, node, asked))
 
 
 def _awaits(pod: Pod, schedulers: Collection[str]) -> bool:
@@ -122,9 +124,9 @@ def _reservation(state: State, holding: Holding, asker: Asker) -> Reservation:
     return Reservation(holding.uid, holding.path, reserved(holding), users)
 
 
-def _free(state: State, node: str, asker: Asker) -> Amounts:
-    """What no pod uses; of one that asks and is not bound, what it may be counted for already is free."""
-    used, pods = state.cluster.usage.without(node, () if asker.bound else (asker.uid,))
+def _free(state: State, node: str, asking: Iterable[str]) -> Amounts:
+    """What no pod uses but those with these UIDs."""
+    used, pods = state.cluster.usage.without(node, asking)
     free = {name: amount - used.get(name, 0) for name, amount in state.cluster.allocatable(node).items()}
     return {**free, PODS: free.get(PODS, 0) - 1000 * pods}
 

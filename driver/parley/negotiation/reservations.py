@@ -51,9 +51,9 @@ def unused(reservations: Sequence[Reservation], pods: Mapping[str, Amounts]) -> 
     return left
 
 
-def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> bool:
-    """Take the amounts from what is left of the claims, by UID, one after the other; whether they had it all."""
-    covered = True
+def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Amounts) -> dict[str, int]:
+    """Take the amounts from what is left of the claims, by UID, one after the other. What these don't have."""
+    lacking: dict[str, int] = {}
     for name, amount in amounts.items():
         wanted = amount
         for claim in claims:
@@ -61,35 +61,36 @@ def _take(left: Mapping[str, dict[str, int]], claims: Sequence[str], amounts: Am
             if taken > 0:
                 left[claim][name] -= taken
                 wanted -= taken
-        covered = covered and wanted <= 0
-    return covered
+        if wanted > 0:
+            lacking[name] = wanted
+    return lacking
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What is `left` of each reservation, by its claim's UID, when waiting pods have taken their part; and which
-    of these pods, by UID, request no more than what was reserved for them."""
+    """What is `left` of each reservation, by its claim's UID, when waiting pods have taken their part; and the
+    UIDs of those pods that are `served`: they find all that they request."""
 
     left: Mapping[str, Amounts]
-    covered: Sequence[str]
+    served: Sequence[str]
 
 
 def hand_over(
-    reservations: Sequence[Reservation], pods: Mapping[str, Amounts], waiting: Mapping[str, Amounts]
+    reservations: Sequence[Reservation], pods: Mapping[str, Amounts], waiting: Mapping[str, Amounts], free: Amounts
 ) -> Handover:
     """Let pods that wait for the node take from the reservations beside `pods`, which are on it: first come, first
-    served, in the order of `waiting`. A reservation without pod slots covers that of one pod."""
+    served, in the order of `waiting`. What their claims don't have they take from what is `free`, as far as nobody
+    has reserved it."""
     left = unused(reservations, pods)
-    slotless = [one.uid for one in reservations if PODS not in one.amounts]
-    for claim in slotless:
-        left[claim][PODS] = 1000
+    spare = {name: amount - sum(one.get(name, 0) for one in left.values()) for name, amount in free.items()}
     order = sorted(reservations, key=lambda one: one.uid)
-    covered = [
-        pod for pod, asked in waiting.items() if _take(left, [one.uid for one in order if pod in one.users], asked)
-    ]
-    for claim in slotless:
-        del left[claim][PODS]
-    return Handover(left, covered)
+    served = []
+    for pod, asked in waiting.items():
+        lacking = _take(left, [one.uid for one in order if pod in one.users], asked)
+        if all(amount <= spare.get(name, 0) for name, amount in lacking.items()):
+            served.append(pod)
+            spare |= {name: spare[name] - amount for name, amount in lacking.items()}
+    return Handover(left, served)
 
 
 def crowded(

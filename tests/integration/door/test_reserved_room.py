@@ -220,3 +220,25 @@ async def test_the_controllers_account_makes_no_other_pods(
         with pytest.raises(Forbidden):
             await account.patch(PODS, "mine", {"spec": {"schedulingGates": []}}, HOME)
         await account.delete(PODS, "mine", HOME)
+
+
+async def test_reservation_pods_hold_pod_slots_too(
+    cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley
+) -> None:
+    """One each; kube-scheduler then says that there are too many pods."""
+    await begin(team, parley, "Nominated", shareable=True, pods=SLOTS - 1)
+
+    def all_nominated(pods: Mapping[Any, Pod]) -> bool:
+        return len(pods) == SLOTS - 1 and all(one.status.nominated_node_name for one in pods.values())
+
+    await until(team.client, PODS, all_nominated, "every slot is held", namespace=HOME)
+    await team.create(ordinary("beside"))
+    await team.bound("beside")
+    await team.create(ordinary("kept-out"))
+    await team.pod(
+        "kept-out", lambda one: any("Too many pods" in c.message for c in one.status.conditions), "is kept out"
+    )
+    await team.create(*(task(f"late-{i}", "build", 1) for i in range(5)))
+    for i in range(5):
+        assert (await team.bound(f"late-{i}")).spec.node_name == "node-0"
+    assert not (await team.client.get(PODS, "kept-out", team.name)).spec.node_name

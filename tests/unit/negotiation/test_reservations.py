@@ -38,23 +38,29 @@ class TestUnused:
 
 
 class TestHandOver:
-    def test_who_waits_takes_from_what_is_left_and_is_covered_if_that_is_enough(self) -> None:
+    def test_who_waits_takes_from_what_is_left_and_is_served_if_that_is_enough(self) -> None:
         held = [reservation("a", {"cpu": 4000, "pods": 3000}, "there", "first", "second")]
         waiting: dict[str, Amounts] = {name: {"cpu": 2000, "pods": 1000} for name in ("first", "second")}
-        handover = hand_over(held, {"there": {"cpu": 1000, "pods": 1000}}, waiting)
+        free = {"cpu": 3000, "pods": 2000}
+        handover = hand_over(held, {"there": {"cpu": 1000, "pods": 1000}}, waiting, free)
         assert handover.left == {"a": {"cpu": 0, "pods": 0}}
-        assert handover.covered == ["first"]
+        assert handover.served == ["first"]
 
-    def test_a_resource_that_is_not_reserved_is_not_covered(self) -> None:
+    @pytest.mark.parametrize(("memory", "served"), [(1000, ["p"]), (999, [])])
+    def test_what_is_not_reserved_has_to_be_free(self, memory: int, served: list[str]) -> None:
         held = [reservation("a", {"cpu": 4000, "pods": 1000}, "p")]
-        assert hand_over(held, {}, {"p": {"cpu": 1000, "memory": 1, "pods": 1000}}).covered == []
+        asked = {"cpu": 1000, "memory": 1000, "pods": 1000}
+        assert hand_over(held, {}, {"p": asked}, {"cpu": 4000, "memory": memory, "pods": 1000}).served == served
 
-    def test_without_reserved_pod_slots_one_pod_at_a_time_is_covered(self) -> None:
-        held = [reservation("a", {"cpu": 4000}, "first", "second")]
+    def test_what_others_have_reserved_is_not_free(self) -> None:
+        held = [reservation("a", {"cpu": 1000}, "p"), reservation("b", {"cpu": 1000})]
+        assert hand_over(held, {}, {"p": {"cpu": 2000}}, {"cpu": 2000}).served == []
+        assert hand_over(held, {}, {"p": {"cpu": 2000}}, {"cpu": 3000}).served == ["p"]
+
+    def test_what_is_free_is_taken_once(self) -> None:
+        held = [reservation("a", {"pods": 2000}, "first", "second")]
         waiting: dict[str, Amounts] = {name: {"cpu": 1000, "pods": 1000} for name in ("first", "second")}
-        handover = hand_over(held, {}, waiting)
-        assert handover.covered == ["first"]
-        assert handover.left == {"a": {"cpu": 2000}}
+        assert hand_over(held, {}, waiting, {"cpu": 1500, "pods": 2000}).served == ["first"]
 
 
 class TestCrowded:
@@ -182,21 +188,23 @@ def test_users_have_the_larger_of_what_is_reserved_and_what_they_use(reserved: i
 
 @given(
     st.dictionaries(NAMES, st.integers(1, 8), min_size=1),
-    st.lists(st.tuples(st.integers(0, 8), st.frozensets(NAMES, min_size=1)), max_size=8),
+    st.lists(st.tuples(st.integers(0, 8), st.frozensets(NAMES)), max_size=8),
     st.integers(0, 8),
+    st.integers(0, 12),
 )
-def test_nominated_pods_and_reservation_pods_never_hold_more_than_what_is_reserved(
-    reserved: dict[str, int], pods: list[tuple[int, frozenset[str]]], placed: int
+def test_nominated_pods_and_reservation_pods_hold_no_more_than_what_is_reserved_or_free(
+    reserved: dict[str, int], pods: list[tuple[int, frozenset[str]]], placed: int, room: int
 ) -> None:
-    """Whatever tenants request: those of the pods that wait which are covered, and what is left, fit in it."""
-    amounts = {f"p{i}": {"cpu": cpu, "pods": 1000} for i, (cpu, _) in enumerate(pods)}
+    """Whatever tenants request: waiting pods that are served, and what is left for others, fit on the node."""
+    amounts = {f"p{i}": {"cpu": cpu} for i, (cpu, _) in enumerate(pods)}
     held = [
         reservation(claim, {"cpu": cpu}, *(f"p{i}" for i, (_, claims) in enumerate(pods) if claim in claims))
         for claim, cpu in reserved.items()
     ]
     there = dict(list(amounts.items())[:placed])
-    handover = hand_over(held, there, {pod: one for pod, one in amounts.items() if pod not in there})
+    free = room + sum(one["cpu"] for one in unused(held, there).values())
+    handover = hand_over(
+        held, there, {pod: one for pod, one in amounts.items() if pod not in there}, {"cpu": free}
+    )
     left = sum(one["cpu"] for one in handover.left.values())
-    covered = sum(amounts[pod]["cpu"] for pod in handover.covered)
-    assert left + covered <= sum(one["cpu"] for one in unused(held, there).values())
-    assert len(handover.covered) <= len(held)
+    assert left + sum(amounts[pod]["cpu"] for pod in handover.served) <= free

@@ -177,7 +177,7 @@ def test_a_preemptor_clears_the_nomination_and_it_is_made_again(play: Play) -> N
     play(scenario)
 
 
-def test_a_user_is_nominated_only_if_it_requests_no_more_than_what_is_reserved(play: Play) -> None:
+def test_a_user_is_nominated_only_if_the_node_has_what_it_requests(play: Play) -> None:
     """Or anybody with a claim could hold a whole node with pods that never fit."""
 
     async def scenario(world: World) -> None:
