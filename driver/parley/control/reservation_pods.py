@@ -3,11 +3,11 @@
 For claims that reserve with `hold: Nominated`. One pass over a node: create and nominate what is missing, nominate
 the pods that are about to use such claims there, delete the rest. So a pod that comes for its claim's room gets it
 without a moment in which others could take it. One for which the node has too little is not nominated: it would
-keep others out, and not run.
+keep others out, and not run. Users of a higher priority than the reservation pods are let in by the scheduler.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakValueDictionary
@@ -18,7 +18,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.api.names import API_VERSION
 from parley.api.resources import PODS
-from parley.control.caches.cluster import reference
+from parley.control.caches.cluster import priority, reference
 from parley.control.ledger import Holding
 from parley.control.objects.reservation_pod import ReservationPod, reservation_pods
 from parley.control.publishing.events import Recorder
@@ -68,9 +68,9 @@ class ReservationPods:
     async def _sync(self, node: str) -> Requeue | None:
         if not self._settings.schedulers:
             await self._warn(node, "reservation pods are not enabled (reservationPods.enabled of the chart)")
-        wanted, served = self._wanted(node)
         found = self._state.cluster.reservation_pods(self._settings.namespace, node)
         present = {pod.metadata.name: pod for pod in found if not pod.metadata.deletion_timestamp}
+        wanted, served = self._wanted(node, present.values())
         requeue = await self._provide(wanted, present, node)
         if surplus := [pod for name, pod in present.items() if name not in wanted]:
             await self._give_up(surplus, node, served)
@@ -105,12 +105,18 @@ class ReservationPods:
         await self._nominate_users(node, served)
         await self._delete(last)
 
-    def _wanted(self, node: str) -> tuple[Mapping[str, ReservationPod], Collection[str]]:
+    def _wanted(self, node: str, present: Iterable[Pod]) -> tuple[Mapping[str, ReservationPod], Collection[str]]:
         """The pods that are to be there, by name, and the UIDs of users that find what they request."""
         holdings, schedulers = self._nominated(node), self._settings.schedulers
         if not holdings or self._state.cluster.node(node) is None:
             return {}, ()
-        handover = left_to_hold(self._state, node, schedulers)
+        highest = max(map(priority, present), default=None)
+
+        def is_kept_out(user: Pod) -> bool:
+            """Schedulers count nominated pods for those of the same or a lower priority alone."""
+            return user.spec.scheduler_name in schedulers and (highest is None or priority(user) <= highest)
+
+        handover = left_to_hold(self._state, node, is_kept_out)
         left = handover.left
         pods = (reservation_pods(node, one.uid, one.path, left[one.uid], schedulers) for one in holdings)
         return {pod.name: pod for pod in chain.from_iterable(pods)}, handover.served

@@ -4,7 +4,7 @@ The one place where the ledger's reservations meet what pods use. Whoever judges
 extender, and once more what allocates, in the moment in which it is put into the ledger. Nothing is decided here.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parley.api.builtin import Pod
@@ -91,16 +91,16 @@ def _users(state: State, holding: Holding) -> Iterator[tuple[str, Share]]:
             yield pod.metadata.uid, share
 
 
-def left_to_hold(state: State, node: str, schedulers: Collection[str]) -> Handover:
-    """What of the node's reservations is to be held against pods of the schedulers: what neither pods on the node
-    use nor pods that these schedulers are about to place there. The pod that came first takes first."""
+def left_to_hold(state: State, node: str, is_kept_out: Callable[[Pod], bool]) -> Handover:
+    """What of the node's reservations is to be held: what neither pods on the node use nor users that are about to
+    be placed there, if they would be kept out of it themselves. The pod that came first takes first."""
     placed: dict[str, Amounts] = {}
     waiting: dict[str, Pod] = {}
     reservations = []
     for holding in state.ledger.reserving(node):
         users = [pod for pod in _naming(state, holding) if not over(pod)]
         there = {pod.metadata.uid for pod in users if pod.spec.node_name == node}
-        coming = {pod.metadata.uid: pod for pod in users if _awaits(pod, schedulers)}
+        coming = {pod.metadata.uid: pod for pod in users if _awaits_node(pod) and is_kept_out(pod)}
         placed |= {uid: {**share.amounts, **A_POD} for uid in there if (share := state.cluster.usage.share(uid))}
         waiting |= coming
         takers = frozenset([*there, *coming])
@@ -110,8 +110,8 @@ def left_to_hold(state: State, node: str, schedulers: Collection[str]) -> Handov
     return hand_over(reservations, placed, asked, _free(state, node, asked))
 
 
-def _awaits(pod: Pod, schedulers: Collection[str]) -> bool:
-    return not pod.spec.node_name and not pod.spec.scheduling_gates and pod.spec.scheduler_name in schedulers
+def _awaits_node(pod: Pod) -> bool:
+    return not pod.spec.node_name and not pod.spec.scheduling_gates
 
 
 def _naming(state: State, holding: Holding) -> Sequence[Pod]:

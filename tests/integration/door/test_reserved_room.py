@@ -54,6 +54,12 @@ def task(name: str, of: str, cpus: int) -> Manifest:
     return pod(name, claims={"work": of}, containers=[container("main", "true", resources=resources)])
 
 
+def late(name: str, priority_class: str) -> Manifest:
+    """A task of `build` with a priority."""
+    body = task(name, "build", 1)
+    return {**body, "spec": {**body["spec"], "priorityClassName": priority_class}}
+
+
 async def begin(
     team: Namespace, parley: Parley, hold: Hold = "Ledger", *, shareable: bool = False, **reserve: str | int
 ) -> None:
@@ -156,12 +162,14 @@ def decided(pods: Collection[Pod]) -> bool:
     return all(one.spec.node_name or "PodScheduled" in {c.type for c in one.status.conditions} for one in pods)
 
 
-async def there(team: Namespace, prefix: str) -> int:
-    """How many of these pods are bound, when the scheduler has looked at all."""
-    pods = await team.pods(
-        lambda pods: decided([one for one in pods if one.metadata.name.startswith(prefix)]), "were looked at"
-    )
-    return sum(1 for one in pods if one.metadata.name.startswith(prefix) and one.spec.node_name)
+async def there(team: Namespace, prefix: str, count: int) -> None:
+    """Return when so many of these pods are bound, and the scheduler has looked at all."""
+
+    def bound(pods: Collection[Pod]) -> bool:
+        found = [one for one in pods if one.metadata.name.startswith(prefix)]
+        return decided(found) and sum(1 for one in found if one.spec.node_name) == count
+
+    await team.pods(bound, f"{count} of the pods {prefix}* are bound")
 
 
 async def held(team: Namespace, cpus: int) -> None:
@@ -184,7 +192,7 @@ async def test_reservation_pods_keep_ordinary_pods_out_over_a_restart_of_the_sch
     await begin(team, parley, hold, shareable=shareable, cpu="24")
     await held(team, 24 if hold == "Nominated" else 0)
     await team.create(*(ordinary(f"ordinary-{i}") for i in range(30)))
-    assert await there(team, "ordinary-") == (CPUS - 24 if hold == "Nominated" else 30)
+    await there(team, "ordinary-", CPUS - 24 if hold == "Nominated" else 30)
     for i in range(30):
         await team.create(claim(f"other-{i}", "builds", size="1Mi"), task(f"other-{i}", f"other-{i}", 1))
     for i in range(30):
@@ -193,12 +201,12 @@ async def test_reservation_pods_keep_ordinary_pods_out_over_a_restart_of_the_sch
     cluster.component("kube-scheduler").kill()
     cluster.component("kube-scheduler").start()
     await team.create(ordinary("after-restart"))
-    assert await there(team, "after-restart") == (0 if hold == "Nominated" else 1)
+    await there(team, "after-restart", 0 if hold == "Nominated" else 1)
 
     await team.create(task("late", "build", 24))
     if hold == "Nominated":
         assert (await team.bound("late")).spec.node_name == "node-0"
-        assert await there(team, "ordinary-") == CPUS - 24
+        await there(team, "ordinary-", CPUS - 24)
         await held(team, 0)
         await team.finish("late")
         await held(team, 24)
@@ -222,8 +230,17 @@ async def test_the_controllers_account_makes_no_other_pods(
         await account.delete(PODS, "mine", HOME)
 
 
-async def test_reservation_pods_hold_pod_slots_too(
-    cluster: Cluster, reservation_pods: None, team: Namespace, parley: Parley
+@pytest.fixture
+def above_others(cluster: Cluster) -> Iterator[str]:
+    """A PriorityClass above the pods that name none, which preempts nobody."""
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "pipelines"}}
+    cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump({**kind, "value": 1, "preemptionPolicy": "Never"}))
+    yield "pipelines"
+    cluster.kubectl("delete", "priorityclass", "pipelines")
+
+
+async def test_reservation_pods_hold_pod_slots_too_and_users_of_a_higher_priority_pass(
+    cluster: Cluster, reservation_pods: None, above_others: str, team: Namespace, parley: Parley
 ) -> None:
     """One each; kube-scheduler then says that there are too many pods."""
     await begin(team, parley, "Nominated", shareable=True, pods=SLOTS - 1)
@@ -238,7 +255,7 @@ async def test_reservation_pods_hold_pod_slots_too(
     await team.pod(
         "kept-out", lambda one: any("Too many pods" in c.message for c in one.status.conditions), "is kept out"
     )
-    await team.create(*(task(f"late-{i}", "build", 1) for i in range(5)))
+    await team.create(*(late(f"late-{i}", above_others) for i in range(5)))
     for i in range(5):
         assert (await team.bound(f"late-{i}")).spec.node_name == "node-0"
     assert not (await team.client.get(PODS, "kept-out", team.name)).spec.node_name

@@ -215,6 +215,22 @@ def test_users_that_wait_take_no_more_than_what_is_reserved_together(play: Play)
     play(scenario)
 
 
+def test_users_of_a_higher_priority_pass_by_themselves_and_what_they_leave_stays_held(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await begin(world, "a")
+        await claim(world, "build", {"cpu": "6"})
+        await task(world, "clone", "build")
+        await world.finish_pod("clone")
+        await world.settle()
+        assert [await ordinary(world, f"ordinary-{i}") for i in range(3)] == ["a", "", ""]
+        for i in range(3):
+            assert await task(world, f"late-{i}", "build", cpu="2", priority=1) == "a"
+            assert (await world.pod(f"late-{i}")).status.nominated_node_name == ""
+        assert await held(world) == {}
+
+    play(scenario)
+
+
 def test_a_pod_of_another_scheduler_has_its_room_until_it_is_bound(play: Play) -> None:
     async def scenario(world: World) -> None:
         await begin(world, "a")
