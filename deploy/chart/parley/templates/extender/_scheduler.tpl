@@ -2,8 +2,8 @@
 {{- define "parley.schedulerConfiguration" -}}
 {{- $address := "http://127.0.0.1:8090" -}}
 {{- if include "parley.service" . }}{{ $address = printf "https://parley-extender.%s.svc:8443" .Release.Namespace }}{{ end -}}
-# The second scheduler: pods that name it are placed by a stock kube-scheduler that asks Parley. docs/extender.md says what
-# each line is for.
+# The second scheduler: a stock kube-scheduler that asks Parley places the pods that name it. docs/extender.md explains
+# each line.
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:
@@ -13,19 +13,19 @@ leaderElection:
   leaderElect: true
   resourceNamespace: {{ .Release.Namespace }}
   resourceName: parley-scheduler
-# all nodes that fit are candidates, not a sample of them
+# all nodes that fit are candidates, not only a sample
 percentageOfNodesToScore: 100
-# what a failed attempt costs at most, in seconds
+# the longest time that a failed attempt costs, in seconds
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: 1
 profiles:
   - schedulerName: {{ .Values.secondScheduler.name }}
     plugins:
       multiPoint:
-        # claims are Parley's to allocate here
+        # here Parley allocates claims
         disabled:
           - name: DynamicResources
-# the same door twice: its answers come from memory, and a binding takes as long as an allocation does
+# The same extender twice: the first entry's answers come from memory, whereas a binding takes as long as an allocation
 extenders:
   - urlPrefix: {{ $address }}
     filterVerb: filter
@@ -45,7 +45,7 @@ nodeCacheCapable: true
 ignorable: false
 {{- if include "parley.service" . }}
 enableHTTPS: true
-# read once: the scheduler has to start again when they are renewed
+# read once: restart the scheduler when they are renewed
 tlsConfig:
   caFile: /etc/parley-extender/ca.crt
   certFile: /etc/parley-extender/tls.crt

@@ -63,7 +63,7 @@ spec:
     spec:
       serviceAccountName: {{ .name }}
       restartPolicy: Never
-      # no priority class: where that takes a quota (priorityClassQuota), it is gone when the last hook runs
+      # no priority class: if it requires a quota (priorityClassQuota), that quota is gone when the last hook runs
       {{- with include "parley.given" (dict "imagePullSecrets" .root.Values.imagePullSecrets "nodeSelector" .root.Values.controller.nodeSelector "tolerations" .root.Values.controller.tolerations "affinity" .root.Values.controller.affinity) }}{{ . | trim | nindent 6 }}{{ end }}
       securityContext:
         {{- include "parley.nobody" . | nindent 8 }}
