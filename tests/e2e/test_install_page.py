@@ -1,8 +1,8 @@
 """docs/install.md on two real nodes: a shell runs its blocks as they stand there, from the chart to a pod with a
 device and back to nothing.
 
-Only what is this machine's own comes from here: Parley's image under the name that the page has, without a registry,
-and the folders of its two kubelets.
+Only what is this machine's own comes from here: Parley's image under the name that the page has, without a
+registry, and the folders of its two kubelets.
 """
 
 import os
