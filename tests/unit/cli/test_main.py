@@ -53,6 +53,26 @@ def test_every_command_has_kubectls_short_option_for_help_in_plain_text(words: t
     assert "--install-completion" not in short.stdout
 
 
+LISTING = [("get",), ("doctor",), ("demo",), ("simulate",), ("uninstall",), ("driver", "conformance")]
+OF_A_CLUSTER = [("explain",), ("get",), ("doctor",), ("web",), ("uninstall",)]
+
+
+def options(*words: str) -> set[str]:
+    """The options of a command, as its help has them."""
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parley(*words, "-h").stdout.partition("Options:")[2]))
+
+
+@pytest.mark.parametrize("words", LISTING, ids=" ".join)
+def test_what_lists_has_kubectls_formats_and_may_leave_out_headings(words: tuple[str, ...]) -> None:
+    assert {"-o", "--output", "--no-headers"} <= options(*words)
+    assert "--output <text|wide|name|json|yaml>" in parley(*words, "-h").stdout
+
+
+@pytest.mark.parametrize("words", OF_A_CLUSTER, ids=" ".join)
+def test_what_asks_a_cluster_is_told_which_and_as_whom_as_kubectl_is(words: tuple[str, ...]) -> None:
+    assert {"--kubeconfig", "--context", "-n", "--namespace", "--as", "--as-group"} <= options(*words)
+
+
 def test_cluster_without_the_distribution_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.cli.cluster.entry_points", lambda **_: ())
 

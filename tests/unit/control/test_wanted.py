@@ -11,17 +11,16 @@ from parley.kube.client import Call, Forbidden
 from parley.kube.informer import Informer
 
 
-async def begun(world: World) -> WantedInformer[PersistentVolumeClaim]:
-    """Nobody wants it yet; there is one claim."""
+async def begun(world: World) -> tuple[WantedInformer[PersistentVolumeClaim], asyncio.Task[None]]:
+    """Nobody wants it yet; there is one claim. The task is to be kept."""
     await world.put(VOLUME_CLAIMS, {"metadata": {"name": "data"}})
     wanted = WantedInformer(Informer(world.client, VOLUME_CLAIMS))
-    world.reading = asyncio.create_task(wanted.run())  # type: ignore[attr-defined]
-    return wanted
+    return wanted, asyncio.create_task(wanted.run())
 
 
 def test_nothing_is_read_before_it_is_wanted() -> None:
     async def story(world: World) -> None:
-        wanted = await begun(world)
+        wanted, _running = await begun(world)
         await asyncio.sleep(60)
         assert (wanted.is_wanted, wanted.informer.synced.is_set()) == (False, False)
         await wanted.synced()  # which nobody waits for then
@@ -40,7 +39,7 @@ def test_where_it_may_not_be_read_the_wait_ends_all_the_same() -> None:
         def refuse(_: Call) -> None:
             raise Forbidden(403, "Forbidden", "not yours")
 
-        wanted = await begun(world)
+        wanted, _running = await begun(world)
         world.before = refuse
         wanted.want()
         assert not wanted.settled
