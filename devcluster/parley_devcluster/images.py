@@ -1,7 +1,7 @@
 """Container images that need no registry: `docker-archive` tar files as `ctr images import` takes them.
 
-Two are made from busybox-static for every cluster: one to run pods with, one to pause with. The first is there under
-the public name that the examples have as well, so that they run here as anywhere.
+Two are made from busybox-static for every cluster: one to run pods with, one to pause with. The first is there
+under the public name that the examples have as well, so that they run here as anywhere.
 """
 
 from __future__ import annotations

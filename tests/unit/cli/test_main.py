@@ -36,7 +36,7 @@ def all_commands(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
             yield from all_commands(command.get_command(context, name), *words, name)
 
 
-COMMANDS = {
+COMMANDS: dict[tuple[str, ...], Any] = {
     **{("parley", *words): app for words in all_commands(get_command(app))},
     **{("parley", "cluster", name): app for name in ("up", "down", "status")},
     **{("kubectl parley", *words): plugin for words in all_commands(get_command(plugin))},

@@ -1,5 +1,7 @@
 """Claims that no container uses are named, and what a pod's owner does about them."""
 
+from typing import Any
+
 import pytest
 from tests.unit.control.builders import a_holding, pod_manifest, read
 
@@ -13,7 +15,7 @@ USES = {"name": "main", "resources": {"claims": [{"name": "gpu", "request": "fir
 IDLE = {"name": "idle", "image": "none"}
 
 
-def pod(**spec: object) -> Pod:
+def pod(**spec: Any) -> Pod:
     return read(PODS, pod_manifest("p", claims=["gpu", "disk"], **spec))
 
 
@@ -32,7 +34,7 @@ def claims(node_part: str = "Required") -> list[PodClaim]:
         ({"containers": [{**IDLE, "resources": {"claims": [{"name": "gpu"}, {"name": "disk"}]}}]}, []),
     ],
 )
-def test_a_claim_is_used_if_any_container_names_it(spec: dict[str, object], entries: list[str]) -> None:
+def test_a_claim_is_used_if_any_container_names_it(spec: dict[str, Any], entries: list[str]) -> None:
     assert unused.unused(pod(**spec), claims()) == entries
 
 
