@@ -12,7 +12,14 @@ from parley_devcluster import Cluster, kind_parley
 from parley_devcluster.parley import CONTROLLER, run_parley, wait_for_devices
 from parley_devcluster.second_scheduler import SECOND_SCHEDULER, free_address
 
-app = typer.Typer(help="A real Kubernetes on this machine, to try Parley in.", no_args_is_help=True)
+app = typer.Typer(
+    help="A real Kubernetes on this machine, to try Parley in.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 SOURCE = Path(__file__).parents[2]
 """The checkout, for the manifests that are no part of the package."""

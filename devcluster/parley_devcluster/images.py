@@ -1,6 +1,7 @@
 """Container images that need no registry: `docker-archive` tar files as `ctr images import` takes them.
 
-Two are made from busybox-static for every cluster: one to run pods with, one to pause with.
+Two are made from busybox-static for every cluster: one to run pods with, one to pause with. The first is there
+under the public name that the examples have as well, so that they run here as anywhere.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any
 import orjson
 
 BUSYBOX = "parley.dev/busybox:dev"
+PUBLIC_BUSYBOX = "docker.io/library/busybox:1.37"
+"""What a kubelet makes of `busybox:1.37`, the image of all examples: any cluster pulls it, and this one has it."""
 PAUSE = "parley.dev/pause:dev"
 
 _WAIT = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"
-_COMMANDS = {BUSYBOX: ["/bin/sh"], PAUSE: ["/bin/sh", "-c", _WAIT]}
+_COMMANDS = {BUSYBOX: ["/bin/sh"], PUBLIC_BUSYBOX: ["/bin/sh"], PAUSE: ["/bin/sh", "-c", _WAIT]}
 """The first process of a container ignores SIGTERM unless it handles it, so pausing is more than a sleep."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777}

@@ -3,68 +3,38 @@
     parley-kubelet doctor <the options of the plugin>
 
 Each finding is a line, with the remedy where something is wrong. Nothing is changed: it can run beside the plugin.
-What is read of containerd is decided in `cdi.containerd`, what a CDI file may have in `cdi.validation`.
+What is read of container runtimes is decided in `cdi.containerd` and `cdi.crio`, what a CDI file may have in
+`cdi.validation`; how findings are printed in `findings`.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from parley.api.names import CLI_VERSION
 from parley.api.resources import CLAIM_RELEASES, NODES, RESOURCE_SLICES
 from parley.api.wording import counted
 from parley.kube.client import ApiError, Client, OutcomeUnknown
 from parley.kube.credentials import NoConfiguration
 from parley.kube.errors import Unreachable
-from parley_kubelet.cdi import containerd, validation
+from parley_kubelet.cdi import containerd, crio, validation
 from parley_kubelet.configuration import Configuration, ConfigurationError, load
 from parley_kubelet.driver.device_driver import DeviceNodeDriver
 from parley_kubelet.driver.devices import NameTaken, absent
+from parley_kubelet.findings import NodeDiagnosis
 from parley_kubelet.hooks import NodeDriver
 from parley_kubelet.loading import LoadError
 from parley_kubelet.plugin import make_drivers
 from parley_kubelet.serving.sockets import SocketRefused, is_served, socket_paths
-from parley_kubelet.settings import JSON, PluginSettings
+from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.checkpoint import FILE, Checkpoint, CheckpointError, Entries
 from parley_kubelet.state.durable import Folder
 
 OLDEST_KUBELET = (1, 34)
 """From here on the kubelet speaks DRA v1; those before know v1beta1 alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDiagnosis:
-    """What was looked at, what was found, and how to mend it; "" if it is well."""
-
-    subject: str
-    found: str
-    remedy: str = ""
-
-    @property
-    def well(self) -> bool:
-        """Whether nothing has to be done."""
-        return not self.remedy
-
-    def __str__(self) -> str:
-        if self.well:
-            return f"ok    {self.subject}: {self.found}"
-        return f"mend  {self.subject}: {self.found}: {self.remedy}"
-
-
-def shown(findings: Sequence[NodeDiagnosis], settings: PluginSettings) -> str:
-    """As lines, or as JSON, as the settings say."""
-    if settings.output != JSON:
-        return "\n".join(map(str, findings))
-    items = [
-        {"subject": one.subject, "found": one.found, "remedy": one.remedy, "well": one.well} for one in findings
-    ]
-    data = {"apiVersion": CLI_VERSION, "kind": "NodeDiagnosis", "nodeName": settings.node, "items": items}
-    return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
 
 
 Connect = Callable[[PluginSettings], AbstractAsyncContextManager[Client]]
@@ -202,10 +172,14 @@ async def _cluster(settings: PluginSettings, connect: Connect) -> AsyncIterator[
     yield NodeDiagnosis("API server", f"knows node {settings.node}, and may be asked for slices and releases")
     info = (node.get("status") or {}).get("nodeInfo") or {}
     yield _kubelet(str(info.get("kubeletVersion", "")))
-    for found, remedy in containerd.look(
-        str(info.get("containerRuntimeVersion", "")), settings.containerd, settings.cdi
-    ):
+    for found, remedy in _runtime(str(info.get("containerRuntimeVersion", "")), settings):
         yield NodeDiagnosis("container runtime", found, remedy)
+
+
+def _runtime(version: str, settings: PluginSettings) -> Iterator[containerd.RuntimeCheck]:
+    if version.startswith("cri-o://"):
+        return crio.look(version, settings.crio, settings.cdi)
+    return containerd.look(version, settings.containerd, settings.cdi)
 
 
 def _no_answer(error: Exception) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    if "--version" in given:
+    if "--version" in given or given[:1] == ["version"]:
         from importlib.metadata import version
 
         print(version("parley"))

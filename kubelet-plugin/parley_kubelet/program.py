@@ -78,10 +78,12 @@ def _keep_what_is_there() -> None:
 
 
 async def _diagnose(settings: PluginSettings) -> int:
-    from parley_kubelet.doctor import diagnose, shown  # not for those who serve
+    from parley_kubelet.doctor import diagnose  # not for those who serve
+    from parley_kubelet.findings import shown
 
     findings = await diagnose(settings, _client)
-    print(shown(findings, settings))
+    if text := shown(findings, settings.node, settings.output, headings=settings.headings):
+        print(text)
     return Exit.DONE if all(finding.well for finding in findings) else Exit.TO_MEND
 
 

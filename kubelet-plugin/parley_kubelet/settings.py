@@ -22,9 +22,16 @@ LAST_PORT: Final = 65_535
 
 SERVE: Final = "serve"
 DOCTOR: Final = "doctor"
+VERSION: Final = "version"
+"""Answered in `main`, before any of this is loaded."""
 
 TEXT: Final = "text"
+WIDE: Final = "wide"
+NAME: Final = "name"
 JSON: Final = "json"
+YAML: Final = "yaml"
+FORMATS: Final = (TEXT, WIDE, NAME, JSON, YAML)
+"""As what doctor prints what it finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,11 @@ class PluginSettings:
     instance: str = ""
     drivers: tuple[str, ...] = (DEVICES,)
     containerd: Path = Path("/etc/containerd/config.toml")
+    crio: Path = Path("/etc/crio/crio.conf")
     metrics_port: int | None = None
     command: str = SERVE
     output: str = TEXT
+    headings: bool = True
 
     def state_of(self, driver: str, *, own: bool) -> Path:
         """Where the driver's checkpoint is. The plugin's own driver has `state` itself, as it always had; so it
@@ -70,9 +79,10 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
     parser.add_argument(
         "command",
         nargs="?",
-        choices=(SERVE, DOCTOR),
+        choices=(SERVE, DOCTOR, VERSION),
         default=SERVE,
-        help="serve (the default), or doctor: look at this node, and say what has to be mended",
+        help="serve (the default), or doctor: look at this node, and say what has to be mended; version does as"
+        " --version",
     )
     parser.add_argument(
         "--driver",
@@ -83,8 +93,9 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(
-        "-o", "--output", choices=(TEXT, JSON), default=TEXT, help="as what doctor prints what it finds"
+        "-o", "--output", choices=FORMATS, default=TEXT, help="as what doctor prints what it finds (default: text)"
     )
+    parser.add_argument("--no-headers", action="store_true", help="doctor prints no headings of columns")
     for option, default, text in _OPTIONS:
         value = environment.get(option.upper().replace("-", "_")) or default
         note = f" (default: {default})" if default else ""
@@ -108,9 +119,11 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         instance=environment.get("POD_UID", ""),
         drivers=tuple(given["driver"] or _listed(environment.get("DRIVER", ""))) or (DEVICES,),
         containerd=Path(given["containerd_config"]),
+        crio=Path(given["crio_config"]),
         metrics_port=_port(parser, given["metrics_port"]),
         command=given["command"],
         output=given["output"],
+        headings=not given["no_headers"],
     )
 
 
@@ -139,6 +152,11 @@ _OPTIONS = (
     ("driver-name", "", f"name of the driver 'devices'; without it, the one in the file, or {DEFAULT_DRIVER}"),
     ("metrics-port", "", "serve /metrics and /healthz, for the liveness probe, on this port; without it, neither"),
     ("containerd-config", "/etc/containerd/config.toml", "containerd's configuration, which doctor reads"),
+    (
+        "crio-config",
+        "/etc/crio/crio.conf",
+        "CRI-O's, likewise, with the files of the folder crio.conf.d beside it",
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from tests.cluster import forward, image
 from tests.cluster.starting import DEPLOY, directory
 
 from parley_devcluster import Cluster, NodeOptions
-from parley_devcluster.images import Image, archive, program_image
+from parley_devcluster.images import archive, program_image
 from parley_devcluster.parley import NAMESPACE
 
 NODE = "n"
@@ -51,7 +51,7 @@ patches:
 
 @contextmanager
 def machine(
-    scratch: Path, nodes: Sequence[str] = (NODE,), parley: str = f"{_PARLEY}:dev", others: Sequence[Image] = ()
+    scratch: Path, nodes: Sequence[str] = (NODE,), parley: str = f"{_PARLEY}:dev"
 ) -> Generator[Cluster, None, None]:
     """A cluster of real nodes, of one if no others are named, that have the images; `scratch` is an empty folder.
 
@@ -64,7 +64,6 @@ def machine(
         images = [
             image.parley_image(parley, scratch / "venv"),
             program_image(f"{_SCHEDULER}:dev", it.directory / "bin" / "kube-scheduler"),
-            *others,
         ]
         file = archive(scratch / "images.tar", images)
         for name in nodes:

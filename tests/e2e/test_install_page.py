@@ -1,8 +1,8 @@
 """docs/install.md on two real nodes: a shell runs its blocks as they stand there, from the chart to a pod with a
 device and back to nothing.
 
-Only what is this machine's own comes from here: images under the names that the page has, without a registry, and
-the folders of its two kubelets.
+Only what is this machine's own comes from here: Parley's image under the name that the page has, without a
+registry, and the folders of its two kubelets.
 """
 
 import os
@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,6 @@ from tests.cluster.deployed import logs, machine
 from tests.cluster.starting import DEPLOY, require_machine
 
 from parley_devcluster import Cluster, manifests
-from parley_devcluster.debian import BUSYBOX
-from parley_devcluster.images import busybox_images
 
 pytestmark = pytest.mark.cluster
 
@@ -81,10 +79,8 @@ def here(cluster: Cluster, values: dict[str, Any]) -> dict[str, Any]:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     require_machine(real_nodes=True)
     values = yaml.safe_load(VALUES)
-    (image,) = {container["image"] for container in list(yaml.safe_load_all(POD))[-1]["spec"]["containers"]}
-    busybox = replace(busybox_images(BUSYBOX)[0], name=f"docker.io/library/{image}")
     parley = "{repository}:{tag}".format(**values["image"])
-    with machine(tmp_path_factory.mktemp("machine"), NODES, parley, [busybox]) as cluster:
+    with machine(tmp_path_factory.mktemp("machine"), NODES, parley) as cluster:
         folder = tmp_path_factory.mktemp("administrator")
         (folder / "deploy").symlink_to(DEPLOY)
         (folder / "values.yaml").write_text(yaml.safe_dump(here(cluster, values)))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.support.containers import using
+
 from parley.api.resources import (
     CLAIMS,
     CLASSES,
@@ -157,6 +159,7 @@ def pod(
             **more["spec"],
         },
     }
+    body["spec"]["containers"] = using(body["spec"]["containers"], entries)
     if node:
         body["spec"]["nodeName"] = node
     if scheduler:

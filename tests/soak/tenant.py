@@ -12,6 +12,7 @@ from typing import Any
 from tests.soak import pods as kinds
 from tests.soak.pods import NAMESPACE
 from tests.soak.processes import acting_as
+from tests.support.containers import using
 
 from parley.api.names import (
     DEVICE_CLASS,
@@ -101,7 +102,8 @@ class Tenant:
     def _pod(self, entry: Json, node: str = "") -> None:
         if len(self._all(PODS)) < MOST_PODS:
             body = kinds.pod(self._name("pod"), "plain", node=node, seconds=self._chance.uniform(10, 120))
-            body["spec"]["resourceClaims"] = [{"name": "gpu", **entry}]
+            body["spec"]["resourceClaims"] = entries = [{"name": "gpu", **entry}]
+            body["spec"]["containers"] = using(body["spec"]["containers"], entries)
             self._create(PODS, body)
 
     def _name_anothers_claim(self) -> None:

@@ -119,9 +119,16 @@ class Toleration(Struct, frozen=True):
     effect: str = ""
 
 
+class UsedClaim(Struct, frozen=True):
+    """The entry of its pod's `resource_claims` that a container uses, as a whole or a request of it."""
+
+    name: str = ""
+
+
 class ResourceRequirements(Struct, frozen=True):
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
+    claims: list[UsedClaim] = []
 
 
 class Container(Struct, frozen=True):

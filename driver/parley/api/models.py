@@ -148,7 +148,7 @@ class ResourceClass(Model):
         ClassParametersReference | None, Field(description="An object that has the parameters, instead of them.")
     ] = None
     suitable_nodes: Annotated[
-        NodeSelector | None, Field(description="Only these nodes come into question; all nodes if absent.")
+        NodeSelector | None, Field(description="Only these nodes are eligible; all nodes if absent.")
     ] = None
     shareable: Annotated[
         bool, Field(description="Whether several pods may use one claim of this class at the same time.")

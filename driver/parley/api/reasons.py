@@ -38,6 +38,9 @@ CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 CLAIM_NOT_MADE: Final = "ClaimNotMade"
 """A template with `sharedBy` would make the claim that the pod names, and the pod's labels don't fit."""
 
+CLAIM_UNUSED: Final = "ClaimUnused"
+"""An event on a pod: no container of it names the claim, so nothing of what the pod holds gets into one."""
+
 NAME_TAKEN: Final = "NameTaken"
 """A built-in object of the same name, not made by Parley, is in the way of the mirror."""
 

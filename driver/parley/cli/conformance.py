@@ -12,13 +12,14 @@ from parley.cli import logs
 from parley.cli.asking import Context, Kubeconfig, Who
 from parley.cli.demo import refuse
 from parley.cli.failures import address_errors, end
-from parley.cli.output import Data, DataFormat, printed
+from parley.cli.output import Format, NoHeaders, Output, print_names, printed
 from parley.conformance import report
 from parley.conformance.checks import CHECKS
 from parley.conformance.playing import ConformanceSettings, NoSuchCheck, Played, results, verify
 from parley.conformance.results import CheckOutcome, CheckResult
 from parley.conformance.stage import Patience
 from parley.conformance.subject import BadSubject, Subject
+from parley.explain.text import print_rows
 from parley.kube.faults import Unanswerable, readable_errors
 from parley.simulate.manifests import BadManifests, read_dump
 
@@ -77,7 +78,8 @@ def conformance(
     kubeconfig: Kubeconfig = None,
     driver_as: DriverAs = "",
     list_checks: Listing = False,
-    output: DataFormat = Data.TEXT,
+    no_headers: NoHeaders = False,
+    output: Format = Output.TEXT,
 ) -> None:
     """Check a standalone driver, in any language, against the driver protocol.
 
@@ -103,10 +105,15 @@ def conformance(
         driver=account.client() if real else None,
     )
     found = _results(subject, settings, output)
-    if output is not Data.TEXT:
+    failed = [result for result in found if result.outcome is CheckOutcome.FAILED]
+    if output is Output.WIDE:
+        print_rows(report.COLUMNS, map(report.cells, found), headed=not no_headers)
+    elif output is Output.NAME:
+        print_names(f"check/{result.check.name}" for result in failed)
+    elif output is not Output.TEXT:
         items = [report.data(result) for result in found]
         printed("ConformanceReport", {"driver": subject.driver, "items": items}, output)
-    if any(result.outcome is CheckOutcome.FAILED for result in found):
+    if failed:
         raise typer.Exit(Exit.NOT_CONFORMING)
 
 
@@ -118,7 +125,7 @@ def _subject(files: Sequence[Path], class_name: str, checks: Sequence[str]) -> S
         refuse(error)
 
 
-def _results(subject: Subject, settings: ConformanceSettings, output: Data) -> list[CheckResult]:
+def _results(subject: Subject, settings: ConformanceSettings, output: Output) -> list[CheckResult]:
     process = None
 
     def begun(played: Played) -> None:
@@ -130,7 +137,7 @@ def _results(subject: Subject, settings: ConformanceSettings, output: Data) -> l
             )
 
     def seen(result: CheckResult) -> None:
-        if output is Data.TEXT:
+        if output is Output.TEXT:
             for text in (report.line(result), *report.details(result)):
                 typer.echo(text)
         if result.outcome is CheckOutcome.FAILED and process is not None and process.ended is not None:
@@ -148,6 +155,6 @@ def _results(subject: Subject, settings: ConformanceSettings, output: Data) -> l
         refuse(error)
     except Unanswerable as error:
         end(error, error.status)
-    if output is Data.TEXT:
+    if output is Output.TEXT:
         typer.echo(f"\n{subject.driver}: {report.summary(found)}")
     return found

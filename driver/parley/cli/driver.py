@@ -7,7 +7,7 @@ import yaml
 
 from parley.cli import logs
 from parley.cli.drivers import driver_class, driver_name
-from parley.cli.lazily import group
+from parley.cli.lazily import command_group
 from parley.cli.leading import (
     NAMESPACE,
     Format,
@@ -32,7 +32,7 @@ from parley.sdk.standalone import StandaloneDriver
 LAZY = ("conformance",)
 """Commands of this group that are imported when they are needed."""
 
-app = typer.Typer(cls=group(*LAZY), help="Standalone drivers.", no_args_is_help=True)
+app = command_group("driver", "Standalone drivers.", *LAZY)
 
 
 @app.callback()

@@ -51,8 +51,8 @@ def explain(
 ) -> None:
     """Explain why a pod waits, or why it is where it is.
 
-    Says which claims it has and what they hold, which nodes come into question and why not, who has yet to answer,
-    what scheduler, kubelet and node plugin reported, and what would help. Reads the API only.
+    Says which claims it has and what they hold, which nodes are feasible and why others are not, who has yet to
+    answer, what scheduler, kubelet and node plugin reported, and what would help. Reads the API only.
     """
     name = _name(what)
     if name and selector:
@@ -122,7 +122,7 @@ class _Printer:
 
     def print_if_new(self, explanations: list[Explanation]) -> None:
         """Unless nothing but the time is another one."""
-        timeless = [replace(told, now="") for told in explanations]
+        timeless = [replace(one, now="") for one in explanations]
         if timeless != self._before:
             self._before = timeless
             self.print(explanations)
@@ -134,14 +134,14 @@ class _Printer:
         elif not explanations:
             typer.echo(f"No pod with claims of Parley's waits {self._where}.", err=True)
         elif self._output is Output.NAME:
-            for told in explanations:
-                typer.echo(f"pod/{told.name}")
+            for one in explanations:
+                typer.echo(f"pod/{one.name}")
         else:
             self._show(explanations)
 
     def _show(self, explanations: list[Explanation]) -> None:
         out = console()
-        for number, told in enumerate(explanations):
+        for number, one in enumerate(explanations):
             if number:
                 out.print()
-            show(out, told, every_node=self._output is Output.WIDE)
+            show(out, one, every_node=self._output is Output.WIDE)

@@ -1,4 +1,7 @@
-"""A group of commands whose modules are imported when they are needed: `parley version` loads no HTTP client."""
+"""Groups of commands, with kubectl's habits: `-h`, plain text, and modules that are imported when they are needed.
+
+`parley version` loads no HTTP client.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -31,7 +34,21 @@ _SETTINGS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def group(*names: str) -> type[TyperGroup]:
+def command_group(name: str, text: str, *commands: str) -> typer.Typer:
+    """A group of these commands and of those that are registered on it; `text` is what its help begins with."""
+    return typer.Typer(
+        name=name,
+        cls=_lazy(*commands),
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain text, as kubectl's
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def _lazy(*names: str) -> type[TyperGroup]:
     """A class of groups that have these commands besides their own."""
 
     class Lazy(TyperGroup):
@@ -43,7 +60,8 @@ def group(*names: str) -> type[TyperGroup]:
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             """As an option of typer's the version would load all that typer checks options with."""
-            return super().parse_args(ctx, ["version"] if args[:1] == ["--version"] else args)
+            asks = args[:1] == ["--version"] and "version" in self.commands
+            return super().parse_args(ctx, ["version"] if asks else args)
 
         def invoke(self, ctx: Any) -> Any:
             try:

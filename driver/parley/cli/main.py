@@ -6,7 +6,7 @@ Nothing that takes long to load is imported here: see `lazily`.
 import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]
 
-from parley.cli.lazily import group
+from parley.cli.lazily import command_group
 
 READING = ("explain", "get", "doctor", "simulate", "web", "completion")
 RUNNING = ("demo", "controller", "driver", "cluster", "uninstall")
@@ -15,22 +15,8 @@ completion_init()  # typer knows no shells before
 
 _HELP = "Negotiated resource allocation for Kubernetes."
 
-
-def _made(name: str, *commands: str) -> typer.Typer:
-    return typer.Typer(
-        name=name,
-        cls=group(*commands),
-        help=_HELP,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain text, as kubectl's
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-app = _made("parley", *READING, *RUNNING)
-plugin = _made("kubectl parley", *READING)
+app = command_group("parley", _HELP, *READING, *RUNNING)
+plugin = command_group("kubectl parley", _HELP, *READING)
 
 
 @app.callback()

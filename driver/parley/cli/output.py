@@ -20,17 +20,8 @@ class Output(Enum):
     YAML = "yaml"
 
 
-class Data(Enum):
-    """The same for answers that have no columns and no names."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-
-
 Format = Annotated[Output, typer.Option("--output", "-o", help="As what to print the answer.")]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print no headings of columns.")]
-DataFormat = Annotated[Data, typer.Option("--output", "-o", help="As what to print the answer.")]
 
 
 def print_names(names: Iterable[str]) -> None:
@@ -39,10 +30,10 @@ def print_names(names: Iterable[str]) -> None:
         typer.echo(name)
 
 
-def printed(kind: str, content: dict[str, Any], output: Output | Data) -> None:
+def printed(kind: str, content: dict[str, Any], output: Output) -> None:
     """As JSON or YAML, with its kind."""
     data = {"apiVersion": CLI_VERSION, "kind": kind, **content}
-    if output.value == Output.JSON.value:
+    if output is Output.JSON:
         typer.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
         return
     import yaml

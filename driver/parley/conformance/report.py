@@ -30,6 +30,24 @@ def summary(results: Sequence[CheckResult]) -> str:
     return ", ".join(counts)
 
 
+COLUMNS = ("OUTCOME", "CHECK", "SECTION", "RULE", "ABOUT", "EXPECTED", "SEEN")
+
+
+def cells(result: CheckResult) -> tuple[str, ...]:
+    """A row of a table; of a check that was skipped, why."""
+    about, check = result.about or "-", result.check
+    seen = result.why if result.outcome is CheckOutcome.SKIPPED else result.seen
+    return (
+        result.outcome.value,
+        check.name,
+        check.section,
+        check.rule,
+        about,
+        result.expected or "-",
+        seen or "-",
+    )
+
+
 def data(result: CheckResult) -> dict[str, Any]:
     """A result as an item of `ConformanceReport`."""
     return {

@@ -151,8 +151,8 @@ class ImmediateClaims:
         if following is not None:
             self._queue.add(following)
         if not problem.transient:
-            told = ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message)
-            await self._records.tell(claim, told)
+            waits = ConditionUpdate(reasons.ALLOCATED, False, problem.code, problem.message)
+            await self._records.set_conditions(claim, waits)
 
     async def _allocate(
         self, claim: ResourceClaim, class_: ResourceClass, request: Request[Any, Any], node: str
@@ -178,7 +178,7 @@ class ImmediateClaims:
         pause = attempt.pauses.begin(_now())
         self._queue.add_after(_key(claim), pause)
         self._leave_line(_key(claim))
-        await self._records.tell(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))
+        await self._records.set_conditions(claim, ConditionUpdate(reasons.ALLOCATED, False, code, message))
 
     async def _record(self, claim: ResourceClaim, class_: ResourceClass | None, holding: Holding) -> None:
         """Write the allocation into the claim's status, unless it is there or the cache is older than our write.

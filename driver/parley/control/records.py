@@ -108,13 +108,15 @@ class Records:
             status = {**allocation_status(holding), "reservedFor": _users(holding)}
             await self._claims.patch(claim, with_conditions(claim, status, rfc3339(self._clock())))
 
-    async def tell(self, claim: ResourceClaim, *said: ConditionUpdate, without: Collection[str] = ()) -> bool:
+    async def set_conditions(
+        self, claim: ResourceClaim, *updates: ConditionUpdate, without: Collection[str] = ()
+    ) -> bool:
         """Keep conditions of a named claim up to date; returns whether anything had to be written. `without` has
         the types of those that it has no more.
 
         Raises Conflict if the claim is not as given any more: its driver may write conditions, too.
         """
-        status = with_conditions(claim, {}, rfc3339(self._clock()), *said, without=without)
+        status = with_conditions(claim, {}, rfc3339(self._clock()), *updates, without=without)
         if not status:
             return False
         await self._claims.patch(claim, status)
@@ -162,7 +164,7 @@ class Records:
             pass  # not in the cache yet; its arrival calls again
 
     async def delete_stand_in(self, namespace: str, name: str) -> None:
-        """Which tells the standalone driver to take back what it allocated."""
+        """By which the standalone driver deallocates."""
         try:
             await self._client.delete(CLAIMS, name, namespace)
         except NotFound:
@@ -252,7 +254,7 @@ class Records:
         await self._released(holding, _NOTHING, CONDITION_STRANDED)
 
     async def keep_without_users(self, holding: Holding) -> None:
-        """The claim stays allocated, for the next pod: its nodes have said that it is not prepared there."""
+        """The claim stays allocated, for the next pod: its nodes have confirmed that it is not prepared there."""
         await self._released(holding, _kept(holding))
 
     async def tell_releasing(self, holding: Holding) -> None:

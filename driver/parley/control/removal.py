@@ -135,7 +135,7 @@ def _renewal(lease: Lease) -> str:
     return f"{lease.spec.holder_identity} {lease.spec.renew_time}"
 
 
-async def release(client: Client, told: Callable[[str], None]) -> int:
+async def release(client: Client, report: Callable[[str], None]) -> int:
     """Take Parley's finalizers off everything, and delete what Parley made that nobody uses.
 
     Returns how many objects were changed. What is in use stays, without a finalizer. An object that somebody
@@ -153,7 +153,7 @@ async def release(client: Client, told: Callable[[str], None]) -> int:
                 again = error
                 continue
             changed += 1
-            told(step.sentence())
+            report(step.sentence())
         if again is None:
             return changed
         if not remaining:

@@ -19,7 +19,7 @@ from parley.control.objects.mirror import (
     driver_of,
     is_mirror,
     is_offer,
-    is_shareable,
+    may_be_shared,
     nodes_of,
     of_spec,
     owned_by,
@@ -114,7 +114,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         allocation=found,
         pods={user.uid: user for user in users},
         class_name=class_name,
-        shareable=is_shareable(mirror) and class_ is not None and class_.shareable,
+        shareable=may_be_shared(mirror, class_),
         standalone=driver not in state.drivers,
         used=True,
         node_part=bool(allocation.devices.results),
@@ -293,9 +293,9 @@ def _reserved(claim: ResourceClaim) -> list[PodReference]:
 
 
 def _shareable(claim: ResourceClaim, mirror: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
-    if claim.status.allocation is not None:
-        return claim.status.allocation.shareable
-    return mirror is not None and is_shareable(mirror) and class_ is not None and class_.shareable
+    """As it was recorded; where only the mirror shows the allocation, as for that."""
+    allocation = claim.status.allocation
+    return allocation.shareable if allocation is not None else may_be_shared(mirror, class_)
 
 
 def _take_over(state: State, holding: Holding) -> None:

@@ -1,4 +1,4 @@
-"""What a new leader does before it decides anything: it shuts out writes of former leaders.
+"""What a new leader does before it decides anything: it makes late writes of former leaders conflict.
 
 A leader that was cut off may have sent an allocation which the network delivers when another one leads. Each of
 its writes names the resourceVersion that it was decided on. So the new leader changes every built-in claim that
@@ -55,7 +55,7 @@ async def _changed(writes: MirrorWrites, mirror: BuiltinClaim) -> BuiltinClaim |
         return None
     except (Forbidden, Invalid) as error:
         name = f"{mirror.metadata.namespace}/{mirror.metadata.name}"
-        log.warning("a write of a former leader is not shut out", claim=name, error=error.message)
+        log.warning("late writes of a former leader are not prevented", claim=name, error=error.message)
         return None
 
 

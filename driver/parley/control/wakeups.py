@@ -1,4 +1,4 @@
-"""Topics: what waiting pods and claims wait for, and who hears when one changes.
+"""Topics: what waiting pods and claims wait for, and who is notified when one changes.
 
 Whoever changes something wakes its topic; whoever keeps waiting lines subscribes. Neither knows the other.
 """

@@ -117,7 +117,7 @@ class WorkspaceClass(Parameters):
     enforce: Annotated[
         Literal["Watch", "Image"],
         Field(
-            description="Watch: who lets a workspace grow beyond its size is told. Image: it can't, since it is a "
+            description="Watch: a workspace that outgrows its size has an event. Image: it can't, since it is a "
             "file system of that size, in a file of the node."
         ),
     ] = "Watch"

@@ -50,7 +50,7 @@ class Waiting:
 
 
 async def explain(client: Client, now: datetime, namespace: str, name: str) -> Explanation:
-    """One pod. Raises NothingToTell if there is none, or none with claims of Parley's."""
+    """One pod. Raises NothingToExplain if there is none, or none with claims of Parley's."""
     objects = await read_pod(client, namespace, name)
     pod = _decoded(objects)
     snapshot = await read(client, now, namespace, everywhere=not pod.spec.node_name and not done(pod))
@@ -58,7 +58,7 @@ async def explain(client: Client, now: datetime, namespace: str, name: str) -> E
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
-    """What `explain_in` has to know. Raises NothingToTell if there is no such pod, or it has no claims."""
+    """What `explain_in` has to know. Raises NothingToExplain if there is no such pod, or it has no claims."""
     try:
         raw = await client.get(PODS.untyped(), name, namespace)
     except NotFound:
@@ -72,7 +72,7 @@ async def read_pod(client: Client, namespace: str, name: str) -> PodObjects:
 
 
 def explain_in(snapshot: Snapshot, objects: PodObjects) -> Explanation:
-    """As `explain`. Raises NothingToTell if none of the pod's claims is Parley's."""
+    """As `explain`. Raises NothingToExplain if none of the pod's claims is Parley's."""
     return _explained(snapshot, _decoded(objects), objects, waiting(snapshot))
 
 
@@ -160,7 +160,6 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
     state = state_of(pod)
     code, message = _why(snapshot, feasibility, scheduling) if state == "waits" else ("", "")
     waits, status = state == "waits", scheduling.status if scheduling is not None else None
-    mirrors = [claim.mirror for claim in feasibility.claims if claim.mirror is not None]
     return Explanation(
         namespace=meta.namespace,
         name=meta.name,
@@ -176,7 +175,13 @@ def _explained(snapshot: Snapshot, pod: Pod, objects: PodObjects, line: Sequence
         claims=details(snapshot, pod, feasibility.claims),
         nodes=matrix.present(snapshot, feasibility, scheduling) if waits else matrix.recorded(pod, scheduling),
         findings=findings(
-            snapshot, pod, objects.raw, scheduling, written_at(objects.scheduling), mirrors, objects.events
+            snapshot,
+            pod,
+            objects.raw,
+            scheduling,
+            written_at(objects.scheduling),
+            feasibility.claims,
+            objects.events,
         ),
         remedies=remedies(snapshot, feasibility, code, scheduling) if waits else (),
         ahead=_ahead(pod, feasibility, line) if waits else (),

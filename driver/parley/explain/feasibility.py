@@ -72,7 +72,7 @@ class PodFeasibility:
         return with_room(lambda _: found, self._candidates(), self._demand)(nodes)
 
     def misfits(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Why nodes do not come into question before any driver is asked; those that do are left out."""
+        """Why nodes are not feasible before any driver is asked; those that do are left out."""
         fitting = self._candidates()
         for node in nodes:
             fitting.fits(node)
@@ -95,7 +95,7 @@ class PodFeasibility:
         return found
 
     def doing(self, nodes: Sequence[str]) -> frozenset[str]:
-        """Of the nodes those that come into question, and have room."""
+        """Of the nodes those that are feasible and have room."""
         misfits = self.misfits(nodes)
         return self.with_room([node for node in nodes if node not in misfits])
 

@@ -11,6 +11,8 @@ from parley.api.builtin import BuiltinClaim, Pod, Struct
 from parley.api.models import PodScheduling
 from parley.api.names import CONDITION_ALLOCATED, CONDITION_DECLINED, DEVICE_CLASS, FIELD_MANAGER
 from parley.api.resources import Resource
+from parley.control.claims import unused
+from parley.control.claims.podclaims import PodClaim
 from parley.explain.model import PodFinding
 from parley.explain.snapshot import Snapshot
 from parley.explain.times import span
@@ -58,11 +60,13 @@ def findings(
     raw: Mapping[str, Any],
     scheduling: PodScheduling | None,
     asked_at: str,
-    mirrors: Sequence[BuiltinClaim],
+    claims: Sequence[PodClaim],
     events: Sequence[Event],
 ) -> tuple[PodFinding, ...]:
     """`raw` is the pod with every field, `asked_at` when the controller last wrote its PodScheduling."""
+    mirrors = [claim.mirror for claim in claims if claim.mirror is not None]
     return (
+        *_unused(pod, claims),
         *_controller(snapshot, pod, scheduling),
         *_unanswered(snapshot, scheduling, asked_at),
         *_failures(scheduling),
@@ -71,6 +75,11 @@ def findings(
         *_health(raw),
         *_events(pod, events, reported=scheduling.status.message if scheduling is not None else ""),
     )
+
+
+def _unused(pod: Pod, claims: Sequence[PodClaim]) -> Iterator[PodFinding]:
+    if entries := unused.unused(pod, claims):
+        yield PodFinding("controller", reasons.CLAIM_UNUSED, unused.message(entries))
 
 
 def _controller(snapshot: Snapshot, pod: Pod, scheduling: PodScheduling | None) -> Iterator[PodFinding]:
@@ -155,6 +164,7 @@ def _events(pod: Pod, events: Sequence[Event], reported: str) -> Iterator[PodFin
     mine = [event for event in events if (event.regarding or {}).get("uid") == pod.metadata.uid]
     for event in sorted(mine, key=lambda event: event.at, reverse=True):
         known = event.note == reported or (_is_scheduler(event) and not pod.spec.node_name)
+        known = known or event.reason == reasons.CLAIM_UNUSED
         if event.type != "Warning" or known or _is_settled(pod, event):
             continue
         yield PodFinding(_by(event), event.reason, event.note, event.at)

@@ -1,4 +1,4 @@
-"""A model of kube-scheduler's basic filters: which nodes come into question for a pod. Pure.
+"""A model of kube-scheduler's basic filters: which nodes are feasible for a pod. Pure.
 
 Knows: unschedulable, taints, node selector, required node affinity, resources left, node name. Leaves to the
 real scheduler: pod affinity and anti-affinity, topology spread, ports, volumes, other drivers' claims. A node
@@ -79,7 +79,7 @@ def _excess(selector: NodeSelector | None, tolerations: Sequence[Toleration]) ->
 
 
 def misfit(needs: Needs, node: Node, allocatable: Amounts, used: Amounts, pods: int) -> str:
-    """Why the node does not come into question, or "" if it does.
+    """Why the pod does not fit on the node, or "" if it does.
 
     `allocatable` and `used` are in thousandths, `pods` counts those on the node.
     """

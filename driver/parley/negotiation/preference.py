@@ -12,7 +12,7 @@ Prefer = Literal["Pack", "Spread"]
 
 def of_classes(stated: Iterable[Prefer | None], *, tells_room: bool) -> Prefer:
     """What holds for the claims that one driver judges together, by what their classes state: Pack if one is to be
-    packed. None is not stated: Pack where the driver tells what is left on a node."""
+    packed. None is not stated: Pack where the driver reports what is left on a node."""
     default: Prefer = "Pack" if tells_room else "Spread"
     return "Pack" if any((prefer or default) == "Pack" for prefer in stated) else "Spread"
 

@@ -103,7 +103,7 @@ def crowded(
     """Why a node does not have what is asked for beside what is reserved there, "" if it has.
 
     `free` is what no pod uses, the one that asks left out; it is among `pods`, as in `unused`. `named` is how the
-    claim of a reservation is called. Where nothing is reserved that is not used, nothing is said.
+    claim of a reservation is called. "" where everything that is reserved is used.
     """
     left = unused(reservations, pods)
     new = {name for one in reservations if one.new for name in one.amounts}

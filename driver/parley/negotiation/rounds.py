@@ -31,12 +31,12 @@ MAX_CANDIDATES = 128
 
 
 class FittingNodes(Protocol):
-    """The nodes that come into question before any driver is asked, in order of preference."""
+    """The nodes that are eligible before any driver is asked, in order of preference."""
 
     def __iter__(self) -> Iterator[str]: ...
 
     def fits(self, node: str) -> bool:
-        """Whether a node that a driver proposes comes into question."""
+        """Whether a node that a driver proposes is eligible."""
         ...
 
     def matching(self, selectors: Sequence[NodeSelector]) -> Iterator[str]:
@@ -146,7 +146,7 @@ class _Fresh:
         return self._first_new(self._in_order, limit)
 
     def proposed(self, proposal: Proposal | None, limit: int) -> tuple[str, ...]:
-        """Those of the proposed nodes that come into question and are new."""
+        """Those of the proposed nodes that are eligible and new."""
         if proposal is None:
             return ()
         if proposal.nodes is None:

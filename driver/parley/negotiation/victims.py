@@ -1,7 +1,7 @@
 """Which pods would have to leave which node, so that what they hold there is enough for another pod. Pure.
 
 Sought are pods of the lowest priority, then as few as possible, then those with the fewest claims: sets of the
-pods that come into question are tried, the small ones first. There may be too many sets: after so many tries it is
+candidate victims are tried, the small ones first. There may be too many sets: after so many tries it is
 the set that is left when one pod after the other is spared that can be.
 """
 

@@ -1,6 +1,6 @@
 """What a change in the cluster may affect: keys of what is to be looked at again. Nothing is decided here.
 
-Changes are heard from the moment when everything is restored; what the caches had before is looked at once.
+Changes count from the moment when everything is restored; what the caches had before is looked at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -90,7 +90,7 @@ class Queues:
 
 
 class Changes:
-    """Hears of changes, as the cluster's listener."""
+    """Notified of changes, as the cluster's listener."""
 
     def __init__(
         self,

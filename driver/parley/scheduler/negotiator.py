@@ -1,4 +1,4 @@
-"""One pod's negotiation: propose candidates, hear the drivers, and decide on a node, or on what to wait for."""
+"""One pod's negotiation: propose candidates, ask the drivers, and decide on a node, or on what to wait for."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,7 +78,7 @@ class Negotiator:
         exact = not demand.standalone and self._offers(attempt, pod, claims, pending)
         search = self._search(attempt, nodes, exact=exact)
         if demand.standalone:
-            outcome = await self._hear(key, pod, pending, demand, search)
+            outcome = await self._with_answers(key, pod, pending, demand, search)
         else:
             outcome = survey(self._state, demand, search)
         if not isinstance(outcome, Outcome):
@@ -115,24 +115,24 @@ class Negotiator:
             choosy=exact,
         )
 
-    async def _hear(
+    async def _with_answers(
         self, key: Key, pod: Pod, pending: Sequence[PodClaim], demand: Demand, search: Search
     ) -> Outcome | Result:
         """The outcome with the standalone drivers' answers, or what is next if there is none to go on with."""
         inside = question(self._state, demand, search)
-        heard = await self._sessions.hear(pod, demand, search.nodes, inside)
-        if isinstance(heard, Failure):
+        answered = await self._sessions.advance(pod, demand, search.nodes, inside)
+        if isinstance(answered, Failure):
             pause = self._pods.attempt(pod).failures.begin(now())
             await self._placement.give_back_all(pod)
-            await self._placement.failed(key, pod, heard.node, heard.message, heard.permanent)
+            await self._placement.failed(key, pod, answered.node, answered.message, answered.permanent)
             return Requeue(pause)
-        if isinstance(heard, Outcome):
+        if isinstance(answered, Outcome):
             admitted = admit(
                 self._state, reference(pod), pending, self._pods.attempt(pod).begun
             )  # others may have got something meanwhile
             if isinstance(admitted, Blocked):
                 return wait(admitted)
-        return heard
+        return answered
 
     def _offers(self, attempt: Attempt, pod: Pod, claims: Sequence[PodClaim], pending: Sequence[PodClaim]) -> bool:
         """Whether the scheduler gets to choose. Never for named claims: an offer can't serve two pods; nor without

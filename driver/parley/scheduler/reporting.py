@@ -1,7 +1,7 @@
 """Reports on a pod: its PodScheduling, events while something needs attention, metrics, and one line in the log
 for each phase."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import structlog
@@ -9,6 +9,8 @@ import structlog
 from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import priority, reference
+from parley.control.claims import unused
+from parley.control.claims.podclaims import PodClaim
 from parley.control.publishing.events import Recorder
 from parley.control.publishing.podscheduling import Publisher, Question, Report
 from parley.control.telemetry.metrics import Metrics
@@ -36,13 +38,25 @@ class PodReporter:
         self._only_waiting = pod_schedulings == "WhenWaiting"
         self._recorder = recorder
         self._figures = (metrics or Metrics()).pods
+        self._warned: set[str] = set()
+        """UIDs of pods that have had an event about claims that no container uses."""
 
-    def looked_at(self, pod: Pod, *, ours: bool) -> None:
-        """The pod is reconciled; `ours`: it names claims of Parley's."""
-        if not ours:
+    async def looked_at(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """The pod is reconciled; `claims` are those of Parley's that it names."""
+        if not claims:
             self._figures.forget(pod.metadata.uid)
         elif not pod.spec.node_name:
             self._figures.looked_at(pod.metadata.uid)
+            await self._warn_of_unused(pod, claims)
+
+    async def _warn_of_unused(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+        """An event, once for a pod: it can't be changed any more."""
+        meta = pod.metadata
+        if meta.uid in self._warned or not (entries := unused.unused(pod, claims)):
+            return
+        self._warned.add(meta.uid)
+        about = ("Pod", "v1", meta.namespace, meta.name, meta.uid)
+        await self._recorder.warn(*about, reasons.CLAIM_UNUSED, unused.message(entries))
 
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
@@ -122,6 +136,7 @@ class PodReporter:
         """Nothing more is reported about the pod."""
         self._publisher.forget(pod)
         self._recorder.forget(pod.uid)
+        self._warned.discard(pod.uid)
         self._figures.gone(pod.uid)
 
 

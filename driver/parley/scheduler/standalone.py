@@ -65,7 +65,7 @@ class StandaloneSessions:
         self._presence = presence
         self._candidates = candidates
 
-    async def hear(
+    async def advance(
         self, pod: Pod, demand: Demand, nodes: EligibleNodes, ask: Ask
     ) -> Outcome | Failure | Wait | None:
         """How the session stands: an outcome, a failure on the selected node, or what is waited for."""
@@ -303,7 +303,7 @@ class StandaloneSessions:
             self._pods.wake(topic)
 
     def end(self, pod: Pod) -> None:
-        """Whatever was asked is void. A selected node is given up at once, so that no driver goes on in vain."""
+        """Whatever was asked is void. A selected node is given up at once, and no driver goes on."""
         self.give_up(reference(pod))
         attempt = self._pods.known(reference(pod))
         if attempt is None or attempt.standalone.session is None:

@@ -105,7 +105,7 @@ def base(
     """The state, empty."""
     wakeups, recorder = Wakeups(), Recorder(client, clock, settings.instance, metrics)
     tombstones = Tombstones(recorder)
-    cluster = ClusterCache(client, tombstones.heard, pods_seen=pods_are_seen(drivers))
+    cluster = ClusterCache(client, tombstones.received, pods_seen=pods_are_seen(drivers))
 
     def kept_no_more(nomination: Nomination) -> None:
         for driver, request in nomination.requests.items():

@@ -306,7 +306,7 @@ class Driver(Generic[P, C]):
         return ()
 
     def capacity(self, of: ClassOnNodes[C]) -> Capacity | None:
-        """What the class has on its nodes; None if that can't be told.
+        """What the class has on its nodes; None if that is not known.
 
         Users read it in the class's status. Asked every few seconds while something changes.
         """

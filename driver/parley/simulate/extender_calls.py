@@ -55,7 +55,7 @@ class ExtenderCalls:
         self._under_way: set[asyncio.Task[bytes]] = set()
 
     async def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
-        """Which of the nodes come into question."""
+        """Which of the nodes are feasible."""
         answer = await self._send("filter", _question(pod, nodes))
         _raise_error(answer)
         passed = tuple(answer.get("NodeNames") or ())

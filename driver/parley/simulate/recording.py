@@ -13,6 +13,7 @@ from typing import Any
 from parley.api.builtin import BuiltinClaim, Event, Pod
 from parley.api.models import PodScheduling
 from parley.api.names import POD_CLAIM_NAME_ANNOTATION
+from parley.api.reasons import CLAIM_UNUSED
 from parley.api.resources import BUILTIN_CLAIMS, EVENTS, POD_SCHEDULINGS, PODS
 from parley.control.caches.indexes import Key
 from parley.control.objects.mirror import allocated, driver_of, nodes_of, owner_pod_uid
@@ -153,6 +154,9 @@ class Recording:
         if new is None or not isinstance(new.regarding, dict) or new.regarding.get("kind") != "Pod":
             return
         record = self._record(new.metadata.namespace, str(new.regarding.get("name")))
+        if new.reason == CLAIM_UNUSED:  # whether it waits or not
+            self._step(record, f"warning: {new.note}")
+            return
         record.waits = f"{new.reason}: {new.note}"
         if not record.node:
             self._step(record, f"waits: {record.waits}")

@@ -1,7 +1,7 @@
 """Whether this node's container runtime adds CDI devices, as far as its version and configuration file show.
 
 containerd 1.7 has it switched off by default, 2.0 and later have it always; both look into two folders by default
-(containerd, documentation of the CRI plugin). Other runtimes are named and left alone.
+(containerd, documentation of the CRI plugin). CRI-O is looked at in `cdi.crio`; others are named and left alone.
 """
 
 import re

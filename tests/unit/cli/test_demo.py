@@ -173,6 +173,19 @@ def test_a_deployment_on_standard_input_becomes_its_pods(examples: list[Path]) -
     assert {pod["name"] for pod in data["items"] if pod["node"]} >= {"gpu", "trainers-1"}
 
 
+def test_a_claim_that_no_container_uses_is_warned_of_beside_what_becomes_of_the_pod(tmp_path: Path) -> None:
+    idle = tmp_path / "idle.yaml"
+    gpu = (ROOT / "examples" / "gpu.yaml").read_text()
+    idle.write_text(gpu.replace("      claims: [{name: gpu}]\n", ""))
+
+    lines = demo(str(ROOT / "examples/nodes.yaml"), str(idle)).stdout.splitlines()
+
+    assert lines[0] == "default/gpu is bound to node-1"
+    (warning,) = [line for line in lines if "warning: " in line]
+    assert warning.split("s ", 1)[1].strip().startswith("warning: no container uses claim gpu, so that nothing")
+    assert "waits: ClaimUnused" not in "\n".join(lines)
+
+
 def test_a_script_can_tell_that_a_pod_waits(examples: list[Path]) -> None:
     assert demo("--fail-on-waiting", *examples).exit_code == 10
     assert demo("--fail-on-waiting", "examples/nodes.yaml", "examples/gpu.yaml").exit_code == 0

@@ -3,12 +3,15 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from parley.cli.main import app
+from parley.cli.main import app, plugin
 
 
 def parley(*arguments: object) -> Result:
@@ -22,6 +25,52 @@ def test_version() -> None:
 @pytest.mark.parametrize("command", ["demo", "controller", "cluster", "version"])
 def test_help_lists_every_command(command: str) -> None:
     assert f" {command} " in parley("--help").stdout
+
+
+def all_commands(command: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    """The words that lead to each command below this one, groups included."""
+    yield words
+    if hasattr(command, "list_commands"):
+        context = command.context_class(command)
+        for name in command.list_commands(context):
+            yield from all_commands(command.get_command(context, name), *words, name)
+
+
+COMMANDS: dict[tuple[str, ...], Any] = {
+    **{("parley", *words): app for words in all_commands(get_command(app))},
+    **{("parley", "cluster", name): app for name in ("up", "down", "status")},
+    **{("kubectl parley", *words): plugin for words in all_commands(get_command(plugin))},
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_kubectls_short_option_for_help_in_plain_text(words: tuple[str, ...]) -> None:
+    long, short = (CliRunner().invoke(COMMANDS[words], [*words[1:], option]) for option in ("--help", "-h"))
+
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert short.stdout.startswith("Usage: ")
+    assert short.stdout.isascii()  # no frames
+    assert "--install-completion" not in short.stdout
+
+
+LISTING = [("get",), ("doctor",), ("demo",), ("simulate",), ("uninstall",), ("driver", "conformance")]
+OF_A_CLUSTER = [("explain",), ("get",), ("doctor",), ("web",), ("uninstall",)]
+
+
+def options(*words: str) -> set[str]:
+    """The options of a command, as its help has them."""
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parley(*words, "-h").stdout.partition("Options:")[2]))
+
+
+@pytest.mark.parametrize("words", LISTING, ids=" ".join)
+def test_what_lists_has_kubectls_formats_and_may_leave_out_headings(words: tuple[str, ...]) -> None:
+    assert {"-o", "--output", "--no-headers"} <= options(*words)
+    assert "--output <text|wide|name|json|yaml>" in parley(*words, "-h").stdout
+
+
+@pytest.mark.parametrize("words", OF_A_CLUSTER, ids=" ".join)
+def test_what_asks_a_cluster_is_told_which_and_as_whom_as_kubectl_is(words: tuple[str, ...]) -> None:
+    assert {"--kubeconfig", "--context", "-n", "--namespace", "--as", "--as-group"} <= options(*words)
 
 
 def test_cluster_without_the_distribution_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

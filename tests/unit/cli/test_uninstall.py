@@ -1,5 +1,6 @@
 """`parley uninstall`: what it says, and its exit codes."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,62 @@ def test_claims_in_use_are_named_with_their_pods_and_have_an_exit_code_of_their_
             == "error: 1 claim is in use: Parley cannot be removed without harm to the pods named above\n"
         )
         assert told.exit_code == Exit.IN_USE
+
+
+IN_USE = {
+    "wide": "NAMESPACE  CLAIM  PODS     NODES\ndefault    mine   one,two  -\n",
+    "name": "resourceclaim.resource.k8s.io/mine\n",
+    "yaml": "apiVersion: cli.parley.dev/v1alpha1\nkind: ClaimUseList\nitems:\n- namespace: default\n  name: mine\n"
+    "  pods:\n  - one\n  - two\n  nodes: []\n",
+}
+
+
+@pytest.mark.parametrize("how", IN_USE)
+def test_claims_in_use_are_listed_as_kubectl_lists(used: Path, how: str) -> None:
+    told = CliRunner().invoke(app, ["uninstall", "--check", "-o", how, "--kubeconfig", str(used)])
+
+    assert (told.exit_code, told.stdout) == (Exit.IN_USE, IN_USE[how])
+
+
+def test_claims_in_use_are_data_without_headings_and_nothing_in_use_is_an_empty_list(
+    used: Path, tmp_path: Path
+) -> None:
+    bare = CliRunner().invoke(
+        app, ["uninstall", "--check", "-o", "wide", "--no-headers", "--kubeconfig", str(used)]
+    )
+    with served(run(a_cluster()), tmp_path) as kubeconfig:
+        none = CliRunner().invoke(app, ["uninstall", "--check", "-o", "json", "--kubeconfig", str(kubeconfig)])
+
+    assert bare.stdout == "default  mine  one,two  -\n"
+    assert (none.exit_code, json.loads(none.stdout)) == (
+        0,
+        {"apiVersion": "cli.parley.dev/v1alpha1", "kind": "ClaimUseList", "items": []},
+    )
+
+
+def test_what_is_released_has_no_other_format_than_text(used: Path) -> None:
+    told = CliRunner().invoke(app, ["uninstall", "--release-finalizers", "-o", "json", "--kubeconfig", str(used)])
+
+    assert told.exit_code == 2
+    assert "--output goes with --check" in told.stderr
+
+
+def test_a_context_that_is_not_there_is_named(used: Path) -> None:
+    told = CliRunner().invoke(
+        app, ["uninstall", "--check", "-n", "elsewhere", "--context", "other", "--kubeconfig", str(used)]
+    )
+
+    assert told.exit_code == Exit.NO_ACCESS
+    assert "other" in told.stderr
+
+
+def test_it_asks_as_another_user(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pod, too: whoever says as whom to ask means a kubeconfig."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(used))
+    told = CliRunner().invoke(app, ["uninstall", "--check", "--as", "jane"])
+
+    assert told.exit_code == Exit.IN_USE
 
 
 def test_with_nothing_in_use_the_check_passes(unused: Path) -> None:

@@ -81,6 +81,21 @@ def test_results_are_data_as_well(manifests: Path) -> None:
     assert len(others) == len(CHECKS) - 1
 
 
+def test_results_are_a_table_or_the_names_of_what_failed(manifests: Path) -> None:
+    asked = (str(manifests), *started("shareable"), *checked("shareable"))
+    table = conformance(*asked, "-o", "wide")
+    bare = conformance(*asked, "-o", "wide", "--no-headers")
+    names = conformance(*asked, "-o", "name")
+
+    assert [result.exit_code for result in (table, bare, names)] == [12, 12, 12]
+    heading, *rows = table.stdout.splitlines()
+    assert heading.split() == ["OUTCOME", "CHECK", "SECTION", "RULE", "ABOUT", "EXPECTED", "SEEN"]
+    assert bare.stdout.splitlines()[1].split() == rows[1].split()
+    assert rows[1].startswith("failed   shareable  2. Allocate  The allocation is shareable as its class is.")
+    assert rows[1].endswith("it is not set")
+    assert names.stdout == "check/shareable\n"
+
+
 def test_a_driver_that_ends_is_shown_with_its_last_words(manifests: Path) -> None:
     result = conformance(str(manifests), "--start", "echo no such disk; exit 3", "--timeout", "1")
 

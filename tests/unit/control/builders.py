@@ -21,6 +21,7 @@ from parley.control.caches.indexes import Key
 from parley.control.claims.podclaims import PodClaim, Topic
 from parley.control.claims.reconciler import ClaimReconciler
 from parley.control.claims.stranding import Stranding
+from parley.control.decision.sight import pods_are_seen
 from parley.control.immediate import ImmediateClaims
 from parley.control.ledger import Holding, Ledger, Phase
 from parley.control.limits import Limits
@@ -181,7 +182,7 @@ class World:
         self.woken: list[Topic] = []
         self.wakeups.subscribe(self._wake)
         embedded = {driver.name: EmbeddedDriver(driver) for driver in drivers or (TokensDriver(),)}
-        cluster = ClusterCache(self.client)
+        cluster = ClusterCache(self.client, pods_seen=pods_are_seen(embedded))
         for driver in embedded.values():
             for resource in driver.driver.watches:
                 cluster.observe(resource, _telling(driver))

@@ -92,6 +92,15 @@ def test_what_else_is_decided_by_is_kept(spec: object) -> None:
         assert getattr(left.status, name) == getattr(whole.status, name)
 
 
+def test_which_claims_containers_use_is_kept() -> None:
+    uses = {"resources": {"claims": [{"name": "device", "request": "first"}, {"name": "disk"}]}}
+    left = kept.pod(pod({"containers": [uses, {"name": "idle"}], "resourceClaims": [{"name": "device"}]}))
+    assert [[claim.name for claim in one.resources.claims] for one in left.spec.containers] == [
+        ["device", "disk"],
+        [],
+    ]
+
+
 def test_what_nobody_reads_is_dropped() -> None:
     left = kept.pod(pod({"containers": [{"name": "main"}]}))
     assert (left.metadata.labels, left.metadata.annotations, left.status.conditions) == ({}, {}, [])

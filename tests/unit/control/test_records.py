@@ -139,16 +139,16 @@ def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
 def test_a_condition_is_written_once_and_never_over_a_newer_state() -> None:
     async def story(world: World) -> None:
         claim, said = await world.claim(), ConditionUpdate("Accepted", True, "Accepted", "all is known")
-        assert await world.records.tell(claim, said)
+        assert await world.records.set_conditions(claim, said)
         now = await world.the_claim()
         assert [(c.type, c.status, c.reason) for c in now.status.conditions] == [
             ("Accepted", "True", "Accepted"),
             ("Allocated", "False", "WaitForFirstConsumer"),
             ("Ready", "False", "WaitForFirstConsumer"),
         ]
-        assert not await world.records.tell(now, said)
+        assert not await world.records.set_conditions(now, said)
         with pytest.raises(Conflict):
-            await world.records.tell(claim, ConditionUpdate("Accepted", False, "ClassNotFound", "older"))
+            await world.records.set_conditions(claim, ConditionUpdate("Accepted", False, "ClassNotFound", "older"))
 
     played(story)
 

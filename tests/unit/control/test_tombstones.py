@@ -18,7 +18,7 @@ def test_one_event_a_second_about_the_latest_state_of_each_object() -> None:
     async def story(world: World) -> None:
         tombstones = Tombstones(world.recorder)
         for name, reason in (("a", "first"), ("b", "other"), ("a", "latest")):
-            tombstones.heard(CLAIMS, stone(name, reason))
+            tombstones.received(CLAIMS, stone(name, reason))
         running = asyncio.create_task(tombstones.run())
         await asyncio.sleep(PAUSE / 2)
         words = "Parley can't read this ResourceClaim and leaves it alone: "
@@ -35,7 +35,7 @@ def test_nothing_is_written_while_nothing_is_heard() -> None:
         tombstones = Tombstones(world.recorder)
         running = asyncio.create_task(tombstones.run())
         await asyncio.sleep(10)
-        tombstones.heard(CLAIMS, stone("a", "once"))
+        tombstones.received(CLAIMS, stone("a", "once"))
         await asyncio.sleep(10)
         assert len(await world.events()) == 1
         running.cancel()

@@ -226,6 +226,10 @@ def test_the_images_share_one_layer_of_busybox_and_its_links(tmp_path: Path) -> 
     with tarfile.open(fileobj=BytesIO(read[name])) as layer:
         links = {member.name: member.linkname for member in layer if member.issym()}
 
-    assert [image["RepoTags"] for image in manifest] == [["parley.dev/busybox:dev"], ["parley.dev/pause:dev"]]
+    assert [image["RepoTags"] for image in manifest] == [
+        ["parley.dev/busybox:dev"],
+        ["docker.io/library/busybox:1.37"],
+        ["parley.dev/pause:dev"],
+    ]
     assert links == {"bin/sh": "busybox", "bin/sleep": "busybox"}
-    assert "trap" in json.loads(read[manifest[1]["Config"]])["config"]["Cmd"][2]
+    assert "trap" in json.loads(read[manifest[2]["Config"]])["config"]["Cmd"][2]

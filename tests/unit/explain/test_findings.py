@@ -88,6 +88,27 @@ def test_that_a_claim_could_not_be_made_is_told_until_it_is(play: Play, template
     play(scenario)
 
 
+def test_a_claim_that_no_container_uses_is_a_finding_and_its_event_no_other(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        world.start_parley()
+        await world.add_node("a", 1)
+        await world.add_class()
+        await world.add_template("one")
+        spec = {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],
+            "containers": [{"name": "main", "image": "none"}],
+        }
+        await world.create(PODS, {"metadata": {"name": "idle", "namespace": "default"}, "spec": spec})
+        await world.settle()
+
+        (finding,) = [one for one in (await explained(world, "idle")).findings if one.code == "ClaimUnused"]
+
+        assert (finding.by, finding.at) == ("controller", "")
+        assert finding.text.startswith("no container uses claim gpu, so that nothing of what the pod holds")
+
+    play(scenario)
+
+
 def test_conditions_of_devices_are_their_drivers_words(play: Play) -> None:
     async def scenario(world: World) -> None:
         await one_runs(world)

@@ -21,6 +21,7 @@ OF_CLAIMS_ALONE = {
 }
 OF_CLASSES_ALONE = {reasons.DRIVER_MISSING}
 OF_EVENTS_ALONE = {
+    reasons.CLAIM_UNUSED,
     reasons.OVER_SIZE,
     reasons.SIZE_UNKNOWN,
     reasons.ROOM_NOT_HELD,

@@ -11,13 +11,15 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from parley.api.resources import NODES
 from parley.kube.client import Call, Client, Forbidden
 from parley.kube.credentials import NoConfiguration
 from parley.kube.memory import MemoryServer
-from parley_kubelet.cdi import containerd
+from parley_kubelet.cdi import containerd, crio
 from parley_kubelet.doctor import diagnose
+from parley_kubelet.findings import NodeDiagnosis, shown
 from parley_kubelet.serving.sockets import serving
 from parley_kubelet.settings import PluginSettings
 from parley_kubelet.state.checkpoint import Checkpoint, CheckpointEntry, HeldDevice
@@ -197,9 +199,9 @@ NEW = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n"
     ("version", "text", "found", "remedy"),
     [
         (
-            "cri-o://1.35.0",
+            "docker://29.1.0",
             "",
-            "cri-o://1.35.0: not containerd, make sure that it reads CDI files in /var/run/cdi",
+            "docker://29.1.0: not containerd, make sure that it reads CDI files in /var/run/cdi",
             "",
         ),
         ("containerd://1.6.9", "", "containerd://1.6.9", "update it to 1.7 or later: it does not know CDI"),
@@ -245,6 +247,105 @@ def test_what_the_container_runtime_is_set_to(
         file.write_text(text)
     told = [told for told in containerd.look(version, file, Path("/var/run/cdi")) if told[1] or not remedy]
     assert told == [(found.replace("FILE", str(file)), remedy)]
+
+
+SPECIFIED = "[crio.runtime]\ncdi_spec_dirs = ['%s']\n"
+READS = ("cri-o://1.35.0 reads CDI files in /var/run/cdi", "")
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "found"),
+    [
+        ("cri-o://1.35.0", {}, READS),
+        ("cri-o://1.35.0", {"crio.conf": "[crio.runtime]\n"}, READS),
+        ("cri-o://1.22.1", {}, ("cri-o://1.22.1", "update it to 1.23 or later: it does not know CDI")),
+        (
+            "cri-o://main",
+            {},
+            ("cri-o://main: its version is not known, make sure that it reads CDI files in /var/run/cdi", ""),
+        ),
+        (
+            "cri-o://1.35.0",
+            {"crio.conf": SPECIFIED % "/etc/cdi"},
+            (
+                "cri-o://1.35.0, FOLDER/crio.conf: cdi_spec_dirs=['/etc/cdi'] has no /var/run/cdi",
+                "add it in [crio.runtime] and restart CRI-O, or give one of them in --cdi-dir",
+            ),
+        ),
+        (
+            "cri-o://1.35.0",
+            {"crio.conf": SPECIFIED % "/etc/cdi", "crio.conf.d/50": SPECIFIED % "/var/run/cdi"},
+            READS,
+        ),
+        (
+            "cri-o://1.35.0",
+            {"crio.conf.d/50": SPECIFIED % "/var/run/cdi", "crio.conf.d/99": SPECIFIED % "/opt/cdi"},
+            (
+                "cri-o://1.35.0, FOLDER/crio.conf.d/99: cdi_spec_dirs=['/opt/cdi'] has no /var/run/cdi",
+                "add it in [crio.runtime] and restart CRI-O, or give one of them in --cdi-dir",
+            ),
+        ),
+    ],
+)
+def test_what_crio_is_set_to(tmp_path: Path, version: str, files: dict[str, str], found: tuple[str, str]) -> None:
+    (tmp_path / "crio.conf.d").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    looked = [*crio.look(version, tmp_path / "crio.conf", Path("/var/run/cdi"))]
+
+    assert looked == [(found[0].replace("FOLDER", str(tmp_path)), found[1])]
+
+
+def test_a_file_of_crio_that_is_damaged_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "crio.conf"
+    file.write_text("[crio")
+
+    (found, remedy), reads = crio.look("cri-o://1.35.0", file, Path("/var/run/cdi"))
+
+    assert found.startswith(f"cri-o://1.35.0, {file} is not TOML (")
+    assert remedy == "correct it, or give the right file in --crio-config"
+    assert reads == READS
+
+
+async def test_a_node_with_crio_is_looked_at_by_its_files(
+    settings: PluginSettings, client: Client, folder: Path
+) -> None:
+    status = {"status": {"nodeInfo": {**VERSIONS, "containerRuntimeVersion": "cri-o://1.35.0"}}}
+    await client.patch(NODES, "n1", status, subresource="status")
+    (folder / "crio.conf").write_text(SPECIFIED % "/etc/cdi")
+
+    assert await to_mend(replace(settings, crio=folder / "crio.conf"), client) == [
+        f"mend  container runtime: cri-o://1.35.0, {folder}/crio.conf: cdi_spec_dirs=['/etc/cdi'] has no"
+        f" {folder}/cdi: add it in [crio.runtime] and restart CRI-O, or give one of them in --cdi-dir"
+    ]
+
+
+FOUND = [
+    NodeDiagnosis("kubelet", "version v1.37.0"),
+    NodeDiagnosis("API server", "not yours", "apply deploy/base again"),
+]
+SHOWN = {
+    "text": "ok    kubelet: version v1.37.0\nmend  API server: not yours: apply deploy/base again",
+    "wide": "STATE  SUBJECT     FOUND            REMEDY\n"
+    "ok     kubelet     version v1.37.0  -\n"
+    "mend   API server  not yours        apply deploy/base again",
+    "name": "check/api-server",
+    "yaml": "apiVersion: cli.parley.dev/v1alpha1\nkind: NodeDiagnosis\nnodeName: n1\nitems:\n"
+    "- subject: kubelet\n  found: version v1.37.0\n  remedy: ''\n  well: true\n"
+    "- subject: API server\n  found: not yours\n  remedy: apply deploy/base again\n  well: false",
+}
+
+
+@pytest.mark.parametrize("output", SHOWN)
+def test_findings_are_printed_as_kubectl_prints(output: str) -> None:
+    assert shown(FOUND, "n1", output) == SHOWN[output]
+
+
+def test_findings_as_json_are_those_as_yaml_and_a_table_may_lack_its_headings() -> None:
+    assert orjson.loads(shown(FOUND, "n1", "json")) == yaml.safe_load(SHOWN["yaml"])
+    assert shown(FOUND, "n1", "wide", headings=False).splitlines()[0] == "ok    kubelet     version v1.37.0  -"
+    assert shown(FOUND[:1], "n1", "name") == ""
 
 
 async def test_the_program(settings: PluginSettings, folder: Path) -> None:

@@ -25,6 +25,7 @@ def test_options() -> None:
             *arguments.split(),
             *["--cdi-dir", "/cdi", "--state-dir", "/s", "--driver-name", "gpu.example.com"],
             *["--driver", "devices", "--driver", "a:B", "--containerd-config", "/t", "--metrics-port", "8080"],
+            *["--crio-config", "/o", "-o", "wide", "--no-headers"],
         ],
         {},
     ) == PluginSettings(
@@ -38,7 +39,10 @@ def test_options() -> None:
         driver="gpu.example.com",
         drivers=("devices", "a:B"),
         containerd=Path("/t"),
+        crio=Path("/o"),
         metrics_port=8080,
+        output="wide",
+        headings=False,
     )
 
 
@@ -192,9 +196,10 @@ async def test_a_start_loads_nothing_that_only_others_need_and_leaves_it_to_driv
     assert (out.decode(), process.returncode) == ("2 []\n", 0)
 
 
-async def test_its_version_is_printed_without_loading_what_serves() -> None:
+@pytest.mark.parametrize("asked", ["--version", "version"])
+async def test_its_version_is_printed_without_loading_what_serves(asked: str) -> None:
     program = (
-        "import sys; from parley_kubelet.main import main; main(['--version']);"
+        f"import sys; from parley_kubelet.main import main; main([{asked!r}]);"
         "print(sorted({'grpc', 'aiohttp', 'structlog', 'parley_kubelet.program'} & sys.modules.keys()))"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.support.containers import using
 
 from parley.api.builtin import BuiltinClaim, Pod
 from parley.api.models import PodScheduling, ResourceClaim
@@ -257,11 +258,10 @@ class World:
         entries += [{"name": claim, "resourceClaimName": claim} for claim in claims]
         if self.door == "extender":
             spec = {"schedulerName": SECOND_SCHEDULER, **spec}
-        body = {
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "test"}},
-            "spec": {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec},
-        }
-        await self.create(PODS, body)
+        spec = {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}], **spec}
+        spec["containers"] = using(spec["containers"], spec["resourceClaims"])
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app": "test"}}
+        await self.create(PODS, {"metadata": metadata, "spec": spec})
 
     async def delete_pod(self, name: str) -> None:
         await self.client.delete(PODS, name, NAMESPACE)

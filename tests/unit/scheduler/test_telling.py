@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog.testing
 
-from parley.api.resources import BUILTIN_TEMPLATES
+from parley.api.resources import BUILTIN_TEMPLATES, PODS
 
 if TYPE_CHECKING:
     from tests.unit.scheduler.conftest import NAMESPACE, World
@@ -47,6 +47,35 @@ def test_each_phase_of_a_pod_is_one_line(play: Any) -> None:
         assert (phases[1]["rounds"], phases[2]["claim"]) == (1, f"default/{claim.metadata.name}")
 
     play(scenario)
+
+
+IDLE = [{"name": "main", "image": "none"}]
+
+
+def test_a_pod_with_a_claim_that_no_container_uses_has_an_event_once(play: Any) -> None:
+    async def scenario(world: World) -> None:
+        await one_device(world)
+        await add_idle_pod(world, "p")
+        await world.settle(1000)
+        await add_idle_pod(world, "waits")
+        await world.settle(1000)
+
+        for name in ("p", "waits"):
+            (note,) = [note for reason, note in await world.events_on(name) if reason == "ClaimUnused"]
+            assert note == (
+                "no container uses claim gpu-0, so that nothing of what the pod holds gets into one: recreate the"
+                " pod with it in resources.claims of a container"
+            )
+        assert await world.node_of("p") == "a"
+
+    play(scenario)
+
+
+async def add_idle_pod(world: World, name: str) -> None:
+    entry = {"name": "gpu-0", "resourceClaimTemplateName": "one"}
+    scheduler = {"schedulerName": "parley"} if world.door == "extender" else {}
+    spec = {"resourceClaims": [entry], "containers": IDLE, **scheduler}
+    await world.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
 
 def test_a_pod_that_waits_is_a_figure_until_it_is_bound(play: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.containers import using
 
 from parley.api.resources import BUILTIN_CLAIMS, NODES, PODS, RESOURCE_SLICES
 from parley.drivers.device import DeviceDriver
@@ -71,7 +72,7 @@ def pod(name: str, *templates: str, claims: Sequence[str] = (), run: str = "", *
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations},
         "spec": {
-            "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}],
+            "containers": using([{"name": "main", "resources": {"requests": {"cpu": "100m"}}}], entries),
             "resourceClaims": entries,
             **spec,
         },

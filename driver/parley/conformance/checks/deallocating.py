@@ -8,7 +8,7 @@ _SECTION = "3. Deallocate"
 
 
 async def _deallocates(stage: Stage) -> None:
-    """What is asked back is deallocated."""
+    """When deallocation is requested, the claim is deallocated."""
     await stage.free(await stage.allocate())
 
 

@@ -1,6 +1,6 @@
 """What the API server has, in memory: one informer per kind, and the sums and indexes over them.
 
-Whoever wants to hear of changes is a `Listener`; it is called after the cache is up to date, so that it
+Who is to be notified of changes is a `Listener`; it is called after the cache is up to date, so that it
 sees the new state everywhere. Nothing here decides or writes.
 """
 
@@ -84,7 +84,7 @@ def reference(pod: Pod) -> PodReference:
     return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def _unheard(_old: object, _new: object) -> None:
+def _ignored(_old: object, _new: object) -> None:
     """Nobody waits for it."""
 
 
@@ -113,25 +113,25 @@ class ClusterCache:
         self._nodes = self._informer(NODES, self._node)
         self._mirrors = self._informer(BUILTIN_CLAIMS, self._mirror, kept.mirror)
         self._template_mirrors = self._informer(
-            BUILTIN_TEMPLATES, self._telling(lambda to: to.template_mirror_changed), kept.template_mirror
+            BUILTIN_TEMPLATES, self._notifying(lambda to: to.template_mirror_changed), kept.template_mirror
         )
         self._classes = self._informer(CLASSES, self._class)
-        namespaces = self._informer(NAMESPACES, self._telling(lambda to: to.namespace_changed), kept.namespace)
+        namespaces = self._informer(NAMESPACES, self._notifying(lambda to: to.namespace_changed), kept.namespace)
         self._namespaces = WantedInformer(namespaces)
         volume_claims_read = WantedInformer(
-            self._informer(VOLUME_CLAIMS, self._telling(lambda to: to.volume_claim_changed), kept.volume_claim)
+            self._informer(VOLUME_CLAIMS, self._notifying(lambda to: to.volume_claim_changed), kept.volume_claim)
         )
-        volumes_read = WantedInformer(self._informer(VOLUMES, _unheard, kept.volume))
+        volumes_read = WantedInformer(self._informer(VOLUMES, _ignored, kept.volume))
         self.volumes = Volumes(volume_claims_read, volumes_read)
         self._wanted: tuple[WantedInformer[Any], ...] = (self._namespaces, volume_claims_read, volumes_read)
         self._claims = self._informer(CLAIMS, self._claim)
-        self._templates = self._informer(TEMPLATES, self._telling(lambda to: to.template_changed))
+        self._templates = self._informer(TEMPLATES, self._notifying(lambda to: to.template_changed))
         self._schedulings = self._informer(
             POD_SCHEDULINGS,
-            self._telling(lambda to: to.scheduling_changed),
+            self._notifying(lambda to: to.scheduling_changed),
             label_selector=f"{DRIVERS_LABEL}={STANDALONE}",
         )
-        self._releases = self._informer(CLAIM_RELEASES, self._telling(lambda to: to.release_changed))
+        self._releases = self._informer(CLAIM_RELEASES, self._notifying(lambda to: to.release_changed))
         self._all: list[Informer[Any]] = [
             self._classes,
             self._templates,
@@ -145,7 +145,7 @@ class ClusterCache:
         ]
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
-        self.observe(RESOURCE_SLICES, self._telling(lambda to: to.slice_changed))
+        self.observe(RESOURCE_SLICES, self._notifying(lambda to: to.slice_changed))
         self._claims.index("pod", owning_pods)
         self._claims.index("parameters", parameters_of_claim)
         self._classes.index("parameters", parameters_of_class)
@@ -171,13 +171,13 @@ class ClusterCache:
         )
 
     def listen(self, listener: Listener) -> None:
-        """From now on the listener hears of changes; nobody did before."""
+        """From now on the listener is notified of changes; nobody was before."""
         self._listener = listener
 
-    def _telling(self, heard: Callable[[Listener], OnChange[T]]) -> OnChange[T]:
+    def _notifying(self, handler: Callable[[Listener], OnChange[T]]) -> OnChange[T]:
         def changed(old: T | None, new: T | None) -> None:
             if self._listener is not None:
-                heard(self._listener)(old, new)
+                handler(self._listener)(old, new)
 
         return changed
 

@@ -40,6 +40,7 @@ from parley.api.builtin import (
     ResourceRequirements,
     ResourceSlice,
     SliceDevice,
+    UsedClaim,
     Volume,
 )
 from parley.api.names import DEVICE_CLASS, GROUP, POD_CLAIM_NAME_ANNOTATION
@@ -172,16 +173,23 @@ def _shared(items: tuple[T, ...]) -> list[T]:
 
 
 def _containers(whole: Iterable[Container], *, images: bool = False) -> list[Container]:
-    """Those that request the same, under no name."""
+    """Those that request and use the same, under no name."""
     if images:
         return [
             Container(image=one.image, restart_policy=one.restart_policy, resources=one.resources) for one in whole
         ]
     amounts = tuple(
-        (c.restart_policy, tuple(c.resources.requests.items()), tuple(c.resources.limits.items())) for c in whole
+        (
+            c.restart_policy,
+            tuple(c.resources.requests.items()),
+            tuple(c.resources.limits.items()),
+            tuple(claim.name for claim in c.resources.claims),
+        )
+        for c in whole
     )
-    named = [pair for _, requests, limits in amounts for pair in (*requests, *limits)]
-    small = len(amounts) <= _MOST_ITEMS and len(named) <= _MOST_ITEMS and all(map(_is_short, named))
+    named = [pair for _, requests, limits, _ in amounts for pair in (*requests, *limits)]
+    claims = sum(len(claims) for *_, claims in amounts)
+    small = max(len(amounts), len(named), claims) <= _MOST_ITEMS and all(map(_is_short, named))
     return _shared_requesting(amounts) if small else _requesting(amounts)
 
 
@@ -189,10 +197,13 @@ def _is_short(pair: tuple[str, Quantity]) -> bool:
     return len(pair[0]) <= _MOST_CHARACTERS and len(str(pair[1])) <= _MOST_CHARACTERS
 
 
-def _requesting(containers: tuple[tuple[str, _Amounts, _Amounts], ...]) -> list[Container]:
+def _requesting(containers: tuple[tuple[str, _Amounts, _Amounts, tuple[str, ...]], ...]) -> list[Container]:
     return [
-        Container(restart_policy=policy, resources=ResourceRequirements(dict(requests), dict(limits)))
-        for policy, requests, limits in containers
+        Container(
+            restart_policy=policy,
+            resources=ResourceRequirements(dict(requests), dict(limits), [UsedClaim(name) for name in claims]),
+        )
+        for policy, requests, limits, claims in containers
     ]
 
 

@@ -1,4 +1,4 @@
-"""Who hears of changes in the cluster."""
+"""Who is notified of changes in the cluster."""
 
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, Resour
 
 
 class Listener(Protocol):
-    """Hears of changes, after the cache has them. `None` stands for "not there"."""
+    """Notified of changes, after the cache has them. `None` stands for "not there"."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None: ...
     def room_made(self, node: str) -> None: ...

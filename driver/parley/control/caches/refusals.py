@@ -1,4 +1,4 @@
-"""Mirrors that the API server refused to create, with its message: pods that wait for one are told why.
+"""Mirrors that the API server refused to create, with its message: the pods that wait for one report why.
 
 In memory: after a restart each is tried again, and refused again.
 """

@@ -27,21 +27,21 @@ class Tombstones:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._waiting: OrderedDict[str, tuple[Resource[Any], Tombstone]] = OrderedDict()
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
 
-    def heard(self, resource: Resource[Any], stone: Tombstone) -> None:
+    def received(self, resource: Resource[Any], stone: Tombstone) -> None:
         """The object is in a state that can't be decoded."""
         if stone.uid in self._waiting or len(self._waiting) < _MOST:
             self._waiting[stone.uid] = (resource, stone)
-            self._news.set()
+            self._arrived.set()
 
     async def run(self) -> None:
         """Write events until cancelled."""
         while True:
-            await self._news.wait()
+            await self._arrived.wait()
             _, (resource, stone) = self._waiting.popitem(last=False)
             if not self._waiting:
-                self._news.clear()
+                self._arrived.clear()
             await self._recorder.warn(
                 resource.kind,
                 resource.api_version,

@@ -123,7 +123,7 @@ class ClaimReconciler:
         class_ = self._cluster.class_(claim.spec.resource_class_name)
         code, message = self._verdict(NamedClaim(self._state, claim, mirror, class_))
         due = not code or self._is_written_next(claim)
-        if not due and await self._tell(claim, self._said(claim, class_, code, message)):
+        if not due and await self._set_conditions(claim, self._conditions(claim, class_, code, message)):
             return  # the change comes back and calls again
         if mirror is None and class_ is not None and has_mirror(claim, class_):
             await self._create(claim, shareable=is_shared(claim, class_))
@@ -142,11 +142,11 @@ class ClaimReconciler:
             ready = code == reasons.ACCEPTED and mirror is not None and not mirror.metadata.deletion_timestamp
             await self._immediate.sync(claim, class_ if ready else None)
 
-    async def _tell(self, claim: ResourceClaim, said: list[ConditionUpdate]) -> bool:
+    async def _set_conditions(self, claim: ResourceClaim, updates: list[ConditionUpdate]) -> bool:
         """Keep the conditions up to date; returns whether anything had to be written."""
         stranded, needed = self._stranding.conditions(claim), self._needed(claim)
         gone = {CONDITION_STRANDED, CONDITION_NEEDED} - {condition.type for condition in (*stranded, *needed)}
-        if not await self._records.tell(claim, *said, *stranded, *needed, without=gone):
+        if not await self._records.set_conditions(claim, *updates, *stranded, *needed, without=gone):
             return False
         for condition in stranded:
             if condition.type == CONDITION_FAILED:
@@ -173,7 +173,7 @@ class ClaimReconciler:
         expected = self._ledger.expected_for(meta.namespace, meta.name)
         return self._ledger.get(meta.uid) is None and expected is None and claim.status.allocation is None
 
-    def _said(
+    def _conditions(
         self, claim: ResourceClaim, class_: ResourceClass | None, code: str, message: str
     ) -> list[ConditionUpdate]:
         """The claim's conditions by the verdict about it."""
@@ -244,7 +244,8 @@ class ClaimReconciler:
             if not self._cluster.own_writes.unseen(claim.metadata):
                 needed = self._needed(claim)
                 gone = () if needed else (CONDITION_NEEDED,)
-                await self._records.tell(claim, *needed, without=gone)  # also that it is not ready any more
+                # also that it is not ready any more
+                await self._records.set_conditions(claim, *needed, without=gone)
             return
         if mirror is not None and mirrors(claim, mirror):
             await self._delete_mirror(mirror)

@@ -13,7 +13,7 @@ import orjson
 from pydantic import ValidationError
 
 from parley.api.builtin import BuiltinAllocation, BuiltinClaim, BuiltinTemplate, DeviceConfig, Pod
-from parley.api.models import ClaimSpec, ParametersReference, ResourceClaim, ResourceClaimTemplate
+from parley.api.models import ClaimSpec, ParametersReference, ResourceClaim, ResourceClaimTemplate, ResourceClass
 from parley.api.names import (
     API_VERSION,
     CONDITION_ALLOCATED,
@@ -130,6 +130,12 @@ def is_mirror(claim: BuiltinClaim) -> bool:
 def is_shareable(claim: BuiltinClaim) -> bool:
     """Whether several pods may use the mirror at once: never one that belongs to a pod, nor by any other name."""
     return claim.spec.devices.requests[0].name == SHAREABLE_REQUEST and owner_pod(claim) is None
+
+
+def may_be_shared(claim: BuiltinClaim | None, class_: ResourceClass | None) -> bool:
+    """Whether several pods may use what is allocated for the mirror: as its class says now, and as the mirror, by
+    which schedulers and policies go, has said from the beginning."""
+    return claim is not None and is_shareable(claim) and class_ is not None and class_.shareable
 
 
 def asked(claim: BuiltinClaim) -> ClassRequest | None:

@@ -33,7 +33,7 @@ _MISTAKES = frozenset(
         reasons.NAME_TAKEN,
     }
 )
-"""Words that change only because somebody changed what is wrong: who mends things wants to hear at once."""
+"""Codes whose message changes only because somebody changed what is wrong, and wants to know at once."""
 
 _REMEMBERED = 10_000
 

@@ -1,9 +1,9 @@
-"""Gives back what pods held: the API lets go of it first, then the driver, then the ledger.
+"""Releases what pods held: first it is cleared in the API, then the driver deallocates, then the ledger drops it.
 
-So nothing is handed to another pod while a record of it may stand. What a standalone driver allocated it takes
-back itself; until its record is cleared, the holding stays in the ledger without users, and nobody may join it.
-The same holds for what a pod used that was deleted by force, until its node confirms that it is not prepared there
-any more. A claim whose class says so is kept for a time without users (`keeping`).
+So nothing is allocated for another pod while a record of it may stand. What a standalone driver allocated it
+deallocates itself; until its record is cleared, the holding stays in the ledger without users, and nobody may join
+it. The same holds for what a pod used that was deleted by force, until its node confirms that it is not prepared
+there any more. A claim whose class says so is kept for a time without users (`keeping`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """How a pod comes to let go of what it holds.
+    """How a pod's use of what it holds ends.
 
     `departed`: it is done or gone, and its generated claims vanish by themselves, which saves a write. `bound`: it
     was bound to a node, or may have been. `prepared_on`: nodes whose kubelet has not reported that it ended; free
@@ -71,10 +71,10 @@ class GivingBack:
     async def give_back(
         self, pod: PodReference, holdings: Sequence[Holding], departure: Departure, cleared: Sequence[Holding] = ()
     ) -> None:
-        """The pod lets go of the holdings; what nobody else uses is free afterwards, or kept.
+        """The pod's use of the holdings ends; what nobody else uses is free afterwards, or kept.
 
-        `cleared`: what the pod lets go of because somebody cleared it. Raises Busy if it was reserved again since:
-        the pod may be bound by now.
+        `cleared`: those whose use ends because somebody cleared them in the API. Raises Busy if one was reserved
+        again since: the pod may be bound by now.
         """
         for holding in holdings:
             was_cleared = any(holding is other for other in cleared)
@@ -220,7 +220,7 @@ class GivingBack:
         self._left(holding)
 
     async def _end(self, holding: Holding, *, departed: bool) -> None:
-        """The API lets go of it first, then driver and ledger. If that fails the holding is as good as before."""
+        """Clear it in the API, then deallocate, then drop it. If that fails the holding is as good as before."""
         with holding.entering(Phase.LEAVING):
             if holding.named or not departed or not self._vanishes(holding):
                 await self._records.clear_mirror(holding)
@@ -284,7 +284,7 @@ class GivingBack:
                 await self._records.delete_stand_in(claim.metadata.namespace, claim.metadata.name)
 
     def mirror_changed(self, old: BuiltinClaim | None, new: BuiltinClaim | None) -> None:
-        """A built-in claim of ours is as somebody left it."""
+        """Another client may have changed a built-in claim of ours."""
         if old is not None and new is not None:
             self._unseen_users.changed(old, new)
 

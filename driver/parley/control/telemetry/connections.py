@@ -23,7 +23,7 @@ _LINGERING_SECONDS = 2.0
 
 _BACKLOG = 512
 """So many connections wait to be accepted, and are accepted at once: fewer than `Limits.most`, so that each can
-say what it wants before it is closed for others. One beyond that is heard a second later at the earliest."""
+say what it wants before it is closed for others. One beyond that is accepted a second later at the earliest."""
 
 _MOST_FILES = 65_536
 _LOG_EVERY = 10.0

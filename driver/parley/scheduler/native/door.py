@@ -94,15 +94,15 @@ class NativeDoor:
             case Step.NOTHING if stale := [c for c in claims if c.claim and c.state(pod) is ClaimState.STALE]:
                 topics = [("claim", pod.metadata.namespace, claim.name) for claim in stale]
                 return Wait("a mirror was written and is not seen yet", topics, stay=True)
-            case Step.NOTHING if (astray := _astray(pod, claims)) is not None:
-                return wait(Blocked(astray, KeptOut(astray.topics)))
+            case Step.NOTHING if (misplaced := _misplaced(pod, claims)) is not None:
+                return wait(Blocked(misplaced, KeptOut(misplaced.topics)))
             case Step.NOTHING:
                 self._pods.leave_line(key)
                 self._settled(pod, claims)
                 return await self._unplaced(pod, claims)
             case Step.NEGOTIATE:
                 return await self._negotiator.negotiate(key, pod, claims)
-            case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_in_vain(pod, claims):
+            case Step.FOLLOW_OFFER if self._half_offered(pod, claims) or self._bound_to_declined(pod, claims):
                 self._pods.attempt(pod).offer_ended()
                 return await self._take_back(pod, claims)
             case Step.FOLLOW_OFFER:
@@ -126,7 +126,7 @@ class NativeDoor:
         pending = any(claim.state(pod) is ClaimState.PENDING for claim in claims)
         return pending and not pod.spec.node_name
 
-    def _bound_in_vain(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+    def _bound_to_declined(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """Whether a driver has declined the offer and the pod was bound all the same, by a late binding: the
         scheduler, which otherwise takes back what was declined, looks at it no more."""
         return bool(pod.spec.node_name) and any(
@@ -191,7 +191,7 @@ class NativeDoor:
         return AT_ONCE
 
 
-def _astray(pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
+def _misplaced(pod: Pod, claims: Sequence[PodClaim]) -> Problem | None:
     """Whether somebody put the pod on a node where one of its claims is not, and others use that: when they have
     left it, it is allocated anew."""
     node = pod.spec.node_name

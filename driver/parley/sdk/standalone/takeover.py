@@ -1,4 +1,4 @@
-"""What a standalone driver does before it is restored: it shuts out writes of an earlier copy.
+"""What a standalone driver does before it is restored: it makes late writes of an earlier copy conflict.
 
 One that lost its lease may have sent an allocation which the network delivers when this copy leads. Each write
 names the resourceVersion that it was decided on, and none allocates without the driver's finalizer on the claim.
@@ -41,7 +41,9 @@ async def _take_over(ref: ClaimRef, records: StandaloneRecords) -> None:
         try:
             await records.take_over(ref)
         except (Forbidden, Invalid) as error:
-            log.warning("a write of an earlier copy is not shut out", claim="/".join(ref.key), error=error.message)
+            log.warning(
+                "late writes of an earlier copy are not prevented", claim="/".join(ref.key), error=error.message
+            )
 
     try:
         await persist(ref, attempt)
