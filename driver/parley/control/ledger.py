@@ -206,6 +206,7 @@ class Ledger:
         self._expecting: dict[PodReference, dict[tuple[str, str], None]] = {}
         self._by_uid: dict[str, Holding] = {}
         self._by_claim: dict[tuple[str, str], Holding] = {}
+        self._superseded: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
         self._by_pod: defaultdict[tuple[str, str], dict[str, Holding]] = defaultdict(dict)
         self._by_node: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
         self._reserving: defaultdict[str, dict[str, Holding]] = defaultdict(dict)
@@ -232,13 +233,20 @@ class Ledger:
                     self._held(holding.only_node)
         if holding.class_name:
             self.limits.count(holding.uid, holding.class_name, holding.namespace, holding.units)
-        key = (holding.namespace, holding.claim)
-        if (
-            holding.phase is Phase.HELD or key not in self._by_claim
-        ):  # a released claim's name may be another's by now
-            self._by_claim[key] = holding
+        self._name(holding)
         for pod in holding.pods.values():
             self._by_pod[pod.namespace, pod.name][holding.uid] = holding
+
+    def _name(self, holding: Holding) -> None:
+        """A released claim's name may be another's by now, and so may that of a claim that was forced away."""
+        key = (holding.namespace, holding.claim)
+        known = self._by_claim.get(key)
+        if known is None or known.uid == holding.uid or holding.phase is Phase.HELD:
+            self._by_claim[key], superseded = holding, known
+        else:
+            superseded = holding
+        if superseded is not None and superseded.uid != self._by_claim[key].uid:
+            self._superseded[key][superseded.uid] = superseded
 
     def join(self, holding: Holding, pod: PodReference) -> None:
         """One more pod uses the holding."""
@@ -272,6 +280,8 @@ class Ledger:
         key = (holding.namespace, holding.claim)
         if self._by_claim.get(key) is holding:
             del self._by_claim[key]
+        if self._superseded.get(key, {}).pop(holding.uid, None) is not None and not self._superseded[key]:
+            del self._superseded[key]
 
     def _leave_node(self, holding: Holding) -> None:
         if (node := holding.only_node) is not None:
@@ -313,6 +323,12 @@ class Ledger:
     def of_claim(self, namespace: str, name: str) -> Holding | None:
         """The holding of the claim of that name."""
         return self._by_claim.get((namespace, name))
+
+    def all_of_claim(self, namespace: str, name: str) -> list[Holding]:
+        """That one, and those of earlier claims of the name, which were forced away and have not ended."""
+        key = (namespace, name)
+        current = [self._by_claim[key]] if key in self._by_claim else []
+        return [*current, *self._superseded.get(key, {}).values()]
 
     def expect(self, pod: PodReference, claim: str, uid: str, class_name: str) -> None:
         """A standalone driver was asked to allocate the claim for the pod; nobody else may have it meanwhile."""

@@ -103,10 +103,14 @@ class ClaimWrites:
     async def write(self, holding: Holding, status: Mapping[str, Any]) -> None:
         """All writes of a claim's own record. Once that is done no earlier one of ours can arrive any more.
 
+        Raises NotFound if the claim of a named holding is gone: another may have its name.
+
         What changes nothing leaves the resourceVersion as it is, and with it a way in for a write that is still
         to arrive: then something else is changed. Raises Conflict if it arrived meanwhile.
         """
         claim = self._cluster.claim((holding.namespace, holding.claim))
+        if holding.named and self.own(holding) is None:
+            raise NotFound(404, "NotFound", f"claim {holding.path} with UID {holding.uid} is gone")
         body: dict[str, Any] = {"status": status}
         if claim is not None:
             body["metadata"] = {"resourceVersion": claim.metadata.resource_version}

@@ -61,7 +61,8 @@ class Views:
     def release(self, uid: str) -> None:
         """It is gone. Idempotent."""
         name = self._names.pop(uid, None)
-        if name is not None and self._there[name].uid == uid:
+        there = self._there.get(name) if name is not None else None
+        if name is not None and there is not None and there.uid == uid:  # the name may be another's by now
             del self._there[name]
 
     def rules(self, request: Request[WorkspaceParameters, WorkspaceClass]) -> Iterator["ViewRule"]:

@@ -131,11 +131,26 @@ class Reconciler:
             return None
         claims = gather(self._state, pod)
         await self._pods.reporter.looked_at(pod, claims)
-        if await self._on_demand.create(pod, claims):
+        if await self._give_back_former(pod, claims) or await self._on_demand.create(pod, claims):
             return AT_ONCE
         door = next(door for door in self._doors if door.owns(pod))
         requeue = await self._pods.arrange(key, pod, await door.reconcile(key, pod, claims))
         return requeue or self._on_demand.again(pod, claims)
+
+    async def _give_back_former(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """Whether the unbound pod held anything by a named claim that is gone, and another has its name. Raises
+        Busy if it is bound by now: its containers may be using that."""
+        if pod.spec.node_name or any(claim.problem is not None for claim in claims):
+            return False
+        user, current = reference(pod), {claim.holding.uid for claim in claims if claim.holding is not None}
+        former = [holding for holding in self._state.ledger.of_pod(user) if holding.uid not in current]
+        if not former:
+            return False
+        live = await live_pod(self._client, user)
+        if live is None or live.spec.node_name:
+            raise Busy
+        await self._giving_back.give_back(user, former, Departure(departed=False, bound=False))
+        return True
 
     async def _terminal(self, pod: Pod) -> None:
         self._state.nominations.end(pod.metadata.uid)

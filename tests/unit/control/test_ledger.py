@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.control.builders import NAMESPACE, a_class, a_holding, user
 
-from parley.control.ledger import Holding, Ledger, Written
+from parley.control.ledger import Holding, Ledger, Phase, Written
 from parley.control.limits import Limits
 from parley.sdk import Allocation, PodReference
 
@@ -43,6 +43,17 @@ def test_a_dropped_holding_leaves_the_claim_to_the_one_that_took_its_name() -> N
     ledger.add(later)
     ledger.drop(earlier)
     assert ledger.of_claim(NAMESPACE, "c") is later
+
+
+def test_what_is_superseded_is_found_by_its_name_as_long_as_it_is_there() -> None:
+    ledger, held, leaving = Ledger(), a_holding("c", uid="uid-1"), a_holding("c", uid="uid-2", phase=Phase.LEAVING)
+    current = a_holding("c", uid="uid-3")
+    for holding in (held, leaving, current):
+        ledger.add(holding)
+    assert ledger.of_claim(NAMESPACE, "c") is current
+    for gone, left in ((held, [current, leaving]), (current, [leaving]), (leaving, [])):
+        ledger.drop(gone)
+        assert ledger.all_of_claim(NAMESPACE, "c") == left
 
 
 def test_a_holding_that_replaces_another_is_on_its_own_node_only() -> None:

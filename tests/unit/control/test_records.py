@@ -1,12 +1,13 @@
 """Writes about claims are safe to repeat, bound to the state they were decided on, and settled when unheard."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.support.conditions import condition
 from tests.unit.control.allocated import fresh, generated, named
-from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played
+from tests.unit.control.builders import NAMESPACE, TOKENS, World, a_holding, played, user
 
 from parley.api.conditions import ConditionUpdate
 from parley.api.resources import BUILTIN_CLAIMS
@@ -16,7 +17,7 @@ from parley.control.claims.podclaims import PodClaim
 from parley.control.ledger import Written
 from parley.control.objects.mirror import ClassRequest, consumer, nodes_of
 from parley.control.records import together
-from parley.kube.client import Conflict
+from parley.kube.client import Conflict, NotFound
 from parley.sdk import Allocation
 
 
@@ -132,6 +133,22 @@ def test_nothing_is_left_to_clear_of_a_claim_that_is_gone() -> None:
         await world.records.clear_mirror(holding)
         await world.records.unreserve(holding, next(iter(holding.pods.values())))
         await world.records.delete_stand_in(NAMESPACE, "gone")
+
+    played(story)
+
+
+def test_nothing_of_a_claim_that_is_gone_is_written_to_the_one_that_has_its_name() -> None:
+    async def story(world: World) -> None:
+        claim, _ = await named(world, await world.pod(), shareable=True)
+        await world.records.write([claim])
+        claim, former = await fresh(world, claim), a_holding("c", "one", "other", standalone=True)
+        before = world.server.resource_version
+        await world.records.unreserve(former, user("one"))
+        with pytest.raises(NotFound):
+            await world.records.ask_back(former)
+        with pytest.raises(NotFound):
+            await world.records.write([replace(claim, holding=former)])
+        assert world.server.resource_version == before
 
     played(story)
 

@@ -113,6 +113,16 @@ async def test_that_of_another_namespace_or_of_a_pod_alone_is_not_there() -> Non
     assert driver.alike(one) != driver.alike(other)
 
 
+async def test_a_claim_that_was_forced_away_ends_after_the_one_that_took_its_name() -> None:
+    driver, later = stocked(), replace(a_claim("work"), uid="uid-of-another")
+    await allocated(driver, a_claim("work"))
+    await allocated(driver, later, "a")
+    assert refusals(driver, a_view("view", "work")) == {"b": "claim work is on node a"}
+    await driver.deallocate(later.uid)
+    await driver.deallocate("uid-of-work")
+    assert "has no workspace yet" in refusals(driver, a_view("view", "work"))["a"]
+
+
 async def test_it_is_the_same_after_a_restart() -> None:
     driver, again = stocked(), stocked()
     shown = await allocated(driver, a_claim("work", size="3Gi"))

@@ -105,6 +105,27 @@ def test_a_claim_that_is_deleted_goes_after_its_views(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("first", ["reader", "second"])
+def test_one_that_was_forced_away_ends_with_its_views_though_another_has_its_name(play: Play, first: str) -> None:
+    async def scenario(world: World) -> None:
+        await prepared(world)
+        await runs(world, "writer", claims=("work",))
+        await runs(world, "reader", "view")
+        await ended(world, "writer")
+        await world.client.patch(CLAIMS, "work", {"metadata": {"finalizers": None}}, "default")
+        await world.client.delete(CLAIMS, "work", "default")
+        await world.settle()
+        await claim(world, "work")
+        assert await runs(world, "second", claims=("work",))
+        assert len(world.ledger) == 3
+        await ended(world, first)
+        assert len(world.ledger) == (1 if first == "reader" else 2)
+        await ended(world, "second" if first == "reader" else "reader")
+        assert len(world.ledger) == 0
+
+    play(scenario)
+
+
 def test_a_pod_with_a_view_waits_for_what_it_shows_and_goes_there(play: Play) -> None:
     async def scenario(world: World) -> None:
         await prepared(world)

@@ -99,13 +99,17 @@ class ClaimReconciler:
         return not shown and not self._cluster.own_writes.unseen(claim.metadata)
 
     async def _give_up_unused(self, key: Key) -> float:
-        """What nobody will use is given back: it was allocated for a pod that is gone by now, before anybody could
-        join it, or its claim is being deleted, or was kept long enough. For how many seconds it is kept still."""
-        holding = self._ledger.of_claim(*key)
-        if holding is None or holding.pods or not holding.joinable or self._ledger.used_by(holding):
+        """What nobody will use is given back. For how many seconds something is kept still, 0 if nothing is."""
+        left = [await self._give_up(holding) for holding in self._ledger.all_of_claim(*key)]
+        return min(filter(None, left), default=0.0)
+
+    async def _give_up(self, holding: Holding) -> float:
+        """Give it back if it was allocated for a pod that is gone by now, before anybody could join it, or its
+        claim is being deleted, or gone, or was kept long enough. For how many seconds it is kept still."""
+        if holding.pods or not holding.joinable or self._ledger.used_by(holding):
             return 0.0
         left = self._keeping.seconds_left(holding)
-        stays = holding.immediate or left > 0 or self._ledger.expected_for(*key) is not None
+        stays = holding.immediate or left > 0 or self._is_expected(holding)
         if stays and not (holding.stays_unused and self._ends(holding)):
             return left
         try:
@@ -113,6 +117,11 @@ class ClaimReconciler:
         except Busy:
             pass  # a pod was let in that is not seen yet, or one is to be taken out: either is a change
         return 0.0
+
+    def _is_expected(self, holding: Holding) -> bool:
+        """Whether a standalone driver is allocating its claim for a pod."""
+        key = (holding.namespace, holding.claim)
+        return self._ledger.of_claim(*key) is holding and self._ledger.expected_for(*key) is not None
 
     def _ends(self, holding: Holding) -> bool:
         """Whether the holding's claim is on its way out, or gone by force."""
