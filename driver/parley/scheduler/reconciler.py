@@ -130,7 +130,8 @@ class Reconciler:
         if any(door.busy_with(pod) for door in self._doors):
             return None
         claims = gather(self._state, pod)
-        await self._pods.reporter.looked_at(pod, claims)
+        if await self._pods.reporter.looked_at(pod, claims):
+            return AT_ONCE
         if await self._give_back_former(pod, claims) or await self._on_demand.create(pod, claims):
             return AT_ONCE
         door = next(door for door in self._doors if door.owns(pod))

@@ -41,22 +41,25 @@ class PodReporter:
         self._warned: set[str] = set()
         """UIDs of pods that have had an event about claims that no container uses."""
 
-    async def looked_at(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
-        """The pod is reconciled; `claims` are those of Parley's that it names."""
+    async def looked_at(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """The pod is reconciled; `claims` are those of ours that it names. Returns whether an event was written:
+        by then the claims may have changed."""
         if not claims:
             self._figures.forget(pod.metadata.uid)
         elif not pod.spec.node_name:
             self._figures.looked_at(pod.metadata.uid)
-            await self._warn_of_unused(pod, claims)
+            return await self._warn_of_unused(pod, claims)
+        return False
 
-    async def _warn_of_unused(self, pod: Pod, claims: Sequence[PodClaim]) -> None:
+    async def _warn_of_unused(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """An event, once for a pod: it can't be changed any more."""
         meta = pod.metadata
         if meta.uid in self._warned or not (entries := unused.unused(pod, claims)):
-            return
+            return False
         self._warned.add(meta.uid)
         about = ("Pod", "v1", meta.namespace, meta.name, meta.uid)
         await self._recorder.warn(*about, reasons.CLAIM_UNUSED, unused.message(entries))
+        return True
 
     async def waits(self, pod: Pod, attempt: Attempt, code: str, message: str) -> None:
         """The pod waits. One that only names claims which do not exist may not be ours: an event will do."""
