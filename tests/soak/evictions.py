@@ -1,8 +1,8 @@
 """What must hold whenever Parley evicts a pod, checked as it happens. `Invariants` has the other rules.
 
-    wrongly evicted   a pod is evicted for one that may do so: of higher priority, not `preemptionPolicy: Never`,
-                      of an unmodified scheduler; classes of both say LowerPriority; by the eviction API, which
-                      took it from the pod's disruption budget
+    wrongly evicted   a pod is evicted for one that may do so: of higher priority, not `preemptionPolicy: Never`;
+                      classes of both say LowerPriority; by the eviction API, which took it from the pod's
+                      disruption budget
 
 A running pod's claim that an administrator deleted does not speak for it: after a restart nobody knows what was
 allocated there (docs/limits.md).
@@ -38,7 +38,6 @@ class Evictable:
     name: str
     priority: int
     never: bool
-    scheduler: str
     spared: bool
     generated: tuple[str, ...]
     named: tuple[str, ...]
@@ -59,14 +58,11 @@ class WatchedEvictions(Client):
 
 class Evictions:
     """Follows pods, classes and budgets; `observe` takes every step. `evicted` is called with the UID and name of
-    each pod that Parley evicts, `second` is the extender's scheduler."""
+    each pod that Parley evicts."""
 
-    def __init__(
-        self, fault: Callable[[str, str], None], evicted: Callable[[str, str], None], second: str
-    ) -> None:
+    def __init__(self, fault: Callable[[str, str], None], evicted: Callable[[str, str], None]) -> None:
         self._fault = fault
         self._evicted = evicted
-        self._second = second
         self._pods: dict[str, Evictable] = {}
         self._said: dict[str, float] = {}
         """When each class said LowerPriority last."""
@@ -129,8 +125,6 @@ class Evictions:
             yield f"for {preemptor.name} of priority {preemptor.priority}, its own is {victim.priority}"
         if preemptor.never:
             yield f"for {preemptor.name}, which preempts nobody"
-        if preemptor.scheduler == self._second:
-            yield f"for {preemptor.name} of the second scheduler"
         # Its named claims may have been allocated before, and only the others wait.
         waiting = preemptor.generated or preemptor.named
         yield from (f"for {preemptor.name}: class {name} does not say so" for name in self._keep(waiting))
@@ -144,7 +138,7 @@ class Evictions:
         """Whether the pod may have others evicted for what it asks for, by what all say now."""
         pod = self._pods[uid]
         says = all(self._says.get(name) for name in (*pod.generated, *pod.named))
-        return bool(pod.generated) and says and not pod.never and pod.scheduler != self._second
+        return bool(pod.generated) and says and not pod.never
 
     def evictable(self) -> frozenset[str]:
         """UIDs of the pods that may be evicted now, if they are bound."""
@@ -197,7 +191,6 @@ def _evictable(body: Json) -> Evictable:
         meta["name"],
         spec.get("priority", 0),
         spec.get("preemptionPolicy") == "Never",
-        spec["schedulerName"],
         SPARED.items() <= (meta.get("labels") or {}).items(),
         tuple(ALL_TEMPLATE_KINDS[name][0] for name in templates if name in ALL_TEMPLATE_KINDS),
         tuple(CLAIM_KINDS[name][0] for name in claims if name in CLAIM_KINDS),

@@ -11,7 +11,7 @@ from parley.api.builtin import Pod
 from parley.api.resources import PODS
 from parley.control.caches.cluster import priority as pod_priority
 from parley.control.claims.podclaims import PodClaim
-from parley.control.decision import kept
+from parley.control.decision import decide, kept
 from parley.control.decision.demand import Demand
 from parley.control.nominations import Nominations
 from parley.control.state import State
@@ -22,6 +22,8 @@ from parley.scheduler import pods as waiting_pods
 from parley.scheduler.candidates import CandidateNodes
 from parley.scheduler.claim_preemption import ClaimPreemption
 from parley.scheduler.claim_victims import ClaimVictims
+from parley.scheduler.extender import binding, preempting
+from parley.scheduler.extender.preempting import Preemptors
 
 ALLOWED = Preemption.ALLOWED
 
@@ -66,7 +68,7 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         ((ClaimVictims, "_may_be_evicted", _any_pod_below),), ("wrongly evicted",), preemption=ALLOWED
     ),
     "neither the preemptor's policy nor its class is looked at": Bug(
-        ((negotiator, "may_take", _take_whatever),),
+        ((negotiator, "may_take", _take_whatever), (preempting, "may_take", _take_whatever)),
         ("wrongly evicted",),
         preemption=ALLOWED,
     ),
@@ -95,6 +97,15 @@ OF_PREEMPTION: Mapping[str, Bug] = {
         ((kept, "_enough", lambda *_: True),), ("given away",), preemption=ALLOWED
     ),
     "nobody is evicted": Bug(((ClaimPreemption, "make_room", nothing),), ("preempts nobody",), preemption=ALLOWED),
+    "nobody is evicted for pods of the second scheduler": Bug(
+        ((Preemptors, "make_room", nothing),), ("preempts nobody",), extender=True, preemption=ALLOWED
+    ),
+    "what is kept is open to pods of the second scheduler": Bug(
+        ((decide, "kept_nodes", lambda *_: {}), (binding, "kept_nodes", lambda *_: {})),
+        ("given away",),
+        extender=True,
+        preemption=ALLOWED,
+    ),
     "what is kept stays when its pod is bound or gone": Bug(
         ((Nominations, "end", no_result),), ("left over",), preemption=ALLOWED
     ),

@@ -183,7 +183,7 @@ class Plan:
         third schedulers do not hear of all bindings, in every fourth there is a hostile tenant, in two of seven
         some claims are kept, and in one of these pods leave data; in two of seven, as far as they have no
         priorities, claims reserve room, and in two others some allocations need another one."""
-        drawn = cls(
+        return cls(
             lease=chance.random() < 0.33,
             rates=Rates.bad() if chance.random() < 0.5 else CALM,
             failing=0.05 if chance.random() < 0.3 else 0.0,
@@ -196,8 +196,6 @@ class Plan:
             reserving=_hold(number) if Preemption.of_world(number) is Preemption.NONE else None,
             viewing=number % 7 in (3, 5) and Preemption.of_world(number) is Preemption.NONE,
         )
-        most = 0.5 if drawn.preemption is Preemption.ALLOWED else 1.0  # by that door nobody preempts claims
-        return replace(drawn, extender=min(drawn.extender, most))
 
 
 def _hold(number: int) -> Hold | None:
@@ -330,7 +328,7 @@ class World:
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
         self.plans = Plans(self.server, self.invariants, self._leaders_memory, SECOND_SCHEDULER)
-        self.evictions = Evictions(self.invariants.fault, self.plans.evicted, SECOND_SCHEDULER)
+        self.evictions = Evictions(self.invariants.fault, self.plans.evicted)
         self.turns = Turns(self._leaders_memory)
         self.reservations = Reservations(self.invariants.fault)
         self.views = Views(self.invariants, self.invariants.fault)

@@ -71,6 +71,23 @@ class StandaloneAttempt:
 
 
 @dataclass(slots=True)
+class ExtenderAttempt:
+    """The part of an attempt that concerns a scheduler with an extender.
+
+    `proposed` are the nodes that passed its own filters when they were last rejected, `preemptible` those where it
+    would evict pods itself, `shunned` those that it refuses though the pod would fit. `passed`: it was answered a
+    node last. Since `left_since` it is left to find a node itself, for the seconds `left_for`.
+    """
+
+    proposed: frozenset[str] = frozenset()
+    preemptible: frozenset[str] = frozenset()
+    shunned: frozenset[str] = frozenset()
+    passed: bool = False
+    left_for: float = 0.0
+    left_since: float = 0.0
+
+
+@dataclass(slots=True)
 class Attempt:
     """One pod's way so far.
 
@@ -92,6 +109,7 @@ class Attempt:
     outcome: Outcome = field(default_factory=Outcome)
     drivers: Mapping[str, str] = field(default_factory=dict)
     standalone: StandaloneAttempt = field(default_factory=StandaloneAttempt)
+    extender: ExtenderAttempt = field(default_factory=ExtenderAttempt)
     refused: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     excluded: dict[str, str] = field(default_factory=dict)

@@ -157,7 +157,8 @@ class ClaimPreemption:
         spared: Collection[str] = (),
     ) -> ClaimVictims:
         attempt = self._pods.attempt(pod)
-        exclusions = Exclusions(attempt.refused.union(attempt.excluded), spared, attempt.stuck(now()))
+        shunned = attempt.refused.union(attempt.excluded, attempt.extender.shunned)
+        exclusions = Exclusions(shunned, spared, attempt.stuck(now()))
         return ClaimVictims(self._state, pod, claims, demand, drivers, exclusions)
 
     def _after_refusals(
@@ -267,6 +268,8 @@ class ClaimPreemption:
         if known is None or known.metadata.uid != pod.metadata.uid or done(known) or known.spec.node_name:
             self._nominations.end(pod.metadata.uid)
             raise Busy
+        if self._pods.attempt(pod).extender.passed:
+            raise Busy  # its scheduler was let have a node meanwhile
 
     async def _post(self, victim: Pod, *, dry_run: bool) -> bool:
         """Whether the pod is there still. Raises Forbidden, and _Spared where a disruption budget, or something

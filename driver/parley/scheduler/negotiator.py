@@ -53,7 +53,7 @@ class Negotiator:
         self._pods = pods
         self._sessions = sessions
         self._placement = placement
-        self._preemption = preemption
+        self.preemption = preemption
         self.candidates = candidates
 
     async def negotiate(
@@ -156,7 +156,7 @@ class Negotiator:
         if not drivers:
             self._state.nominations.end(pod.metadata.uid)
             return wait(blocked)
-        room = await self._preemption.make_room(pod, claims, demand, drivers)
+        room = await self.preemption.make_room(pod, claims, demand, drivers)
         if isinstance(room, Wait):
             return room
         problem = replace(blocked.problem, topics=(*blocked.problem.topics, PREEMPTION))
@@ -204,7 +204,7 @@ class Negotiator:
         none are, nothing is kept for the pod any more."""
         drivers = may_take(self._state, pod, demand, claims) if not demand.standalone else frozenset()
         if drivers:
-            room = await self._preemption.make_room(pod, claims, demand, drivers)
+            room = await self.preemption.make_room(pod, claims, demand, drivers)
             if isinstance(room, Wait):
                 return room
         self._state.nominations.end(pod.metadata.uid)

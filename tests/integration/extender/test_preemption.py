@@ -1,23 +1,21 @@
-"""Pods of higher priority evict others only where they could run then."""
+"""Pods of higher priority evict others only where they could run then; for what others hold, Parley evicts."""
 
-import uuid
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from tests.cluster.manifests import template
+from tests.cluster.manifests import Manifest, pod, resource_class, template
 from tests.cluster.namespace import Namespace
+from tests.cluster.preemption import ends, holds, may_evict, priority_class, spared
 from tests.integration.extender.conftest import CPUS, NODES, Devices, parley_pod
 
+from parley.api import reasons
 from parley.api.builtin import Pod
-from parley.api.resources import PODS, Resource
+from parley.api.resources import PODS
 from parley.kube.client import Client
 
 pytestmark = pytest.mark.cluster
 
-PRIORITY_CLASSES: Final = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, dict[str, Any]
-)
 MOST = f"{CPUS - 1}"
 """CPUs: two pods that want so many have no room on one node."""
 
@@ -25,10 +23,8 @@ MOST = f"{CPUS - 1}"
 @pytest.fixture
 async def urgent(admin: Client) -> AsyncIterator[str]:
     """A priority above the others'."""
-    name = f"urgent-{uuid.uuid4().hex[:6]}"
-    await admin.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
-    yield name
-    await admin.delete(PRIORITY_CLASSES, name)
+    async with priority_class(admin, 1000) as name:
+        yield name
 
 
 @pytest.fixture
@@ -76,3 +72,51 @@ async def test_a_pod_evicts_only_where_it_is_viable(
 
     assert (await team.bound("vip")).spec.node_name == "node-1"
     assert [await lives(team, name) for name in crowd if name != evicted] == [True, True]
+
+
+def holder(name: str, **more: Any) -> Manifest:
+    return parley_pod(name, templates={"gpu": "one"}, labels={"app": name}, **more)
+
+
+async def test_of_holders_of_both_schedulers_the_one_that_no_budget_spares_is_evicted(
+    team: Namespace, admin: Client, devices: Devices, urgent: str
+) -> None:
+    """And another pod gets nothing of what is kept for the preemptor."""
+    await devices(node_0=1, node_1=1)
+    await team.create(resource_class("taken", preemption="LowerPriority"), template("one", "taken"))
+    await holds(team, holder("spared"))
+    await holds(team, pod("lowest", templates={"gpu": "one"}))
+    await spared(team, "spared")
+    where = (await team.bound("lowest")).spec.node_name
+    async with may_evict(admin):
+        await team.create(holder("urgent", priorityClassName=urgent))
+        await team.waits("urgent", reasons.PREEMPTING)
+        await team.create(holder("late"), pod("late-too", templates={"gpu": "one"}))
+        for name in ("late", "late-too"):
+            assert "kept for a pod" in await team.waits(name, reasons.NOTHING_VIABLE)
+        await ends(team, "lowest")
+        assert f"Preempted by pod {team.name}/urgent" in await team.told("lowest", reasons.PREEMPTED)
+        assert (await team.bound("urgent")).spec.node_name == where
+
+    assert await lives(team, "spared")
+    assert not (await team.client.get(PODS, "late", team.name)).spec.node_name
+    assert not (await team.client.get(PODS, "late-too", team.name)).spec.node_name
+
+
+async def test_a_holder_that_has_the_cpu_too_is_evicted_by_parley(
+    team: Namespace, admin: Client, devices: Devices, crowd: list[str], urgent: str
+) -> None:
+    """No node passes the scheduler's own filters: it asks where it may evict, which is nowhere."""
+    (evicted, *others) = crowd
+    where = (await team.bound(evicted)).spec.node_name
+    await team.create(resource_class("taken", preemption="LowerPriority"), template("one", "taken"))
+    await team.delete(PODS, evicted)
+    await devices(**{where.replace("-", "_"): 1})
+    await holds(team, holder("holder", cpu=MOST))
+    async with may_evict(admin):
+        await team.create(holder("vip", cpu=MOST, priorityClassName=urgent))
+        await ends(team, "holder")
+        assert f"Preempted by pod {team.name}/vip" in await team.told("holder", reasons.PREEMPTED)
+        assert (await team.bound("vip")).spec.node_name == where
+
+    assert [await lives(team, name) for name in others] == [True, True]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.explain.conftest import Play, explained, helps
-from tests.unit.scheduler.conftest import World
+from tests.unit.scheduler.conftest import SECOND_SCHEDULER, World
 
 from parley.api import reasons
 from parley.api.resources import CLASSES, NODES
@@ -70,8 +70,9 @@ def test_all_pods_that_have_to_end_are_named_and_no_other(play: Play, ending: tu
     play(scenario)
 
 
+@pytest.mark.parametrize("scheduler", ["default-scheduler", SECOND_SCHEDULER])
 @pytest.mark.parametrize("class_says", ["LowerPriority", "Never"])
-def test_whose_claims_would_be_taken_is_told_beforehand(play: Play, class_says: str) -> None:
+def test_whose_claims_would_be_taken_is_told_beforehand(play: Play, class_says: str, scheduler: str) -> None:
     async def scenario(world: World) -> None:
         world.start_parley()
         await world.add_node("a", 2)
@@ -81,7 +82,7 @@ def test_whose_claims_would_be_taken_is_told_beforehand(play: Play, class_says: 
             await world.add_pod(name, "one", priority=priority)
         await world.settle()
         await world.crash()
-        await world.add_pod("wants", "one", priority=10)
+        await world.add_pod("wants", "one", priority=10, schedulerName=scheduler)
         await world.settle()
 
         told = await explained(world, "wants")

@@ -9,6 +9,8 @@ from tests.unit.scheduler.killed import Play, Watch, killed_at_every_write
 
 from parley.api.resources import PODS
 
+pytestmark = pytest.mark.doors("native", "extender")
+
 
 async def story(world: World) -> None:
     """Three of four holders go, for one pod that asks for two devices and one that asks for one; they take their

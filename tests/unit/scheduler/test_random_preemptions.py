@@ -5,11 +5,12 @@ ran."""
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.scheduler.conftest import played
+from tests.unit.scheduler.conftest import SECOND_SCHEDULER, played
 
 from parley.api.builtin import Pod
 from parley.api.resources import PODS
@@ -22,17 +23,22 @@ else:
     World = Any
 
 MIXES = 200
+SCHEDULERS = {
+    "native": ("default-scheduler",),
+    "both": ("default-scheduler", SECOND_SCHEDULER),
+}
 BLOCKS = 8
 """Parts of the mixes, each a test of its own."""
 
 
 class Mix:
     """One world: nodes with devices, and pods that ask for one or two of them, by a class that lets others take
-    them or one that does not."""
+    them or one that does not, and come to one of the schedulers."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, schedulers: Sequence[str]) -> None:
         self._world = world
         self._random = random.Random(seed)
+        self._schedulers = schedulers
         self.devices = {f"n{i}": self._random.randint(1, 3) for i in range(self._random.randint(1, 3))}
         self.asked: dict[str, tuple[int, bool]] = {}
         """Of each pod: how many devices, and whether they may be taken from it."""
@@ -74,6 +80,7 @@ class Mix:
         amount, takes = self._random.randint(1, 2), self._random.random() < 0.85
         self.asked[name], self.priority[name] = (amount, takes), self._random.randint(0, 3)
         spec: dict[str, Any] = {"preemptionPolicy": "Never"} if self._random.random() < 0.2 else {}
+        spec["schedulerName"] = self._random.choice(self._schedulers)
         template = f"{'gpu' if takes else 'kept'}-{amount}"
         await self._world.add_pod(name, template, priority=self.priority[name], **spec)
 
@@ -106,18 +113,21 @@ class Mix:
         return max(free.values()) >= wanted
 
 
-def mixed(seed: int) -> None:
+def mixed(seed: int, schedulers: Sequence[str]) -> None:
     """Plays one mix."""
 
     async def scenario(world: World) -> None:
-        mix = Mix(world, seed)
+        mix = Mix(world, seed, schedulers)
         await mix.play()
         assert await mix.faults() == [], f"mix {seed}"
 
     played(scenario)
 
 
+@pytest.mark.parametrize("schedulers", SCHEDULERS.values(), ids=SCHEDULERS)
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_pod_waits_for_what_it_could_take_and_nobody_is_evicted_in_vain(block: int) -> None:
+def test_no_pod_waits_for_what_it_could_take_and_nobody_is_evicted_in_vain(
+    block: int, schedulers: Sequence[str]
+) -> None:
     for seed in range(block * MIXES // BLOCKS, (block + 1) * MIXES // BLOCKS):
-        mixed(seed)
+        mixed(seed, schedulers)

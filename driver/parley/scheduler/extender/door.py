@@ -24,6 +24,7 @@ from parley.scheduler.extender.filtering import ASSUMED, CandidateFilter, Filter
 from parley.scheduler.extender.nodesets import Nodes, NodeSets
 from parley.scheduler.extender.notifications import Notifications
 from parley.scheduler.extender.posting import Posting
+from parley.scheduler.extender.preempting import Preemptors
 from parley.scheduler.extender.rejections import Rejection, Rejections
 from parley.scheduler.extender.scope import DEVICE_CLASSES_CHANGED, Backed, Scope, unbacked
 from parley.scheduler.extender.unknown import UnknownPods
@@ -66,7 +67,10 @@ class ExtenderDoor:
         self._placement = placement
         self._binder = Binder(state, placement, pods, self._assumed, self._notifications, self._posting)
         self._negotiator = negotiator
-        self._rejections = Rejections(pods, self._posting, self._free, self._ask_standalone)
+        self._preemptors = Preemptors(state, pods, self._filtering, negotiator)
+        self._rejections = Rejections(
+            pods, self._posting, self._free, self._ask_standalone, self._preemptors.make_room
+        )
         self._unknown = UnknownPods(state.cluster, self._never_there)
         self._monotonic = metrics.monotonic
         self._verbs: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
@@ -126,7 +130,9 @@ class ExtenderDoor:
         except DriverFault as fault:
             return self._driver_failed(pod, nodes, fault)
         if not result.viable:
+            self._preemptors.proposed(pod, self._sets.of(nodes))
             return self._reject(pod, nodes, result)
+        self._pods.attempt(pod).extender.passed = True
         if result.assumed is not None:
             self._assumed.put(result.assumed)
         self._rejections.drop(pod.metadata.uid)
@@ -155,6 +161,7 @@ class ExtenderDoor:
     def _reject(self, pod: Pod, names: Sequence[str], result: FilterResult) -> bytes:
         assert result.blocked is not None
         problem, line = result.blocked.problem, result.blocked.line
+        self._pods.attempt(pod).extender.passed = False
         self._assumed.drop(pod.metadata.uid)
         nodes = self._sets.of(names)
         # What the first of a line can't get another can, on a node that the scheduler left out for the first.
@@ -164,7 +171,8 @@ class ExtenderDoor:
         reported_in = "podscheduling" if pod.spec.resource_claims else "events"
         answer = self._sets.refusal(nodes, _message(problem, reported_in))
         revision = self._pods.revision(problem.topics)
-        rejection = Rejection(nodes, answer, problem, revision, result.undo, result.standalone, line)
+        flags = result.undo, result.standalone, result.by_nodes
+        rejection = Rejection(nodes, answer, problem, revision, *flags, line)
         self._rejections.add(pod, rejection)
         return answer
 
@@ -184,7 +192,8 @@ class ExtenderDoor:
     ) -> bytes:
         nodes = self._sets.of(names)
         answer = self._sets.refusal(nodes, _message(problem))
-        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, reported=reported))
+        known = problem if reported else None
+        self._rejections.add(pod, Rejection(nodes, answer, problem, (), until=until, reported=known))
         return answer
 
     def _driver_failed(self, pod: Pod, nodes: Sequence[str], fault: DriverFault) -> bytes:
@@ -214,6 +223,7 @@ class ExtenderDoor:
         self._unknown.asked(pod)
         nodes = self._with_extended_resources(pod, list(victims))
         if pod.spec.resource_claims:
+            self._preemptors.preemptible(pod, nodes)
             viable = self._filtering.viable(pod, nodes)
             nodes = [node for node in nodes if node in viable] or self._of_no_use(pod, nodes)
         else:
@@ -255,7 +265,7 @@ class ExtenderDoor:
         if failing is not None and not pod.spec.node_name:
             await self._free(reference(pod))
             return await self._placement.fail(pod, failing.code, failing.message, unchanged=True)
-        return await self._rejections.look(key, pod, claims)
+        return self._preemptors.while_kept(pod, await self._rejections.look(key, pod, claims))
 
     async def _free(self, pod: PodReference) -> None:
         await self._binder.give_back(pod, doubtful=True)

@@ -7,7 +7,7 @@ from parley.api import reasons
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import priority, reference
 from parley.control.claims.messages import first_in_line
-from parley.control.claims.podclaims import PodClaim, Problem, Topic
+from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem, Topic
 from parley.control.decision.decide import (
     Blocked,
     Search,
@@ -20,10 +20,12 @@ from parley.control.decision.decide import (
     with_room,
 )
 from parley.control.decision.demand import Demand, ask, demand_of, units
+from parley.control.decision.kept import kept_nodes
 from parley.control.state import State
 from parley.negotiation.rounds import Ask, Outcome, negotiate
 from parley.negotiation.states import ClaimState
 from parley.scheduler.candidates import ProposedNodes, common_nodes
+from parley.scheduler.claim_victims import may_take
 from parley.scheduler.extender.assumed import AssumedPod, AssumedPods
 from parley.scheduler.extender.contention import TAKEN, LeastAssumed, beside
 from parley.scheduler.extender.expected import expected_claims
@@ -92,19 +94,23 @@ class CandidateFilter:
 
     def viable(self, pod: Pod, names: Sequence[str]) -> frozenset[str]:
         """All of the nodes that are viable as things stand, whatever is assumed for others; none where room is
-        reserved, for what its users would give up stays reserved."""
+        reserved, for what its users would give up stays reserved, nor any but that on which others leave the pod
+        what it asks for."""
         names = self.unreserved(names)
         claims = expected_claims(self._state, pod)
         pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
         if unserved(pod, claims) or any(c.problem is not None or c.standalone for c in claims):
             return frozenset()
+        nomination = self._state.nominations.of(pod.metadata.uid)
+        names = [name for name in names if nomination is None or nomination.node == name]
         nodes = self.nodes(pod, claims, common_nodes(claims), names)
         if not pending:
             return frozenset(nodes)
         try:
             attempt = self._pods.attempt(pod)
             demand = demand_of(self._state.drivers, reference(pod), pending, attempt.begun)
-            plain = with_room(ask(self._state.drivers, demand, attempt.excluded), nodes, demand)
+            kept = kept_nodes(self._state, pod.metadata.uid, priority(pod), demand)
+            plain = with_room(ask(self._state.drivers, demand, {**attempt.excluded, **kept}), nodes, demand)
             return frozenset(negotiate(nodes, plain, enough=len(names)).viable)
         except (BadParameters, NotRead, DriverFault):
             return frozenset()
@@ -190,8 +196,13 @@ class CandidateFilter:
         attempt.outcome, attempt.drivers = outcome, demand.drivers
         if not outcome.viable:
             passes = bool(meant) or any(TAKEN in message for message in outcome.refused.values())
-            return self._nothing(claims, demand, search, outcome, passes=passes)
+            result = self._nothing(claims, demand, search, outcome, passes=passes)
+            takes = may_take(self._state, pod, demand, claims)
+            return _hearing_of_victims(result) if takes else result
         viable = tuple(node for node in outcome.viable if node not in attempt.left) or outcome.viable
+        nomination = self._state.nominations.of(pod.metadata.uid)
+        if nomination is not None and nomination.node in viable:
+            viable = (nomination.node,)
         named = meant.union(claim.uid for claim in pending if claim.claim is not None)
         if named or (demand.packs and not choosy):
             viable = (best(self._state, demand, viable),)
@@ -212,6 +223,14 @@ class CandidateFilter:
         """`passes`: because of assumed pods, which may be bound elsewhere in a moment."""
         blocked = none_viable(self._state, claims, demand, search, outcome)
         return FilterResult(blocked=soon(blocked, ASSUMED) if passes else blocked, by_nodes=True)
+
+
+def _hearing_of_victims(result: FilterResult) -> FilterResult:
+    """A pod that holds something anew may be one that can be evicted."""
+    assert result.blocked is not None
+    problem = result.blocked.problem
+    problem = replace(problem, topics=(*problem.topics, PREEMPTION))
+    return replace(result, blocked=replace(result.blocked, problem=problem, helps=None))
 
 
 def _standalone_first(demand: Demand) -> FilterResult:

@@ -6,19 +6,20 @@ Standalone drivers are asked here, in the background, about the nodes that the s
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parley.api.builtin import Pod
 from parley.control.caches.cluster import reference
 from parley.control.caches.indexes import Key
-from parley.control.claims.podclaims import PodClaim, Problem
+from parley.control.claims.podclaims import PREEMPTION, PodClaim, Problem
 from parley.kube.queue import Requeue
 from parley.negotiation.states import ClaimState
+from parley.scheduler.claim_preemption import Postponed
 from parley.scheduler.extender.filtering import unusable
 from parley.scheduler.extender.nodesets import Nodes
 from parley.scheduler.extender.posting import Posting
 from parley.scheduler.pods import Pods, now
-from parley.scheduler.result import Result
+from parley.scheduler.result import Result, Wait
 from parley.sdk import PodReference
 
 NUDGE_SECONDS = 0.05
@@ -30,6 +31,9 @@ UNASKED_SECONDS = 5.0
 Negotiate = Callable[[Key, Pod, Sequence[PodClaim], Nodes], Awaitable[Result]]
 """Goes on with asking standalone drivers about some nodes, and lets them allocate on one."""
 
+MakeRoom = Callable[[Pod, Sequence[PodClaim], "Rejection"], Awaitable[Wait | Postponed | None]]
+"""Has others evicted for a rejected pod, if they may be."""
+
 
 @dataclass(slots=True)
 class Rejection:
@@ -37,8 +41,9 @@ class Rejection:
 
     `nodes` are those that it asked about, `revision` is that of the topics of the problem. `undo`: what the pod
     holds has to be given back before another answer is possible. `standalone`: standalone drivers are asked about
-    the nodes. `until`: before that time of the event loop's clock no other answer is given, and nobody is made to
-    ask.
+    the nodes. `nowhere`: claims could be allocated on none of the nodes, or there is no room. `until`: before that
+    time of the event loop's clock no other answer is given, and nobody is made to ask. `reported` is the problem
+    that the pod's user knows of.
     """
 
     nodes: Nodes
@@ -47,9 +52,10 @@ class Rejection:
     revision: tuple[int, ...]
     undo: bool = False
     standalone: bool = False
+    nowhere: bool = False
     line: Hashable = None
     until: float = 0.0
-    reported: bool = False
+    reported: Problem | None = None
     outdated_at: float | None = None
     nudged: tuple[int, ...] | None = None
 
@@ -61,6 +67,21 @@ class Rejection:
             return False
         return self.nodes == nodes and self.revision == pods.revision(self.problem.topics)
 
+    @property
+    def passes(self) -> bool:
+        """Whether it is known to end by itself."""
+        return self.problem.transient or bool(self.until)
+
+    def holds_on(self, problem: Problem, pods: Pods) -> None:
+        """The question was looked at again, and has the same answer; that is the problem as things stand."""
+        self.problem = replace(problem, topics=self.problem.topics)
+        self.revision = pods.revision(self.problem.topics)
+        self.outdated_at = None
+
+    def is_overtaken(self) -> None:
+        """Another answer follows: what this one was about need not be reported any more."""
+        self.reported = self.problem
+
     def nudge_in(self, pods: Pods, *, clear: bool) -> float | None:
         """In how many seconds the scheduler is to be made ask again; None if it knows, or was made to already.
 
@@ -68,8 +89,7 @@ class Rejection:
         the pod's way has topics, and is another answer.
         """
         revision = pods.revision(self.problem.topics)
-        passes = self.problem.transient or bool(self.until)
-        ended = clear and passes and not self.problem.topics
+        ended = clear and self.passes and not self.problem.topics
         if revision == self.nudged or (revision == self.revision and not ended):
             return None
         if self.outdated_at is None:
@@ -78,7 +98,8 @@ class Rejection:
 
 
 class Rejections:
-    """The latest rejection of each pod. `give_back` releases what an unbound pod holds."""
+    """The latest rejection of each pod. `give_back` releases what an unbound pod holds, `make_room` has others
+    evicted for it."""
 
     def __init__(
         self,
@@ -86,11 +107,13 @@ class Rejections:
         posting: Posting,
         give_back: Callable[[PodReference], Awaitable[None]],
         negotiate: Negotiate,
+        make_room: MakeRoom,
     ) -> None:
         self._pods = pods
         self._posting = posting
         self._give_back = give_back
         self._negotiate = negotiate
+        self._make_room = make_room
         self._rejected: dict[str, Rejection] = {}
         self._unasked: dict[str, float] = {}
 
@@ -123,7 +146,8 @@ class Rejections:
     async def look(self, key: Key, pod: Pod, claims: Sequence[PodClaim]) -> Result:
         """Reconcile the unbound pod. Raises Busy if it is to be reconciled again."""
         rejection = self._rejected.get(pod.metadata.uid)
-        if unusable(pod, claims) or (rejection is not None and rejection.undo):
+        undo = unusable(pod, claims) or (rejection is not None and rejection.undo)
+        if undo:
             await self._give_back(reference(pod))
             if rejection is not None:
                 rejection.undo = False
@@ -131,11 +155,20 @@ class Rejections:
             return await self._remind(pod)
         if rejection.standalone:
             return await self._ask_standalone(key, pod, claims, rejection)
+        room = await self._make_room(pod, claims, rejection) if not undo else None
+        if isinstance(room, Wait):
+            rejection.reported = None
+            return room
+        if self._rejected.get(pod.metadata.uid) is not rejection:
+            return None  # its scheduler has asked meanwhile, after which the pod is looked at once more
         if rejection.problem.topics:  # an event of an earlier pod of that name may have taken it out of its line
             self._pods.stay(key, rejection.line, rejection.problem.topics)
-        await self._report(pod, rejection)
-        clear = not rejection.undo and not any(claim.problem and claim.problem.transient for claim in claims)
-        return await self._nudge(pod, rejection, clear=clear)
+        complete = not any(claim.problem and claim.problem.transient for claim in claims)
+        if complete or PREEMPTION not in rejection.problem.topics:
+            await self._report(pod, rejection, _with_room(rejection.problem, room))
+        clear = complete and not rejection.undo
+        nudge = await self._nudge(pod, rejection, clear=clear)
+        return nudge or (Requeue(room.after) if room is not None else None)
 
     async def _remind(self, pod: Pod) -> Requeue | None:
         due = self._unasked.get(pod.metadata.uid)
@@ -159,10 +192,9 @@ class Rejections:
             await self._make_ask(pod, rejection, rejection.revision)
         return None
 
-    async def _report(self, pod: Pod, rejection: Rejection) -> None:
-        problem = rejection.problem
-        if not rejection.reported and not problem.transient:
-            rejection.reported = True
+    async def _report(self, pod: Pod, rejection: Rejection, problem: Problem) -> None:
+        if rejection.reported != problem and not problem.transient:
+            rejection.reported = problem
             attempt = self._pods.attempt(pod)
             await self._pods.reporter.waits(pod, attempt, problem.code, problem.message)
 
@@ -183,3 +215,10 @@ class Rejections:
         except BaseException:
             rejection.nudged = before
             raise
+
+
+def _with_room(problem: Problem, room: Postponed | None) -> Problem:
+    """What the pod's user has to know, also of evictions that are put off."""
+    if room is None or not room.message:
+        return problem
+    return replace(problem, code=room.code or problem.code, message=f"{problem.message}. {room.message}")

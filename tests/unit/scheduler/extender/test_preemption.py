@@ -101,7 +101,7 @@ def test_pods_without_claims_evict_as_ever(play: Any) -> None:
 
 
 def test_a_device_that_a_less_important_pod_holds_is_no_reason_to_evict_it(play: Any) -> None:
-    """Which devices would be free after it nobody knows before: Parley says no node would help."""
+    """Its class does not say that it may be taken: Parley says no node would help."""
 
     async def scenario(world: World) -> None:
         await world.add_node("a")

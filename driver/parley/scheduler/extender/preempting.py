@@ -1,0 +1,161 @@
+"""Pods of lower priority are evicted for the claims of a rejected pod, outside of its scheduler's calls.
+
+A scheduler's own preemption can't do it: it evicts for what its own filters look at. So Parley does, as for pods
+of unmodified schedulers (`scheduler.claim_preemption`), when a rejected pod is reconciled: if no node that the
+scheduler proposed is viable by then, and where the scheduler can't evict pods for the rest of what the pod needs.
+"""
+
+from collections.abc import Sequence
+
+from parley.api import reasons
+from parley.api.builtin import Pod
+from parley.api.models import ResourceClass
+from parley.control.caches.cluster import priority, reference
+from parley.control.claims.podclaims import PodClaim
+from parley.control.decision.decide import Blocked, Search, admit, survey
+from parley.control.decision.demand import Demand
+from parley.control.state import State
+from parley.kube.queue import Requeue
+from parley.negotiation.states import ClaimState
+from parley.scheduler.candidates import CandidateNodes, PreemptibleNodes, common_nodes, may_preempt
+from parley.scheduler.claim_preemption import Postponed
+from parley.scheduler.claim_victims import may_take
+from parley.scheduler.extender.filtering import CandidateFilter
+from parley.scheduler.extender.nodesets import Nodes
+from parley.scheduler.extender.rejections import Rejection
+from parley.scheduler.negotiator import READING_SECONDS, Negotiator
+from parley.scheduler.pods import Pods, now
+from parley.scheduler.result import Result, Wait
+
+LEFT_SECONDS = 15.0
+"""So long a scheduler gets to ask about a node, or to evict pods there itself, where the pod could run then by
+Parley's model of its filters."""
+
+LEAVING_SECONDS = 300.0
+"""So long it is waited for pods that it evicts."""
+
+
+class Preemptors:
+    """Makes room for rejected pods."""
+
+    def __init__(self, state: State, pods: Pods, filtering: CandidateFilter, negotiator: Negotiator) -> None:
+        self._state = state
+        self._pods = pods
+        self._filtering = filtering
+        self._negotiator = negotiator
+
+    def proposed(self, pod: Pod, nodes: Nodes) -> None:
+        """The nodes pass the scheduler's own filters. A nominated node it asks about alone, before all of them."""
+        attempt = self._pods.attempt(pod).extender
+        alone = nodes == {pod.status.nominated_node_name}
+        attempt.proposed = attempt.proposed | nodes if alone else nodes
+
+    def preemptible(self, pod: Pod, nodes: Sequence[str]) -> None:
+        """On these nodes the scheduler could evict pods for what its own filters look at."""
+        self._pods.attempt(pod).extender.preemptible = frozenset(nodes)
+
+    async def make_room(
+        self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection
+    ) -> Wait | Postponed | None:
+        """Evict others for the rejected pod, if nothing is viable for it still: what it waits for while they leave
+        what it needs. None if nobody leaves it, or may be made to, or if its scheduler gets another answer now.
+
+        Raises Busy if the pod is let in, goes or is bound meanwhile, and DriverFault, and what a client raises.
+        """
+        if not rejection.nowhere:
+            if not rejection.passes or rejection.problem.code == reasons.CLAIM_IN_USE:
+                self._state.nominations.end(pod.metadata.uid)
+            return None
+        pending = [c for c in claims if c.problem is None and c.state(pod) is ClaimState.PENDING]
+        if rejection.problem.transient or any(claim.problem is not None for claim in claims):
+            return None
+        demand = admit(self._state, reference(pod), pending, self._pods.attempt(pod).begun)
+        drivers = frozenset[str]()
+        if not isinstance(demand, Blocked) and not demand.standalone:
+            drivers = may_take(self._state, pod, demand, claims)
+        if not drivers or isinstance(demand, Blocked):
+            self._state.nominations.end(pod.metadata.uid)
+            return None
+        if not self._state.cluster.volumes.known(pod):
+            return Postponed("", "", READING_SECONDS)
+        if not self._is_viable_nowhere(pod, claims, rejection):
+            rejection.is_overtaken()
+            return None
+        if left := self._seconds_to_ask(pod, claims):
+            rejection.is_overtaken()
+            return Postponed("", "", left)
+        if left := self._left_to_scheduler(pod, claims, demand):
+            return Postponed("", "", left)
+        self._pods.attempt(pod).extender.shunned = self._refused_by_scheduler(pod, claims)
+        return await self._negotiator.preemption.make_room(pod, claims, demand, drivers)
+
+    def _is_viable_nowhere(self, pod: Pod, claims: Sequence[PodClaim], rejection: Rejection) -> bool:
+        """Whether the answer is the same as things stand, also about the nodes that were asked about before those
+        where the scheduler would evict pods, if the pod fits there still. If so, it holds on."""
+        nodes, proposed = rejection.nodes, self._pods.attempt(pod).extender.proposed
+        if proposed != nodes:
+            fitting = CandidateNodes(self._state, pod, *_limits(claims))
+            nodes = nodes.union(node for node in proposed if fitting.fits(node))
+        found = self._filtering.filter(pod, sorted(nodes), choosy=False)
+        if found.blocked is None or not found.by_nodes or found.blocked.problem.transient:
+            return False
+        if found.blocked.problem.code == rejection.problem.code:
+            rejection.holds_on(found.blocked.problem, self._pods)
+        return True
+
+    def _seconds_to_ask(self, pod: Pod, claims: Sequence[PodClaim]) -> float:
+        """Others have left what is kept for the pod, and the scheduler has yet to ask about the node, or to evict
+        ordinary pods that came there since: for how many seconds it is kept."""
+        own = self._state.nominations.of(pod.metadata.uid)
+        if own is None or not PreemptibleNodes(self._state, pod, *_limits(claims)).fits(own.node):
+            return 0.0
+        return max(own.until - now(), 0.0) if self._filtering.viable(pod, [own.node]) else 0.0
+
+    def _left_to_scheduler(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> float:
+        """For how many seconds it is left to the scheduler to find a node, or waited for pods that it evicts."""
+        attempt, usage = self._pods.attempt(pod).extender, self._state.cluster.usage
+        nominated = pod.status.nominated_node_name
+        if nominated and usage.are_leaving(nominated, priority(pod)):
+            seconds = LEAVING_SECONDS if self._filtering.viable(pod, [nominated]) else 0.0
+        else:
+            seconds = LEFT_SECONDS if self._is_viable_by_model(pod, claims, demand) else 0.0
+        if seconds != attempt.left_for:
+            attempt.left_for, attempt.left_since = seconds, now()
+        return max(attempt.left_since + seconds - now(), 0.0)
+
+    def _is_viable_by_model(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand) -> bool:
+        """Whether some node would do that the scheduler has not asked about yet, or that it may if it evicts pods
+        there first, but not for claims."""
+        kinds: list[type[CandidateNodes]] = [CandidateNodes]
+        if may_preempt(self._state.cluster, pod):
+            kinds.append(PreemptibleNodes)
+        for kind in kinds:
+            nodes = kind(self._state, pod, *_limits(claims))
+            search = Search(nodes, self._pods.attempt(pod).excluded, limit=self._negotiator.candidates)
+            if survey(self._state, demand, search).viable:
+                return True
+        return False
+
+    def _refused_by_scheduler(self, pod: Pod, claims: Sequence[PodClaim]) -> frozenset[str]:
+        """The nodes that the pod would fit on by Parley's model, and that its scheduler does not propose, nor
+        would if pods of lower priority went: it has reasons of its own. But for the one kept for it."""
+        own, attempt = self._state.nominations.of(pod.metadata.uid), self._pods.attempt(pod).extender
+        nodes = CandidateNodes(self._state, pod, *_limits(claims))
+        known = attempt.proposed | attempt.preemptible | {own.node if own is not None else ""}
+        return frozenset(name for name in self._state.ledger.nodes() if name not in known and nodes.fits(name))
+
+    def while_kept(self, pod: Pod, result: Result) -> Result:
+        """What is kept for the pod is kept no longer than a time, whatever its scheduler does."""
+        nomination = self._state.nominations.of(pod.metadata.uid)
+        if nomination is None or isinstance(result, Wait):
+            return result
+        left = nomination.until - now()
+        if left <= 0:
+            self._state.nominations.end(pod.metadata.uid)
+            return result
+        return result if result is not None and (result.after is None or result.after < left) else Requeue(left)
+
+
+def _limits(claims: Sequence[PodClaim]) -> tuple[list[ResourceClass], frozenset[str] | None]:
+    """What limits the nodes: the claims' classes, and where all is that is allocated already."""
+    return [claim.class_ for claim in claims if claim.class_ is not None], common_nodes(claims)
