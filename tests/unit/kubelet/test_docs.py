@@ -26,7 +26,7 @@ def blocks(page: str, language: str) -> list[str]:
 def test_its_table_has_every_option_with_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(["--help"], {})
-    without_variable = {"--help", "--version", "--output"}
+    without_variable = {"--help", "--version", "--output", "--no-headers"}
     options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {*without_variable, "--node-name"}
     told = dict(re.findall(r"^\| `(--[a-z-]+)` \| `([A-Z_]+)`", PAGE, flags=re.MULTILINE))
     assert set(told) == options | {"--node-name"}
