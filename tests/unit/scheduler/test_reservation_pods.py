@@ -30,6 +30,19 @@ async def begin(
     world.start_parley(drivers=[WorkspaceDriver()], reservation_schedulers=tuple(schedulers))
 
 
+async def begun(world: World, **reserve: Any) -> None:
+    """With the claim `build`, whose first task has ended."""
+    await begin(world, "a")
+    await after_first_task(world, **reserve)
+
+
+async def after_first_task(world: World, **reserve: Any) -> None:
+    await claim(world, "build", reserve)
+    assert await task(world, "clone", "build") == "a"
+    await world.finish_pod("clone")
+    await world.settle()
+
+
 async def ordinary(world: World, name: str, cpu: str = "2", **spec: Any) -> str:
     """A pod without claims, which Parley does not judge; its node, or ""."""
     return await task(world, name, cpu=cpu, schedulerName=KUBE_SCHEDULER, **spec)
@@ -83,11 +96,7 @@ def test_with_ledger_ordinary_pods_take_the_room(play: Play) -> None:
 
 def test_a_pod_of_higher_priority_passes(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "7"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
-        await world.settle()
+        await begun(world, cpu="7")
         assert await ordinary(world, "ordinary") == ""
         assert await ordinary(world, "important", priority=1000) == "a"
         assert await held(world) == {"a": ["7"]}
@@ -119,10 +128,7 @@ def test_pod_slots_are_held_by_one_pod_each(play: Play) -> None:
 
 def test_nothing_is_left_when_the_claim_has_ended(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "6"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
+        await begun(world, cpu="6")
         assert await ordinary(world, "ordinary", cpu="4") == ""
         await world.client.delete(CLAIMS, "build", NAMESPACE)
         await asyncio.sleep(20)
@@ -137,11 +143,7 @@ def test_nothing_is_left_when_the_claim_has_ended(play: Play) -> None:
 )
 def test_a_new_controller_goes_on_where_the_former_one_was(play: Play, while_away: str) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "6"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
-        await world.settle()
+        await begun(world, cpu="6")
         await world.crash()
         (pod,) = await reservation_pods(world)
         match while_away:
@@ -163,11 +165,7 @@ def test_a_new_controller_goes_on_where_the_former_one_was(play: Play, while_awa
 
 def test_a_preemptor_clears_the_nomination_and_it_is_made_again(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "6"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
-        await world.settle()
+        await begun(world, cpu="6")
         (pod,) = await reservation_pods(world)
         body = {"status": {"nominatedNodeName": None}}
         await world.client.patch(PODS, pod.metadata.name, body, HOME, subresource="status")
@@ -181,11 +179,7 @@ def test_a_user_is_nominated_only_if_the_node_has_what_it_requests(play: Play) -
     """Or anybody with a claim could hold a whole node with pods that never fit."""
 
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "4"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
-        await world.settle()
+        await begun(world, cpu="4")
         for i in range(5):
             assert await task(world, f"giant-{i}", "build", cpu="100") == ""
         assert await held(world) == {}
@@ -200,10 +194,7 @@ def test_users_that_wait_take_no_more_than_what_is_reserved_together(play: Play)
     """Each is nominated as long as what is left for it suffices; node "a" has no room for any of them."""
 
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "4", "pods": 10})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
+        await begun(world, cpu="4", pods=10)
         await ordinary(world, "important", cpu="7", priority=1000)
         placed = [await task(world, f"task-{i}", "build", cpu="2") for i in range(4)]
         assert placed == [""] * 4
@@ -217,11 +208,7 @@ def test_users_that_wait_take_no_more_than_what_is_reserved_together(play: Play)
 
 def test_users_of_a_higher_priority_pass_by_themselves_and_what_they_leave_stays_held(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "6"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
-        await world.settle()
+        await begun(world, cpu="6")
         assert [await ordinary(world, f"ordinary-{i}") for i in range(3)] == ["a", "", ""]
         for i in range(3):
             assert await task(world, f"late-{i}", "build", cpu="2", priority=1) == "a"
@@ -233,10 +220,7 @@ def test_users_of_a_higher_priority_pass_by_themselves_and_what_they_leave_stays
 
 def test_a_pod_of_another_scheduler_has_its_room_until_it_is_bound(play: Play) -> None:
     async def scenario(world: World) -> None:
-        await begin(world, "a")
-        await claim(world, "build", {"cpu": "6"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
+        await begun(world, cpu="6")
         await task(world, "other", "build", cpu="6", schedulerName="nobody")
         assert await held(world) == {"a": ["6"]}
 
@@ -267,10 +251,7 @@ def test_a_quota_that_lets_no_further_pod_in_keeps_no_user_from_its_room(play: P
         client = NoPods(world.server.client())
         client.quota = 2
         world.start_parley(client, drivers=[WorkspaceDriver()], reservation_schedulers=(KUBE_SCHEDULER,))
-        await claim(world, "build", {"cpu": "6"})
-        await task(world, "clone", "build")
-        await world.finish_pod("clone")
-        await world.settle()
+        await after_first_task(world, cpu="6")
         assert await held(world) == {"a": ["6"]}
         assert await task(world, "late", "build", cpu="4") == "a"
         assert await held(world) == {}

@@ -146,6 +146,9 @@ class ClusterCache:
         self.plugins = Plugins()
         self.observe(RESOURCE_SLICES, self.plugins.slice_changed)
         self.observe(RESOURCE_SLICES, self._notifying(lambda to: to.slice_changed))
+        self._add_indexes()
+
+    def _add_indexes(self) -> None:
         self._claims.index("pod", owning_pods)
         self._claims.index("parameters", parameters_of_claim)
         self._classes.index("parameters", parameters_of_class)
