@@ -156,9 +156,8 @@ class Allocator:
 
     def _is_shareable(self, holding: Holding) -> bool:
         """By class and built-in claim as they are now: either may have changed while the driver worked."""
-        class_ = self._state.cluster.class_(holding.class_name)
         mirror = self._state.cluster.mirror((holding.namespace, holding.claim))
-        return class_ is not None and class_.shareable and mirror is not None and mirrors.is_shareable(mirror)
+        return mirrors.may_be_shared(mirror, self._state.cluster.class_(holding.class_name))
 
     def _goes(self, new: Sequence[Holding]) -> str:
         """Notes what the new holdings use. Why one of them can't be; "" if they can."""
