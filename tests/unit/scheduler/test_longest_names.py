@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.conditions import ready
+from tests.support.containers import using
 from tests.unit.scheduler.shelf import Behaviour, ShelfDriver, add_shelf_class
 
 from parley.api.resources import CLAIMS, EVENTS, NODES, POD_SCHEDULINGS, PODS, TEMPLATES
@@ -50,7 +51,7 @@ async def add_pod(world: World) -> None:
         {"name": LABEL, "resourceClaimTemplateName": TEMPLATE},
         {"name": "d" * 63, "resourceClaimName": CLAIM},
     ]
-    spec = {"resourceClaims": entries, "containers": [{"name": "main", "image": "none"}]}
+    spec = {"resourceClaims": entries, "containers": using([{"name": "main", "image": "none"}], entries)}
     await create(world, PODS, POD, {"spec": spec})
 
 
