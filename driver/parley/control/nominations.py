@@ -8,12 +8,12 @@ Pods of equal priority that are nominated for the same node take what they need 
 After a restart of the controller there are none: who is leaving by then is found by its deletion timestamp.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from parley.negotiation.requests import Amounts
-from parley.sdk import ClaimRequest, PodReference, Request
+from parley.sdk import PodReference, Request
 
 KEPT_SECONDS = 600.0
 """So long a pod has a node's claims kept for it at most."""
@@ -28,7 +28,7 @@ class Nomination:
 
     `requests` are what it asks drivers for, `amounts` what it requests of the node, in thousandths. `leaving` are
     the UIDs of the pods that leave, `freed` those of what they hold, by driver. `until` is on the event loop's
-    clock.
+    clock. `unused` are UIDs of named claims that it is to use there, which are allocated and have no users.
     """
 
     pod: PodReference
@@ -39,11 +39,17 @@ class Nomination:
     leaving: frozenset[str]
     freed: Mapping[str, frozenset[str]]
     until: float
+    unused: frozenset[str] = frozenset()
 
     def covers(self, other: "Nomination") -> bool:
         """Whether the other one wants nothing else on the node, and needs nobody else to leave it."""
         same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
-        return same and other.leaving <= self.leaving
+        return same and other.leaving <= self.leaving and other.unused <= self.unused
+
+    @property
+    def claims(self) -> Collection[str]:
+        """UIDs of the claims that it is to get."""
+        return {*self.unused, *(claim.uid for request in self.requests.values() for claim in request.claims)}
 
 
 def _unheard(_: Nomination) -> None:
@@ -113,16 +119,12 @@ class Nominations:
     def has_claim(self, pod_uid: str, claim_uid: str) -> bool:
         """Whether the pod was nominated with the claim."""
         own = self._by_pod.get(pod_uid)
-        return own is not None and any(claim.uid == claim_uid for claim in _claims(own))
+        return own is not None and claim_uid in own.claims
 
     def keep_claim(self, claim_uid: str, pod_uid: str, priority: int) -> bool:
         """Whether a pod of that priority has to leave the claim to another one, which was nominated with it."""
-        return any(
-            claim.uid == claim_uid
-            for one in self._by_pod.values()
-            if one.pod.uid != pod_uid and one.priority >= priority
-            for claim in _claims(one)
-        )
+        others = (one for one in self._by_pod.values() if one.pod.uid != pod_uid and one.priority >= priority)
+        return any(claim_uid in one.claims for one in others)
 
     def evicted(self, pod_uids: Iterable[str]) -> None:
         """The API server took the eviction of these pods; the informer may show it later."""
@@ -136,7 +138,3 @@ class Nominations:
         """The pod is gone: nothing is kept for it, nor does it leave anything any more."""
         self._evicted.discard(pod_uid)
         self.end(pod_uid)
-
-
-def _claims(nomination: Nomination) -> Iterator[ClaimRequest[Any, Any]]:
-    return (claim for request in nomination.requests.values() for claim in request.claims)

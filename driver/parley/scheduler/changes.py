@@ -293,7 +293,15 @@ class Changes:
             if new is not None and old is not None and failure_of(new) and not failure_of(old):
                 for pod in self._cluster.pods_naming(key):  # also those whose scheduler has not asked about them
                     self.enqueue(pod)
+            if old is None and self._is_foreign(key):
+                for pod in self._cluster.pods_naming(key):  # they were nobody's business until now
+                    self._queues.pods.add((pod.metadata.namespace, pod.metadata.name))
             self._look_at_users(key)
+
+    def _is_foreign(self, key: Key) -> bool:
+        """Whether a built-in claim of that name is there which Parley does not negotiate."""
+        mirror = self._cluster.mirror(key)
+        return mirror is not None and not is_mirror(mirror)
 
     def scheduling_changed(self, old: PodScheduling | None, new: PodScheduling | None) -> None:
         if (scheduling := new or old) is None:

@@ -117,7 +117,7 @@ class ClaimPreemption:
                 return postponed
             topics = _topics(claims, demand)
             before = self._pods.revision(topics)
-            self._nominate(pod, demand, plan)
+            self._nominate(pod, claims, demand, plan)
             try:
                 await self._evict(pod, plan)
             except _Spared as error:
@@ -218,7 +218,7 @@ class ClaimPreemption:
             return False
         return nomination.leaving.issuperset(victim.metadata.uid for victim in plan.victims)
 
-    def _nominate(self, pod: Pod, demand: Demand, plan: Plan) -> None:
+    def _nominate(self, pod: Pod, claims: Sequence[PodClaim], demand: Demand, plan: Plan) -> None:
         """Before anybody is evicted. Not for longer than a time, however long they take."""
         until = self._pods.attempt(pod).kept_until(plan.node, now(), anew=bool(plan.victims))
         nomination = Nomination(
@@ -230,6 +230,7 @@ class ClaimPreemption:
             plan.leaving.union(victim.metadata.uid for victim in plan.victims),
             plan.freed,
             until,
+            frozenset(claim.uid for claim in claims if claim.holding is not None and not claim.holding.pods),
         )
         for loser in self._nominations.make(nomination):
             self._pods.look_again((loser.namespace, loser.name))

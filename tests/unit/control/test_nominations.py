@@ -100,3 +100,15 @@ def test_a_pod_that_is_gone_keeps_nothing_and_leaves_nothing() -> None:
     assert ended == [user("mine")]
     nominations.gone(user("mine").uid)
     assert len(ended) == 1
+
+
+def test_a_claim_without_users_is_kept_for_the_pod_that_is_to_use_it() -> None:
+    kept, _ = made(nomination("high", unused=frozenset(["disk"])))
+    high = user("high").uid
+    assert kept.has_claim(high, "disk")
+    assert kept.keep_claim("disk", "uid-low", 4)
+    assert kept.keep_claim("disk", "uid-equal", 5)
+    assert not kept.keep_claim("disk", "uid-higher", 6)
+    assert not kept.keep_claim("disk", high, 5)
+    kept.end(high)
+    assert not kept.keep_claim("disk", "uid-low", 4)

@@ -345,19 +345,24 @@ def test_bad_input_is_told_and_the_pod_goes_on_once_it_is_mended(play: Any) -> N
     play(scenario)
 
 
-def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(play: Any) -> None:
+@pytest.mark.parametrize("pod_first", [False, True], ids=["claim first", "pod first"])
+def test_a_name_that_is_taken_is_told_on_claim_and_pod_and_mended_by_deleting(play: Any, pod_first: bool) -> None:
     async def scenario(world: World) -> None:
         await two_nodes(world)
         other = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "other"}}]}}
         await world.create(BUILTIN_CLAIMS, {"metadata": {"name": "disk", "namespace": NAMESPACE}, "spec": other})
+        if pod_first:
+            await world.add_pod("p", claims=["disk"])
+            await world.settle()
         await world.add_claim("disk")
-        await world.add_pod("p", claims=["disk"])
+        if not pod_first:
+            await world.add_pod("p", claims=["disk"])
         await world.settle()
         note = (
             "a resource.k8s.io ResourceClaim default/disk exists that Parley did not make: "
             "delete it, or give the parley.dev ResourceClaim another name"
         )
-        assert await world.events_on("p") == [("NameTaken", note)]
+        assert (await world.events_on("p"))[-1] == ("NameTaken", note)
         accepted = condition(await world.claim("disk"), "Accepted")
         assert (accepted.type, accepted.status, accepted.reason, accepted.message) == (
             "Accepted",

@@ -142,12 +142,15 @@ class CandidateFilter:
     ) -> FilterResult:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         meant = {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
-        for claim in pending:
+        for claim in claims:
             if claim.class_ is not None and claim.class_.shareable:
                 continue
             if claim.uid in meant:
                 return _in_use(claim, meant[claim.uid][0])
-            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
+            unused = claim.state(pod) is ClaimState.PENDING or (
+                claim.holding is not None and not claim.holding.pods
+            )
+            if unused and self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
                 return _kept(claim, pod)
         nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
