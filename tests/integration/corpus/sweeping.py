@@ -10,8 +10,8 @@ from parley.api.names import DEVICE_CLASS, FINALIZER, GROUP
 from parley_devcluster import Cluster, ClusterError
 
 _LIMIT = 300.0
-_KINDS = (
-    "pods,resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io,"
+_CLAIMS = (
+    "resourceclaims.resource.k8s.io,resourceclaimtemplates.resource.k8s.io,"
     f"resourceclaims.{GROUP},resourceclaimtemplates.{GROUP}"
 )
 _CLASS = "{.spec.devices.requests[*].exactly.deviceClassName}"
@@ -48,14 +48,17 @@ class Left(NamedTuple):
 def sweep(cluster: Cluster, namespace: str) -> None:
     """Delete the namespace and wait until all in it is gone. Finalizers that the user put there are lifted.
 
+    The namespace controller looks at a namespace again after half of its pods' longest grace, which a hostile user
+    chooses, or at its resync after five minutes. So what it has not deleted is deleted here.
+
     Raises AssertionError if something stays, with what it is.
     """
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
     deadline = time.monotonic() + _LIMIT
     while (left := _left(cluster, namespace)) and time.monotonic() < deadline:
-        _kubectl(
-            cluster, "delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force", "--wait=false"
-        )
+        options = ("--all", "-n", namespace, "--wait=false")
+        _kubectl(cluster, "delete", "pods", *options, "--grace-period=0", "--force")
+        _kubectl(cluster, "delete", _CLAIMS, *options)
         for one in left:
             if list(one.finalizers) != list(one.parleys):
                 _lift(cluster, namespace, one)
@@ -64,7 +67,7 @@ def sweep(cluster: Cluster, namespace: str) -> None:
 
 
 def _left(cluster: Cluster, namespace: str) -> set[Left]:
-    shown = cluster.kubectl("get", _KINDS, "-n", namespace, "-o", _SHOWN)
+    shown = cluster.kubectl("get", f"pods,{_CLAIMS}", "-n", namespace, "-o", _SHOWN)
     found = set()
     for line in shown.splitlines():
         version, kind, name, finalizers, classes = line.split("|", 4)
