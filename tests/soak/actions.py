@@ -93,6 +93,8 @@ class Actions:
                 (4, self._delete_mirror),
                 (1, self._delete_template_mirror),
                 (1, self._delete_scheduling),
+                (2, self._force_claim),
+                (1, self._force_mirror),
             ]
         if world.plan.meddling and world.plan.reserving == "Nominated":
             self._actions.append((4, self._disturb_reservation_pod))
@@ -294,6 +296,19 @@ class Actions:
         if (found := self._some(POD_SCHEDULINGS)) is not None:
             with acting_as("meddler"):
                 self._delete(POD_SCHEDULINGS, found.meta["name"])
+
+    def _force_claim(self) -> None:
+        """An administrator deletes a named claim and takes its finalizers off."""
+        name = self._chance.choice(sorted(self._claims))
+        if self._delete(CLAIMS, name):
+            self._patch(CLAIMS, name, {"metadata": {"finalizers": None}})
+
+    def _force_mirror(self) -> None:
+        """The same with a mirror."""
+        if (found := self._some(BUILTIN_CLAIMS)) is not None:
+            with acting_as("meddler"):
+                self._delete(BUILTIN_CLAIMS, found.meta["name"])
+                self._patch(BUILTIN_CLAIMS, found.meta["name"], {"metadata": {"finalizers": None}})
 
     def _disturb_reservation_pod(self) -> None:
         """Somebody deletes it, or a scheduler clears its nomination for a pod that preempts."""

@@ -23,7 +23,7 @@ class Data:
         self.places: dict[Place, tuple[Device, ...]] = {}
         self._removed = removed
         self._asked: dict[str, Place] = {}
-        """By name of the ClaimRelease."""
+        """What nodes are asked to remove, by name of the ClaimRelease."""
 
     def left(self, claim: str, node: str, devices: tuple[Device, ...]) -> None:
         """A pod began to run there with the claim."""
@@ -35,9 +35,9 @@ class Data:
         spec, name = body["spec"], body["metadata"]["name"]
         place = spec["holdingUid"], spec["nodeName"]
         self._asked.pop(name, None)
-        if step.change.new is not None:
+        if step.change.new is not None and spec.get("removeData"):
             self._asked[name] = place
-        elif step.who == "node-plugins" and spec.get("removeData"):
+        elif step.change.new is None and step.who == "node-plugins" and spec.get("removeData"):
             self._remove(place)
 
     def machine_gone(self, node: str) -> None:
@@ -46,7 +46,7 @@ class Data:
             self._remove(place)
 
     def memory_lost(self, claims: Set[str]) -> None:
-        """A controller begins with what the API holds: these claims, and what nodes were asked."""
+        """A controller begins with what the API holds: these claims, and what nodes were asked to remove."""
         for place in [place for place in self.places if place[0] not in claims]:
             if place not in self._asked.values():
                 self._remove(place)

@@ -65,7 +65,9 @@ class Hold:
 class Invariants:
     """Follows pods, claims, slices and the lease. `observe` takes every step."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[], Set[tuple[str, Identity]]] = set) -> None:
+        """`known` are the pods, by UID, and claims of theirs that the leader knows of."""
+        self._known = known
         self.faults: list[str] = []
         self.pods: dict[str, PodState] = {}
         self.records: dict[Name, Record] = {}
@@ -106,7 +108,7 @@ class Invariants:
             look(step)
 
     def memory_lost(self) -> None:
-        """A controller begins with what the API holds."""
+        """A controller begins with what the API holds, or held when it was read."""
         noted = set(self._noted.values())
         for identity in self.meddled:
             self._forget_unrecorded(identity, noted)
@@ -277,10 +279,11 @@ class Invariants:
 
     def _forget_unrecorded(self, identity: Identity, noted: Set[str] = frozenset()) -> None:
         """What a Parley claim does not record of its pods, and of generated claims all, but for what was prepared
-        by claims that ClaimReleases have noted."""
+        by claims that ClaimReleases have noted, and what the leader knows."""
         claims = [claim for claim in self._named.values() if claim["metadata"]["uid"] == identity[0]]
         status = (claims[0].get("status") or {}) if claims else {}
         recorded = {user["uid"] for user in status.get("reservedFor") or ()}
+        recorded |= {uid for uid, claim in self._known() if claim == identity}
         for pod in self.pods.values():
             if identity in pod.uses and pod.uid not in recorded and pod.prepared.get(identity) not in noted:
                 self._unuse(pod, identity)

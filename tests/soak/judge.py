@@ -41,7 +41,8 @@ class Want:
 
 class Judge:
     """One look at the whole cluster. Devices are taken as the API says, or as `taken` does; `assumed` are nodes of
-    pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes."""
+    pods, by UID, that count for them though they are not bound. `reserving`: claims reserve room on nodes.
+    `in_memory` is what the leader knows to be taken: of claims that were forced away there is no other record."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Judge:
         assumed: Mapping[str, str] | None = None,
         *,
         reserving: bool = False,
+        in_memory: Iterable[Taken] = (),
     ) -> None:
         pods = (SCHEDULED_PODS.decode(data) for data in _data(server, SCHEDULED_PODS))
         self.pods = [pod for pod in pods if not pod.spec.scheduling_gates]
@@ -71,11 +73,17 @@ class Judge:
             if body["metadata"].get("deletionTimestamp")
         }
         self.claims = {body["metadata"]["name"]: body for body in bodies(server, CLAIMS)}
-        self._room = Room(self.claims.values()) if reserving else None
+        there = {body["metadata"]["uid"] for body in self.claims.values()}
+        left = [one for one in self._records.values() if not one.identity[1] and one.identity[0] not in there]
+        self.forced_away = frozenset(record.identity[0] for record in left)
+        """UIDs of named claims that are gone while their mirrors stay, since pods use them."""
+        used = [(record.name[1], node) for record in left for node in record.nodes]
+        self._room = Room(self.claims.values(), used) if reserving else None
         self._devices = dict(_published(bodies(server, RESOURCE_SLICES)))
         self._uses = {pod.uid: pod.uses for pod in invariants.pods.values() if pod.running}
         living = {pod.uid for pod in invariants.pods.values() if pod.alive}
-        recorded = _recorded(self.claims.values(), living, self._needed)
+        recorded = [*_recorded(self.claims.values(), living, self._needed)]
+        recorded += [one for one in in_memory if one[1].identity[1] in self._needed - there]
         self._taken = taken if taken is not None else [*_by_device(invariants.holds), *recorded]
         self._held = _held(self._taken)
 
@@ -88,8 +96,12 @@ class Judge:
         return node is None or node.node.spec.unschedulable
 
     def unreserved(self, pod: Pod) -> Iterator[str]:
-        """What the running pod uses and has not reserved. A claim that is being deleted can't be reserved."""
+        """What the running pod uses and has not reserved. A claim that is being deleted can't be reserved; and
+        nothing is reserved any more for a pod that names one that was forced away."""
         uses = self._uses.get(pod.metadata.uid, {})
+        named = [self._records.get(entry.resource_claim_name or "") for entry in pod.spec.resource_claims]
+        if any(record is not None and record.identity[0] in self.forced_away for record in named):
+            return
         for name, record in self._records.items():
             if record.identity in uses and pod.metadata.uid not in record.users and name not in self._going:
                 yield name

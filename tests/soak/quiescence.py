@@ -104,7 +104,9 @@ def _faults(world: World) -> Iterator[str]:
     and claims whose conditions contradict the rest of their status."""
     yield from world.plans.in_vain()
     yield from _kept_for_nobody(world)
-    judge = Judge(world.server, world.invariants, reserving=world.plan.reserving is not None)
+    memory = world.leader.memory if world.leader is not None else None
+    taken = memory.taken() if memory is not None else ()
+    judge = Judge(world.server, world.invariants, reserving=world.plan.reserving is not None, in_memory=taken)
     for pod in judge.pods:
         name = pod.metadata.name
         if done(pod) or pod.metadata.deletion_timestamp:
@@ -119,7 +121,7 @@ def _faults(world: World) -> Iterator[str]:
     if (pods := _pods(world)) is not None and world.plan.preemption is not Preemption.NONE:
         yield from world.turns.faults(judge, pods, SECOND_SCHEDULER)
     nodes = [body["metadata"]["name"] for body in bodies(world.server, NODES)]
-    held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes)
+    held = not_held(judge.claims.values(), bodies(world.server, PODS), nodes, judge.forced_away)
     yield from (f"room not held: {what}" for what in held)
     for body in judge.claims.values():
         yield from (f"conditions disagree: {what}" for what in _disagreeing(body, stranded=judge.strands(body)))

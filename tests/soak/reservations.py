@@ -8,7 +8,7 @@ is judged from the records (`Room`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from tests.soak.keeping import allocation
@@ -35,8 +35,11 @@ def reserve(claim: str, hold: Hold) -> Reserve | None:
     return Reserve({RESOURCE: str(RESERVED[claim])}, hold=hold) if claim in RESERVED else None
 
 
-def not_held(claims: Iterable[Json], pods: Iterable[Json], nodes: Collection[str]) -> Iterator[str]:
-    """Claims whose room is not held on their node, or not as they reserve it; pods that hold anything else."""
+def not_held(
+    claims: Iterable[Json], pods: Iterable[Json], nodes: Collection[str], forced_away: Set[str]
+) -> Iterator[str]:
+    """Claims whose room is not held on their node, or not as they reserve it; pods that hold anything else. Those
+    `forced_away`, by UID, may hold theirs while pods use them."""
     reserved = Counter[tuple[str, str, str]]()
     for claim in claims:
         node, amount = _recorded(claim)
@@ -50,7 +53,7 @@ def not_held(claims: Iterable[Json], pods: Iterable[Json], nodes: Collection[str
             uid = pod["metadata"]["labels"]["parley.dev/reserved-claim"]
             reserved[uid, pod["status"].get("nominatedNodeName", ""), held] -= 1
     for (uid, node, held), missing in reserved.items():
-        if missing:
+        if missing > 0 or (missing and uid not in forced_away):
             yield f"{'nothing' if missing > 0 else 'a pod'} holds {held} on node {node!r} for claim {uid}"
 
 
@@ -62,15 +65,18 @@ def _recorded(claim: Json) -> tuple[str, int]:
 
 
 class Room:
-    """How much of each node the claims reserve, by their records."""
+    """How much of each node the claims reserve, by their records. Those `forced_away`, by name and node, may
+    reserve theirs while pods use them."""
 
-    def __init__(self, claims: Iterable[Json]) -> None:
+    def __init__(self, claims: Iterable[Json], forced_away: Iterable[tuple[str, str]]) -> None:
         self._by_name = {claim["metadata"]["name"]: _recorded(claim) for claim in claims}
+        self._left = [(node, RESERVED.get(name, 0)) for name, node in forced_away]
 
     def serves(self, claims: Iterable[str], node: str) -> bool:
         """Whether these claims would find on the node what they reserve."""
         wanted = set(claims)
-        taken = sum(amount for name, (on, amount) in self._by_name.items() if on == node and name not in wanted)
+        others = [found for name, found in self._by_name.items() if name not in wanted]
+        taken = sum(amount for on, amount in (*others, *self._left) if on == node)
         return taken + sum(RESERVED.get(name, 0) for name in wanted) <= ON_A_NODE
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.soak.binding_faults import LOST_BINDINGS, BindingClient
 from tests.soak.evictions import Evictions, WatchedEvictions
-from tests.soak.invariants import Invariants
+from tests.soak.invariants import Identity, Invariants
 from tests.soak.kubelets import DeviceKubelets
 from tests.soak.observed import ObservedServer, Step
 from tests.soak.plans import Memory, Plans
@@ -313,6 +313,15 @@ class Process:
         self.dead = True
 
 
+def _known(controller: Controller) -> set[tuple[str, Identity]]:
+    """The pods, by UID, and claims of theirs that it knows of."""
+    return {
+        (uid, (holding.uid, "") if holding.named else (uid, holding.entry))
+        for holding in controller.ledger
+        for uid in holding.pods
+    }
+
+
 class World:
     """One cluster. `chance` decides all of its course."""
 
@@ -323,7 +332,7 @@ class World:
         self.chance = chance
         self.plan = plan
         self.clock = loop_clock()
-        self.invariants = Invariants()
+        self.invariants = Invariants(self._known_by_leader)
         self.invariants.data.is_left = plan.data
         self.broken = asyncio.Event()
         self.server = ObservedServer(self.clock, chance.getrandbits(32), self._observe, remembered)
@@ -339,6 +348,10 @@ class World:
         self._now = 0.0
         self._at_once = 0
         self.processes: list[Process] = []
+
+    def _known_by_leader(self) -> set[tuple[str, Identity]]:
+        leader = self.leader
+        return _known(leader.controller) if leader is not None and leader.controller is not None else set()
 
     def _observe(self, step: Step) -> None:
         self.invariants.observe(step)

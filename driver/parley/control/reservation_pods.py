@@ -24,7 +24,7 @@ from parley.control.objects.reservation_pod import ReservationPod, reservation_p
 from parley.control.publishing.events import Recorder
 from parley.control.room import left_to_hold
 from parley.control.state import State
-from parley.kube.client import AlreadyExists, BadRequest, Client, Conflict, Forbidden, Invalid, NotFound
+from parley.kube.client import AlreadyExists, BadRequest, Client, Forbidden, Invalid, NotFound
 from parley.kube.queue import Requeue
 from parley.negotiation.requests import requested
 from parley.sdk import PodReference
@@ -135,7 +135,7 @@ class ReservationPods:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
         try:
             await self._client.patch(PODS, pod.name, body, pod.namespace, subresource="status")
-        except (Conflict, Invalid, NotFound):
+        except (Invalid, NotFound):
             pass  # it is gone, or another one has its name by now: its change leads here again
 
     async def _create(self, pod: ReservationPod) -> None:
@@ -151,7 +151,7 @@ class ReservationPods:
         meta = pod.metadata
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
-        except (Conflict, NotFound):
+        except NotFound:
             pass  # it is gone
         except Forbidden as error:
             log.warning("a reservation pod is left", pod=f"{meta.namespace}/{meta.name}", error=error.message)

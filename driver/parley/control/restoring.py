@@ -20,9 +20,9 @@ from parley.control.objects.mirror import (
     is_mirror,
     is_offer,
     may_be_shared,
+    named_claim_uid,
     nodes_of,
     of_spec,
-    owned_by,
     owner_pod,
     owner_pod_uid,
     recorded_units,
@@ -92,8 +92,8 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
     allocation = mirror.status.allocation
     if allocation is None:
         return
-    driver, owner = driver_of(allocation), _named_by(state.cluster, mirror)
-    uid = owner.metadata.uid if owner is not None else mirror.metadata.uid
+    driver, claim_uid = driver_of(allocation), named_claim_uid(mirror)
+    uid = claim_uid or mirror.metadata.uid
     found, asks = counted(mirror, driver), asked(mirror)
     if (driver not in state.drivers and not standalone) or found is None or state.ledger.get(uid) is not None:
         return
@@ -108,7 +108,7 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         namespace=mirror.metadata.namespace,
         claim=mirror.metadata.name,
         entry=mirror.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
-        named=owner is not None,
+        named=bool(claim_uid),
         driver=driver,
         node=node,
         allocation=found,
@@ -127,12 +127,6 @@ def adopt(state: State, mirror: BuiltinClaim, *, standalone: bool = False) -> No
         holding.owed = {PreparedOn(mirror.metadata.uid, node) for node in holding.nodes or ()}
         holding.phase = Phase.LEAVING if holding.owed else Phase.HELD
     _take_over(state, holding)
-
-
-def _named_by(cluster: ClusterCache, mirror: BuiltinClaim) -> ResourceClaim | None:
-    """The Parley claim that the mirror stands for."""
-    claim = cluster.claim((mirror.metadata.namespace, mirror.metadata.name))
-    return claim if claim is not None and owned_by(mirror, claim.metadata.uid) else None
 
 
 def _users(cluster: ClusterCache, mirror: BuiltinClaim) -> list[PodReference]:
@@ -331,9 +325,9 @@ def count_again(state: State, class_name: str) -> None:
 def _units(cluster: ClusterCache, drivers: Drivers, holding: Holding) -> int:
     """What the holding's driver counts for what was asked for; 1 if it can't be asked or doesn't understand."""
     key = (holding.namespace, holding.claim)
-    class_, claim, mirror = cluster.class_(holding.class_name), cluster.claim(key), cluster.mirror(key)
-    generated = asked(mirror) if mirror is not None and not holding.named else None
-    asks = generated or (of_spec(claim.spec) if claim is not None else None)
+    class_, claim, mirror = cluster.class_(holding.class_name), _claim_of(cluster, holding), cluster.mirror(key)
+    by_mirror = asked(mirror) if mirror is not None and (claim is None or not holding.named) else None
+    asks = by_mirror or (of_spec(claim.spec) if claim is not None else None)
     driver, recorded = drivers.get(holding.driver), _recorded_units(cluster, holding)
     if recorded is not None:
         return recorded
@@ -361,11 +355,16 @@ def _recorded_units(cluster: ClusterCache, holding: Holding) -> int | None:
     """Those of an allocation whose parameters were in an object that may be gone or another by now."""
     if holding.standalone:
         return None
-    key = (holding.namespace, holding.claim)
-    claim, mirror = cluster.claim(key), cluster.mirror(key)
+    claim, mirror = _claim_of(cluster, holding), cluster.mirror((holding.namespace, holding.claim))
     if holding.named and claim is not None and claim.status.allocation is not None:
         return claim.status.allocation.units
     return recorded_units(mirror) if mirror is not None else None
+
+
+def _claim_of(cluster: ClusterCache, holding: Holding) -> ResourceClaim | None:
+    """The claim of the holding's name, unless it replaced the one that the holding was allocated for."""
+    claim = cluster.claim((holding.namespace, holding.claim))
+    return None if claim is not None and holding.named and claim.metadata.uid != holding.uid else claim
 
 
 def count_foreign(drivers: Drivers, claim: BuiltinClaim) -> bool:

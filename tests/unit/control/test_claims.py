@@ -13,6 +13,7 @@ from parley.api.resources import BUILTIN_CLAIMS, CLAIMS, CLASSES
 from parley.control.caches.cluster import reference
 from parley.control.objects.mirror import is_shareable, owned_by
 from parley.kube.client import Forbidden, NotFound
+from parley.kube.memory.managed_fields import UPDATE, Manager
 
 KEY = (NAMESPACE, "c")
 
@@ -245,6 +246,52 @@ def test_a_mirror_without_its_claim_keeps_nothing_that_nobody_uses() -> None:
         await sync(world)
         with pytest.raises(NotFound):
             await world.the_mirror()
+
+    played(story)
+
+
+def test_the_mirror_of_a_claim_that_was_forced_away_stays_while_a_pod_uses_it() -> None:
+    """It is the only record of that: a controller that comes later would allocate the devices again."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        claim = await world.claim()
+        await sync(world)
+        mine, mirror = reference(await world.pod(claims=["c"])), await world.the_mirror()
+        holding = a_holding("c", uid=claim.metadata.uid, pods={mine.uid: mine})
+        world.ledger.add(holding)
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.delete(CLAIMS, "c")
+        await world.claim()
+        await sync(world)
+        assert (await world.the_mirror()).metadata.uid == mirror.metadata.uid
+        assert (await accepted(world)).reason == reasons.CLAIM_BEING_DELETED
+
+        world.ledger.drop(holding)
+        await sync(world)
+        assert owned_by(await world.the_mirror(), (await world.the_claim()).metadata.uid)
+
+    played(story)
+
+
+def test_no_mirror_is_made_again_for_a_claim_whose_deletion_is_seen_late() -> None:
+    """The garbage collector would delete it at once, which would call for another one, without a pause."""
+
+    async def story(world: World) -> None:
+        acting = Acting(world)
+        await world.class_()
+        await world.claim()
+        await sync(world, acting)
+        await world.admin.patch(BUILTIN_CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.delete(BUILTIN_CLAIMS, "c")
+        world.server.delete(CLAIMS, "c", NAMESPACE)
+        world.server.patch(
+            CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE, Manager("admin", UPDATE, "")
+        )
+        assert world.cluster.claim(KEY) is not None
+        before = len(world.writes)
+        await acting.claims.sync(KEY)
+        assert [call.verb for call in world.writes[before:]].count("create") == 0
 
     played(story)
 

@@ -61,6 +61,16 @@ def test_a_write_that_may_have_arrived_counts() -> None:
     played(story)
 
 
+def test_what_pods_used_may_be_prepared_though_somebody_cleared_its_mirror() -> None:
+    async def story(world: World) -> None:
+        holding = await owing(world)
+        holding.written, holding.used = Written.NO, True
+        Acting(world).releases.owe(holding, ["node-1"])
+        assert holding.owed == {HERE}
+
+    played(story)
+
+
 def test_a_node_is_noted_once_and_may_answer_only_when_it_is_asked() -> None:
     async def story(world: World) -> None:
         acting, holding = Acting(world), await owing(world, owed={HERE})

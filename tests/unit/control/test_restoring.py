@@ -116,6 +116,26 @@ def test_a_named_claim_whose_own_record_is_missing_is_taken_over_from_its_mirror
     played(story)
 
 
+def test_a_named_claim_that_was_forced_away_is_taken_over_from_its_mirror_as_it_was() -> None:
+    """ClaimReleases name it by its own UID. Another one may have its name by now."""
+
+    async def story(world: World) -> None:
+        await world.class_()
+        pod = await world.pod(claims=["c"])
+        claim = await world.claim()
+        await world.mirror(claim)
+        await allocated(world, pod)
+        await world.admin.patch(CLAIMS, "c", {"metadata": {"finalizers": None}}, NAMESPACE)
+        await world.delete(CLAIMS, "c")
+        await world.claim()
+        state = restarted(world)
+        restore(state)
+        (holding,) = state.ledger
+        assert (holding.uid, holding.named, list(holding.pods)) == (claim.metadata.uid, True, [pod.metadata.uid])
+
+    played(story)
+
+
 def test_users_that_the_pod_cache_does_not_have_are_told() -> None:
     async def story(world: World) -> None:
         await world.class_()

@@ -10,7 +10,7 @@ from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
 from parley.api.meta import Condition
 from parley.api.models import ResourceClaim, ResourceClass
-from parley.api.names import API_VERSION, CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING
+from parley.api.names import CONDITION_ALLOCATING, CONDITION_FAILED, CONDITION_RELEASING
 from parley.control.claims.checks import Check
 from parley.control.claims.messages import class_not_found, refused, taken, too_large
 from parley.control.claims.podclaims import PodClaim, Problem, Topic
@@ -20,6 +20,7 @@ from parley.control.objects.mirror import (
     MAX_USERS,
     is_mirror,
     is_shareable,
+    named_claim_uid,
     of_spec,
     owned_by,
     parameters_too_large,
@@ -281,9 +282,7 @@ def mirrors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
 
 def is_predecessors(claim: ResourceClaim, mirror: BuiltinClaim) -> bool:
     """Whether Parley made the built-in claim for an earlier claim of the same name, with which it goes."""
-    owners = mirror.metadata.owner_references
-    made_for = {owner.uid for owner in owners if (owner.api_version, owner.kind) == (API_VERSION, "ResourceClaim")}
-    return is_mirror(mirror) and bool(made_for) and claim.metadata.uid not in made_for
+    return is_mirror(mirror) and named_claim_uid(mirror) not in ("", claim.metadata.uid)
 
 
 def has_mirror(claim: ResourceClaim, class_: ResourceClass | None) -> bool:

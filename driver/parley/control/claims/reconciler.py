@@ -63,6 +63,8 @@ class ClaimReconciler:
         self._immediate = immediate
         self._keeping = keeping
         self._stranding = stranding
+        self._mirrored: dict[Key, str] = {}
+        """UIDs of the claims whose mirrors were created."""
 
     async def sync(self, key: Key) -> Requeue | None:
         """Do what the claim of that name needs next. What is kept without users comes back at its deadline, and
@@ -78,6 +80,7 @@ class ClaimReconciler:
         if claim is None or is_stand_in(claim) or claim.metadata.deletion_timestamp:
             self._immediate.forget(key)
         if claim is None or is_stand_in(claim):
+            self._mirrored.pop(key, None)
             await self._orphan(mirror)
         elif self._is_void(claim, mirror):
             await self._records.clear_unknown(claim)
@@ -206,6 +209,9 @@ class ClaimReconciler:
         meta = claim.metadata
         if await self._guarded(CLAIMS, claim):
             return  # the change comes back and calls again
+        if await self._is_gone(claim):
+            return  # its deletion comes and calls again
+        self._mirrored[meta.namespace, meta.name] = meta.uid
         try:
             await self._client.create(BUILTIN_CLAIMS, claim_mirror(claim, shareable=shareable), meta.namespace)
         except AlreadyExists:
@@ -213,6 +219,18 @@ class ClaimReconciler:
         except (BadRequest, Forbidden, Invalid) as error:
             self._cluster.mirror_refused(claim, error.message)
             raise  # it is tried again, after a growing pause
+
+    async def _is_gone(self, claim: ResourceClaim) -> bool:
+        """Whether the claim, whose mirror is gone, was forced away and its watch is late. The garbage collector
+        would delete another mirror at once, and so on."""
+        meta = claim.metadata
+        if self._mirrored.get((meta.namespace, meta.name)) != meta.uid:
+            return False
+        try:
+            live = await self._client.get(CLAIMS, meta.name, meta.namespace)
+        except NotFound:
+            return True
+        return live.metadata.uid != meta.uid
 
     async def _guard(self, claim: ResourceClaim, mirror: BuiltinClaim) -> None:
         """Both have had the finalizer from the start; `parley uninstall` took it off what was in use."""
@@ -276,19 +294,19 @@ class ClaimReconciler:
 
     async def _orphan(self, mirror: BuiltinClaim | None) -> None:
         """No Parley claim stands behind the mirror, whose finalizer was forced off, or no pod, whose claim it was:
-        it must not stay behind for ever, nor keep what nobody uses."""
-        if mirror is None or not is_mirror(mirror) or owner_pod(mirror) is not None:
+        it must not stay behind for ever, nor keep what nobody uses. While pods use it, it is the only record of
+        that."""
+        if mirror is None or not is_mirror(mirror) or owner_pod(mirror) is not None or self._is_used(mirror):
             return
         meta = mirror.metadata
         if meta.deletion_timestamp and FINALIZER in meta.finalizers:
             await self._drop_finalizer(mirror)
-        elif self._is_unused(mirror):
+        elif mirror.status.allocation is not None:
             await self._records.clear(mirror)
 
-    def _is_unused(self, mirror: BuiltinClaim) -> bool:
-        meta, status = mirror.metadata, mirror.status
-        held = self._ledger.of_claim(meta.namespace, meta.name)
-        return status.allocation is not None and not status.reserved_for and held is None
+    def _is_used(self, mirror: BuiltinClaim) -> bool:
+        meta = mirror.metadata
+        return bool(mirror.status.reserved_for) or self._ledger.of_claim(meta.namespace, meta.name) is not None
 
 
 def _with_pods(holding: Holding) -> str:

@@ -185,6 +185,13 @@ def owner_pod_uid(claim: BuiltinClaim) -> str:
     return owner.uid if owner is not None else ""
 
 
+def named_claim_uid(mirror: BuiltinClaim) -> str:
+    """The UID of the named claim that the mirror was created for, also if that is gone; "" if there was none."""
+    owners = mirror.metadata.owner_references
+    found = (owner.uid for owner in owners if (owner.api_version, owner.kind) == (API_VERSION, "ResourceClaim"))
+    return next(found, "")
+
+
 def owned_by(mirror: BuiltinClaim | BuiltinTemplate, uid: str) -> bool:
     """Whether the mirror stands for the Parley object of that UID."""
     return any(owner.uid == uid for owner in mirror.metadata.owner_references)

@@ -17,7 +17,7 @@ from parley.control.allocation import Busy
 from parley.control.caches.cluster import over
 from parley.control.claims.podclaims import ROOM
 from parley.control.ledger import Holding, Phase, Written
-from parley.control.objects.mirror import owner_pod_uid
+from parley.control.objects.mirror import owner_pod, owner_pod_uid
 from parley.control.records import Records
 from parley.control.release.keeping import Keeping
 from parley.control.release.releasing import Releases
@@ -95,9 +95,12 @@ class GivingBack:
             self._wakeups.wake(("claim", holding.namespace, holding.claim))
 
     def _is_of_claim(self, holding: Holding) -> bool:
-        """Whether it is all that is known, by a ClaimRelease, of what a named claim had."""
-        claim = self._cluster.claim((holding.namespace, holding.claim))
-        return claim is not None and claim.metadata.uid == holding.uid
+        """Whether it is what a named claim had, as known by a ClaimRelease, or by the mirror of a claim that was
+        forced away."""
+        key = (holding.namespace, holding.claim)
+        claim, mirror = self._cluster.claim(key), self._cluster.mirror(key)
+        left = mirror is not None and owner_pod(mirror) is None
+        return left or (claim is not None and claim.metadata.uid == holding.uid)
 
     async def _leave(self, holding: Holding, pod: PodReference, departure: Departure, *, cleared: bool) -> bool:
         """Whether the pod used it until now."""

@@ -83,7 +83,7 @@ class Releases:
         self._owe(holding, nodes, holding.claim_uids)
 
     def _owe(self, holding: Holding, nodes: Iterable[str], uids: Iterable[str]) -> None:
-        if holding.standalone or not holding.node_part or holding.written is Written.NO:
+        if holding.standalone or not holding.node_part or (holding.written is Written.NO and not holding.used):
             return
         holding.owed |= {PreparedOn(uid, node) for uid in uids for node in nodes if not self._lost(node)}
 
