@@ -158,8 +158,10 @@ class Evictions:
         self._says[name] = step.change.new is not None and step.change.last.body["preemption"] == "LowerPriority"
 
     def _claim(self, step: Step) -> None:
-        old = step.change.old
-        if step.change.new is not None or old is None or step.resource.group != "resource.k8s.io":
+        old, new = step.change.old, step.change.new
+        if old is None or step.resource.group != "resource.k8s.io":
+            return
+        if new is not None and (new.body.get("status") or {}).get("allocation"):
             return
         if step.who == "meddler" and is_parleys(old.body) and (record := read(old.body)).definite:
             asked = old.body["spec"]["devices"]["config"][0]["opaque"]["parameters"]

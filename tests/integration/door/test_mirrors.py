@@ -9,11 +9,11 @@ import pytest
 from tests.cluster.manifests import Manifest, claim, pod, template
 from tests.cluster.namespace import Namespace, devices_of
 from tests.cluster.receipts import receipts_given
-from tests.integration.door.conftest import Devices
+from tests.integration.door.conftest import Devices, Parley
 
 from parley.api import reasons
 from parley.api.builtin import BuiltinClaim
-from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, PODS
+from parley.api.resources import BUILTIN_CLAIMS, BUILTIN_TEMPLATES, CLAIMS, PODS
 from parley.kube.client import ApiError
 from parley.sdk import Device
 from parley_devcluster import Cluster
@@ -114,6 +114,29 @@ async def test_a_named_mirror_that_was_deleted_stays_until_its_pod_is_gone_and_i
     await team.delete(PODS, "next")
     await team.bound("holder")
     await team.create(pod("next", templates={"gpu": "one"}))
+
+
+async def test_the_device_of_a_claim_that_was_forced_away_is_its_pods_until_that_ends(
+    waiting: Namespace, parley: Parley
+) -> None:
+    team = waiting
+    await team.create(claim("mine"))
+    await holder_and_next(team, pod("holder", claims={"gpu": "mine"}))
+
+    await team.client.delete(CLAIMS, "mine", team.name)
+    await team.client.patch(CLAIMS, "mine", {"metadata": {"finalizers": None}}, team.name)
+    await team.claim("mine", lambda m: bool(m.metadata.deletion_timestamp), "is deleted with its claim")
+    await parley.kill()
+    await parley.start()
+
+    await team.waits("next", reasons.NOTHING_VIABLE)
+    assert held_by("holder", await team.client.get(BUILTIN_CLAIMS, "mine", team.name))
+    await team.create(claim("mine"))
+    await team.parley_claim(
+        "mine",
+        lambda c: any(one.reason == reasons.CLAIM_BEING_DELETED for one in c.status.conditions),
+        "waits for the earlier one",
+    )
 
 
 async def test_a_mirrored_template_that_was_deleted_is_made_again(team: Namespace, devices: Devices) -> None:
