@@ -143,14 +143,11 @@ class CandidateFilter:
         pending = [claim for claim in claims if claim.state(pod) is ClaimState.PENDING]
         meant = {c.uid: who for c in pending if (who := self._assumed.node_of(c.uid, but=pod.metadata.uid))}
         for claim in claims:
-            if claim.class_ is not None and claim.class_.shareable:
+            if not claim.is_free:
                 continue
             if claim.uid in meant:
                 return _in_use(claim, meant[claim.uid][0])
-            unused = claim.state(pod) is ClaimState.PENDING or (
-                claim.holding is not None and not claim.holding.pods
-            )
-            if unused and self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
+            if self._state.nominations.keep_claim(claim.uid, pod.metadata.uid, priority(pod)):
                 return _kept(claim, pod)
         nodes = self.nodes(pod, claims, _only(claims, meant), names)
         pending = [claim for claim in pending if claim.uid not in meant]
