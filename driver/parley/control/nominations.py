@@ -9,7 +9,7 @@ After a restart of the controller there are none: who is leaving by then is foun
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from parley.negotiation.requests import Amounts
@@ -28,7 +28,7 @@ class Nomination:
 
     `requests` are what it asks drivers for, `amounts` what it requests of the node, in thousandths. `leaving` are
     the UIDs of the pods that leave, `freed` those of what they hold, by driver. `until` is on the event loop's
-    clock. `claims` are the UIDs of the pod's free named claims (`PodClaim.is_free`), which it is to get.
+    clock. `claims` are the pod's free named claims (`PodClaim.is_free`), which it is to get: names by UID.
     """
 
     pod: PodReference
@@ -39,12 +39,12 @@ class Nomination:
     leaving: frozenset[str]
     freed: Mapping[str, frozenset[str]]
     until: float
-    claims: frozenset[str] = frozenset()
+    claims: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, other: "Nomination") -> bool:
         """Whether the other one wants nothing else on the node, and needs nobody else to leave it."""
         same = other.node == self.node and other.requests == self.requests and other.amounts == self.amounts
-        return same and other.leaving <= self.leaving and other.claims <= self.claims
+        return same and other.leaving <= self.leaving and other.claims.keys() <= self.claims.keys()
 
 
 def _unheard(_: Nomination) -> None:

@@ -230,7 +230,7 @@ class ClaimPreemption:
             plan.leaving.union(victim.metadata.uid for victim in plan.victims),
             plan.freed,
             until,
-            frozenset(claim.uid for claim in claims if claim.is_free),
+            {claim.uid: claim.name for claim in claims if claim.is_free},
         )
         for loser in self._nominations.make(nomination):
             self._pods.look_again((loser.namespace, loser.name))

@@ -108,10 +108,10 @@ def base(
     cluster = ClusterCache(client, tombstones.received, pods_seen=pods_are_seen(drivers))
 
     def kept_no_more(nomination: Nomination) -> None:
-        for driver, request in nomination.requests.items():
+        for driver in nomination.requests:
             wakeups.wake(("driver", driver), (nomination.node,))
-            for claim in request.claims:
-                wakeups.wake(("claim", nomination.pod.namespace, claim.claim))
+        for name in nomination.claims.values():
+            wakeups.wake(("claim", nomination.pod.namespace, name))
 
     queues = Queues.empty(cluster)
     ledger = Ledger(Limits(wakeups.wake, cluster.namespace_labels), queues.look_at_room)

@@ -81,7 +81,7 @@ def test_another_node_ends_what_was_kept_on_the_first() -> None:
 
 
 def test_a_named_claim_is_kept_with_the_node() -> None:
-    nominations, _ = made(nomination("mine", claims=frozenset({"uid-disk"})))
+    nominations, _ = made(nomination("mine", claims={"uid-disk": "disk"}))
     assert nominations.has_claim(user("mine").uid, "uid-disk")
     assert not nominations.has_claim(user("other").uid, "uid-disk")
     asked = {
@@ -98,9 +98,9 @@ def test_a_named_claim_is_kept_with_the_node() -> None:
 
 
 def test_one_that_wants_one_more_named_claim_is_another() -> None:
-    first = nomination("high", claims=frozenset({"uid-disk"}))
+    first = nomination("high", claims={"uid-disk": "disk"})
     nominations, ended = made(first, nomination("low", priority=1))
-    assert nominations.make(replace(first, claims=frozenset())) == ended == []
+    assert nominations.make(replace(first, claims={})) == ended == []
     assert nominations.make(first) == ended == [user("low")]
 
 
