@@ -169,7 +169,7 @@ def _control(base: Base, publisher: Publisher) -> _Control:
     records = Records(client, state, base.clock, reservation_pods)
     queue = base.queues.releases
     leftovers = LostNodesData(client, state.cluster, state.ledger, queue, base.clock)
-    releases = Releases(client, state.cluster, state.ledger, records, queue, leftovers)
+    releases = Releases(client, state, queue, leftovers)
     unseen_users = UnseenUsers(client, state.cluster, state.ledger)
     keeping = Keeping(state.cluster, base.clock)
     giving_back = GivingBack(state, records, unseen_users, releases, publisher.close, base.wakeups, keeping)

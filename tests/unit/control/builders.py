@@ -326,7 +326,7 @@ class Acting:
         state, records = world.state, world.records
         releases: WorkQueue[str] = WorkQueue()
         leftovers = LostNodesData(world.client, state.cluster, state.ledger, releases, world.clock)
-        self.releases = Releases(world.client, state.cluster, state.ledger, records, releases, leftovers)
+        self.releases = Releases(world.client, state, releases, leftovers)
         self.keeping = Keeping(state.cluster, world.clock)
         self.unseen_users = UnseenUsers(world.client, state.cluster, state.ledger)
         self.giving_back = GivingBack(

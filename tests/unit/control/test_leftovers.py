@@ -34,11 +34,11 @@ def test_the_node_may_not_answer_while_the_claim_has_what_is_left_there() -> Non
         for _ in range(2):
             await acting.releases.leave_behind(holding)
         await world.seen()
-        await acting.releases.leftovers.follow(holding.uid)
+        await acting.releases.follow_lost_nodes(holding.uid)
         assert await may_answer(world) == [False]
         assert not holding.owed, "it is not waited for"
         world.ledger.drop(holding)
-        await acting.releases.leftovers.follow(holding.uid)
+        await acting.releases.follow_lost_nodes(holding.uid)
         assert await may_answer(world) == [True]
 
     played(story)
@@ -58,7 +58,7 @@ def test_it_may_answer_when_the_claim_was_allocated_anew(elsewhere: bool) -> Non
             else replace(holding, allocation=Allocation(data={**data, "anew": 1}))
         )
         world.ledger.add(anew)
-        await acting.releases.leftovers.follow(holding.uid)
+        await acting.releases.follow_lost_nodes(holding.uid)
         assert await may_answer(world) == [True]
 
     played(story)

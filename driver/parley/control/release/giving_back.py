@@ -162,14 +162,11 @@ class GivingBack:
 
     async def follow(self, uid: str) -> None:
         """See which nodes still owe receipts for the holding; what is prepared nowhere any more is free."""
-        await self._releases.leftovers.follow(uid)
+        await self._releases.follow_lost_nodes(uid)
         while (holding := self._ledger.get(uid)) is not None:
             if await self._follow(holding):
                 return
-        for release in self._cluster.releases_of(uid):
-            ours = release.spec.driver_name in self._drivers and not release.spec.node_lost
-            if ours and self._releases.keeps(release) is None:
-                await self._releases.waive(release)  # it keeps nothing
+        await self._releases.waive_needless(uid)
 
     async def _follow(self, holding: Holding) -> bool:
         """Whether it was there still."""
@@ -249,7 +246,7 @@ class GivingBack:
 
     def _drop(self, holding: Holding) -> None:
         self._ledger.drop(holding)
-        self._releases.leftovers.ended(holding.uid)
+        self._releases.ended(holding.uid)
         name = holding.path
         log.info("given back", claim=name, driver=holding.driver, node=holding.node)
         for used in map(self._ledger.get, holding.uses):

@@ -16,7 +16,7 @@ from parley.api.models import ClaimRelease
 from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import ClusterCache
 from parley.control.ledger import Holding, Ledger
-from parley.control.release.receipts import left_behind
+from parley.control.release.receipts import left_behind, of_lost_nodes
 from parley.kube.client import AlreadyExists, Client, NotFound
 from parley.kube.clock import Clock, moment
 from parley.kube.queue import WorkQueue
@@ -49,14 +49,13 @@ class LostNodesData:
 
     def ended(self, uid: str) -> None:
         """The holding is gone: its nodes may remove the data from now on."""
-        if any(release.spec.node_lost for release in self._cluster.releases_of(uid)):
+        if any(of_lost_nodes(self._cluster.releases_of(uid))):
             self._queue.add(uid)
 
     async def follow(self, uid: str) -> None:
         """See what is to be done about what was left behind by that UID."""
-        for release in self._cluster.releases_of(uid):
-            if release.spec.node_lost:
-                await self._follow(release)
+        for release in of_lost_nodes(self._cluster.releases_of(uid)):
+            await self._follow(release)
 
     async def _follow(self, release: ClaimRelease) -> None:
         if self._cluster.node(release.spec.node_name) is None:
