@@ -128,7 +128,7 @@ class Controller:
         ):
             tasks.create_task(run_workers(queue, handler, count))
         tasks.create_task(self.references.run())
-        tasks.create_task(run_workers(queues.releases, parts_.giving_back.follow, settings.claim_workers))
+        tasks.create_task(run_workers(queues.releases, parts_.deallocator.sync, settings.claim_workers))
         tasks.create_task(run_workers(queues.classes, parts_.classes.sync, 1))
         tasks.create_task(run_workers(queues.reservations, parts_.reservation_pods.sync, settings.claim_workers))
         tasks.create_task(parts_.classes.run())

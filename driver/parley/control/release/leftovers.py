@@ -66,7 +66,7 @@ class LostNodesData:
             self._queue.add_after(release.spec.holding_uid, left)
         holding = self._ledger.get(release.spec.holding_uid)
         if not release.status.allocation_cleared and (holding is None or not _is_of(release, holding)):
-            await let_answer(self._client, release)
+            await set_allocation_cleared(self._client, release)
 
     def _seconds_left(self, release: ClaimRelease) -> float:
         made = moment(release.metadata.creation_timestamp) or self._clock()
@@ -77,7 +77,7 @@ class LostNodesData:
         await delete_release(self._client, release)
 
 
-async def let_answer(client: Client, release: ClaimRelease) -> None:
+async def set_allocation_cleared(client: Client, release: ClaimRelease) -> None:
     """Nothing is allocated any more as it was: from now on the node may answer."""
     meta = release.metadata
     body = {"metadata": {"uid": meta.uid}, "status": {"allocationCleared": True}}

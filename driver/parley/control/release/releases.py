@@ -21,7 +21,7 @@ The same is done at the end of a named claim whose driver leaves data on nodes (
 of the nodes where it could be used remove that before they answer, because `spec.removeData` says so.
 
 A node that is gone, or marked as out of service, owes nothing: the controller deletes its ClaimRelease itself. The
-data that it has is for `leftovers` to remember. What is free when all have answered is for `giving_back` to do;
+data that it has is for `leftovers` to remember. What is free when all have answered is for `deallocation` to do;
 standalone drivers decide for themselves when they hand something on.
 """
 
@@ -36,7 +36,7 @@ from parley.api.resources import CLAIM_RELEASES
 from parley.control.caches.cluster import done
 from parley.control.ledger import Holding, PreparedOn, Written
 from parley.control.live import live_pod
-from parley.control.release.leftovers import LostNodesData, delete_release, let_answer
+from parley.control.release.leftovers import LostNodesData, delete_release, set_allocation_cleared
 from parley.control.release.receipts import is_owed, owed, prepared_by, record, record_name
 from parley.control.state import State
 from parley.kube.client import AlreadyExists, Client, NotFound
@@ -103,7 +103,7 @@ class Releases:
         generated claim without being asked, when they unprepare it."""
         return _has_data(holding) and not holding.removing and not all(map(self._lost, holding.nodes or ()))
 
-    async def leave_behind(self, holding: Holding) -> None:
+    async def record_lost_nodes(self, holding: Holding) -> None:
         """The holding ends: what its lost nodes have of it they remove when they are back."""
         for node in holding.nodes or () if _has_data(holding) else ():
             if self._lost(node):
@@ -135,12 +135,12 @@ class Releases:
         name = holding.path
         log.info("waits for a receipt", claim=name, driver=holding.driver, node=prepared.node)
 
-    async def ask(self, holding: Holding) -> None:
+    async def request_receipts(self, holding: Holding) -> None:
         """Nobody uses the holding, nor will: its nodes may answer from now on."""
         for release in map(self._known, sorted(holding.owed)):
             if release is not None and not release.status.allocation_cleared:
                 self._queue.add_after(holding.uid, UNSEEN_SECONDS)
-                await let_answer(self._client, release)
+                await set_allocation_cleared(self._client, release)
 
     def look_again(self, holding: Holding) -> None:
         """Go on with records that were there before; those that are new come as a change."""
