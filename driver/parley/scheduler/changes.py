@@ -11,11 +11,11 @@ from parley.api.builtin import (
     BuiltinTemplate,
     Namespace,
     Node,
-    PersistentVolumeClaim,
     Pod,
     ResourceSlice,
 )
 from parley.api.models import ClaimRelease, PodScheduling, ResourceClaim, ResourceClaimTemplate, ResourceClass
+from parley.api.volumes import PersistentVolumeClaim
 from parley.control.caches.cluster import ClusterCache, done, priority
 from parley.control.caches.indexes import Key, named_claims
 from parley.control.claims.named import failure_of
